@@ -1,0 +1,56 @@
+# Everything starts here; `make` alone lists the targets. The first one used sets up .venv from
+# requirements.lock, with nothing but Python 3.11+ and Java 17+ on the machine.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help surroundings setup demo test check format docs bench lock clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: setup  ## a shop with live traffic, stream tables over it, a proof (DEMO_SECONDS=30 ends by itself)
+	@$(BIN)/millstream demo
+
+test: setup  ## the whole suite (ARGS="tests/cli -x" for a part of it)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: setup  ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup  ## let ruff order the imports and lay out the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: setup  ## print docs/reference/ from the code
+	$(BIN)/python docs/generate.py
+
+bench: setup  ## the benchmarks (BENCH=refresh_floor for one of them)
+	@set -e; for each in bench/$(or $(BENCH),[a-z]*).py; do echo "== $$each"; $(BIN)/python $$each; done
+
+lock: surroundings  ## resolve pyproject.toml anew and write requirements.lock
+	@PYTHON=$(PYTHON) scripts/lock
+
+clean:  ## remove .venv and everything else that was made
+	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	  .import_linter_cache spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+surroundings:
+	@PYTHON=$(PYTHON) scripts/surroundings
+
+setup: surroundings $(READY)
+
+$(READY): requirements.lock pyproject.toml
+	@echo "Setting up $(VENV): some minutes the first time, Spark alone is 400 MB."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --quiet --requirement requirements.lock
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $(READY)

@@ -1,0 +1,180 @@
+"""Print docs/reference/ from the code: commands, settings, errors, failpoints.
+
+    python docs/generate.py        writes the pages; tests/test_docs.py checks that they are current
+
+Nothing in these pages is written by hand: what they say of a command is its own help.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import typer
+from pydantic.fields import FieldInfo
+
+from millstream import duration, errors
+from millstream.cli.app import COMMANDS, app, name_of
+from millstream.cli.exits import MEANINGS, exit_code
+from millstream.observe import failpoint
+from millstream.settings import OTHER_VARIABLES, PREFIX, Settings
+
+REFERENCE = Path(__file__).parent / "reference"
+NOTE = "<!-- Printed from the code by docs/generate.py; change it there. -->"
+
+
+def pages() -> dict[str, str]:
+    """Every page of the reference, by file name."""
+    return {
+        "commands.md": commands(),
+        "settings.md": settings(),
+        "errors.md": error_codes(),
+        "failpoints.md": failpoints(),
+    }
+
+
+# -- commands --------------------------------------------------------------------------------
+
+
+def commands() -> str:
+    """One section per command, and the exit codes."""
+    head = [
+        "Every command that works on a database takes it from `--dsn` or from `MILLSTREAM_DSN`. Tables are for",
+        "people; `--json` prints one JSON document on stdout, errors too, on stderr.",
+    ]
+    codes = table(("exit code", "meaning"), ((str(int(code)), meaning) for code, meaning in MEANINGS.items()))
+    return page("Commands", "\n".join(head), *map(command_section, COMMANDS), section("Exit codes", codes))
+
+
+def command_section(command: ModuleType) -> str:
+    """What a command's own help says."""
+    name = name_of(command)
+    # Typer's command objects have no public type of their own.
+    made: Any = typer.main.get_command(app)
+    # Arguments first, in their order; options after them.
+    given = sorted(made.commands[name].params, key=lambda one: one.param_type_name != "argument")
+    options = table(("argument or option", "meaning", "default"), map(parameter, given))
+    example = f"```sh\n{command.EXAMPLE}\n```"
+    return section(f"millstream {name}", inspect.cleandoc(command.run.__doc__ or ""), options, f"Example:\n\n{example}")
+
+
+def parameter(one: Any) -> tuple[str, str, str]:
+    """A row of the table of arguments and options."""
+    if one.param_type_name == "argument":
+        shown = (one.metavar or one.name).upper() + ("..." if one.nargs == -1 else "")
+        return f"`{shown}`", one.help or "", "required" if one.required else ""
+    names = ", ".join(f"`{name}`" for name in [*one.opts, *one.secondary_opts])
+    told = (one.help or "") + (f" Or `{one.envvar}` in the environment." if one.envvar else "")
+    return names, told, "required" if one.required else default_of(one.default)
+
+
+def default_of(value: object) -> str:
+    """A default as the user would type it; a flag that is off has none worth printing."""
+    return "" if value is None or value is False else f"`{str(value).lower() if value is True else value}`"
+
+
+# -- settings --------------------------------------------------------------------------------
+
+
+def settings() -> str:
+    """The settings, and the variables that are not settings."""
+    head = (
+        "Set in code (`connect(settings=Settings(...))`), in the environment, or in the file `millstream.toml` of the\n"
+        "working directory; the first that says something wins. An unknown name or a bad value is refused (MS005)."
+    )
+    rows = (setting_row(name, field) for name, field in Settings.model_fields.items())
+    other = ((f"`{name}`", meaning) for name, meaning in OTHER_VARIABLES.items())
+    return page(
+        "Settings",
+        head,
+        table(("setting", "environment", "default", "meaning"), rows),
+        section("Other variables", table(("variable", "meaning"), other)),
+    )
+
+
+def setting_row(name: str, field: FieldInfo) -> tuple[str, str, str, str]:
+    """A setting: its names, its default as it would stand in the file, its meaning."""
+    value = field.get_default(call_default_factory=True)
+    default = duration.printed(value) if isinstance(value, timedelta) else str(value)
+    return f"`{name}`", f"`{PREFIX}{name.upper()}`", f"`{default}`", field.description or ""
+
+
+# -- errors ----------------------------------------------------------------------------------
+
+
+ERROR_COLUMNS = ("code", "class", "what it means", "retryable", "exit code")
+
+
+def error_codes() -> str:
+    """Every error class, by code."""
+    head = (
+        "Every error is a `MillstreamError` with `code`, `message`, `detail`, `hint`, and its facts as attributes.\n"
+        "A retryable one can be healed by trying again."
+    )
+    kinds = sorted(subclasses(errors.MillstreamError), key=lambda kind: kind.code)
+    families = f"```\n{textwrap.dedent(inspect.cleandoc(errors.__doc__ or '').split(chr(10) * 2)[2])}\n```"
+    return page("Errors", head, families, table(ERROR_COLUMNS, map(error_row, kinds)))
+
+
+def error_row(kind: type[errors.MillstreamError]) -> tuple[str, str, str, str, str]:
+    """An error class: its code, its name, its meaning, and what a command makes of it."""
+    again = "yes" if kind.retryable else ""
+    return f"`{kind.code}`", f"`{kind.__name__}`", first_line(kind), again, str(int(exit_code(kind(""))))
+
+
+def subclasses(kind: type[errors.MillstreamError]) -> Iterator[type[errors.MillstreamError]]:
+    """All classes below one, to any depth; those of the package, not a test's own."""
+    for below in kind.__subclasses__():
+        if below.__module__ == errors.__name__:
+            yield below
+            yield from subclasses(below)
+
+
+# -- failpoints ------------------------------------------------------------------------------
+
+
+def failpoints() -> str:
+    """The places where a test can kill a refresh."""
+    told = inspect.cleandoc(failpoint.__doc__ or "").split("\n\n")
+    listed = "\n".join(f"{number}. `{name}`" for number, name in enumerate(failpoint.FAILPOINTS, 1))
+    return page("Failpoints", told[0], f"```\n{inspect.cleandoc(told[1])}\n```", told[2], listed)
+
+
+# -- Markdown --------------------------------------------------------------------------------
+
+
+def page(title: str, *parts: str) -> str:
+    """A whole page."""
+    return "\n\n".join([f"# {title}", NOTE, *parts]) + "\n"
+
+
+def section(title: str, *parts: str) -> str:
+    """A part of a page, with a heading."""
+    return "\n\n".join([f"## {title}", *(part for part in parts if part)])
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def first_line(thing: object) -> str:
+    """The first line of a docstring."""
+    return (inspect.getdoc(thing) or "").partition("\n")[0]
+
+
+def main() -> None:
+    """Write the pages."""
+    REFERENCE.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (REFERENCE / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

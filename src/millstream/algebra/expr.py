@@ -1,0 +1,126 @@
+"""A scalar expression: PostgreSQL's text of it, frozen, with its column references known.
+
+Every reference has two parts, `"alias"."column"`, and aliases are unique in a query, so an
+expression means the same wherever it stands. Two expressions are equal when their texts are.
+
+>>> Expr.parse('("o"."q" * 2)').refs
+frozenset({Ref(alias='o', column='q')})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import sqlglot
+from sqlglot import exp
+
+from millstream.algebra.table import quoted
+
+
+@dataclass(frozen=True, order=True)
+class Ref:
+    """A column of a relation."""
+
+    alias: str
+    column: str
+
+    def __str__(self) -> str:
+        return f"{self.alias}.{self.column}"
+
+    @property
+    def sql(self) -> str:
+        return f"{quoted(self.alias)}.{quoted(self.column)}"
+
+
+@dataclass(frozen=True)
+class Expr:
+    """One expression, as PostgreSQL would read it."""
+
+    sql: str
+
+    @classmethod
+    def of(cls, node: exp.Expression) -> Self:
+        return cls(node.sql(dialect="postgres"))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        return cls.of(_parsed(text))
+
+    @classmethod
+    def ref(cls, alias: str, column: str) -> Self:
+        return cls(Ref(alias, column).sql)
+
+    @property
+    def node(self) -> exp.Expression:
+        """A syntax tree of one's own, to walk or to change."""
+        return _parsed(self.sql)
+
+    @cached_property
+    def refs(self) -> frozenset[Ref]:
+        return frozenset(ref_of(column) for column in self.node.find_all(exp.Column))
+
+    @cached_property
+    def aliases(self) -> frozenset[str]:
+        return frozenset(ref.alias for ref in self.refs)
+
+    @property
+    def as_ref(self) -> Ref | None:
+        """The column it is, if it is nothing but a column."""
+        node = unwrapped(self.node)
+        return ref_of(node) if isinstance(node, exp.Column) else None
+
+    def substitute(self, replacements: Mapping[Ref, Expr]) -> Expr:
+        """The same expression with columns replaced by expressions."""
+
+        def replace(node: exp.Expression) -> exp.Expression:
+            if isinstance(node, exp.Column) and (found := replacements.get(ref_of(node))):
+                return parenthesised(found.node)
+            return node
+
+        return Expr.of(transform(self.node, replace))
+
+    def __str__(self) -> str:
+        return self.sql
+
+
+def transform(node: exp.Expression, change: Callable[[exp.Expression], exp.Expression]) -> exp.Expression:
+    """sqlglot's transform, typed."""
+    changed = node.transform(change, copy=True)
+    assert isinstance(changed, exp.Expression)
+    return changed
+
+
+def conjuncts(expression: Expr) -> Iterator[Expr]:
+    """The parts of an AND, at any depth."""
+    node = unwrapped(expression.node)
+    if isinstance(node, exp.And):
+        yield from conjuncts(Expr.of(node.left))
+        yield from conjuncts(Expr.of(node.right))
+    else:
+        yield Expr.of(node)
+
+
+def unwrapped(node: exp.Expression) -> exp.Expression:
+    """Without the parentheses around it."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def parenthesised(node: exp.Expression) -> exp.Expression:
+    """In parentheses unless it is one word."""
+    simple = exp.Column | exp.Literal | exp.Paren | exp.Null | exp.Boolean | exp.Func
+    return node if isinstance(node, simple) else exp.Paren(this=node)
+
+
+def ref_of(column: exp.Column) -> Ref:
+    return Ref(column.table, column.name)
+
+
+def _parsed(text: str) -> exp.Expression:
+    node = sqlglot.parse_one(f"SELECT {text}", read="postgres").expressions[0]
+    assert isinstance(node, exp.Expression)
+    return node.pop()

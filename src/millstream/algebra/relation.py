@@ -1,0 +1,236 @@
+"""Relations: what a query means, as a tree of frozen nodes with one printed form.
+
+    Aggregate  s: "o"."region" AS region; sum("o"."amount") AS total
+      Filter  "o"."amount" > 0
+        Scan  public.orders AS o
+
+That text is what `explain` shows, what logs carry and what golden tests compare. A node checks
+itself at birth: an expression may refer only to columns that its inputs have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from millstream.algebra.expr import Expr, Ref
+from millstream.algebra.table import Table
+from millstream.algebra.types import PgType
+
+
+class Relation:
+    """The base of all nodes."""
+
+    @property
+    def columns(self) -> tuple[Ref, ...]:
+        raise NotImplementedError
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        raise NotImplementedError
+
+    def headline(self) -> str:
+        raise NotImplementedError
+
+    def walk(self) -> Iterator[Relation]:
+        """The node and all below it, from the top."""
+        yield self
+        for child in self.inputs:
+            yield from child.walk()
+
+    def tree(self, depth: int = 0) -> str:
+        """The printed form."""
+        lines = ["  " * depth + self.headline(), *(child.tree(depth + 1) for child in self.inputs)]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.tree()
+
+
+@dataclass(frozen=True)
+class Named:
+    """An expression with the name it is known by from here on."""
+
+    name: str
+    expr: Expr
+
+    def __str__(self) -> str:
+        return f"{self.expr} AS {self.name}"
+
+
+@dataclass(frozen=True)
+class Scan(Relation):
+    """All rows of a table."""
+
+    table: Table
+    alias: str
+
+    @property
+    def columns(self) -> tuple[Ref, ...]:
+        return tuple(Ref(self.alias, column.name) for column in self.table.columns)
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return ()
+
+    def headline(self) -> str:
+        return f"Scan  {self.table.schema}.{self.table.name} AS {self.alias}"
+
+
+@dataclass(frozen=True)
+class Filter(Relation):
+    """The rows for which a predicate is true."""
+
+    input: Relation
+    predicate: Expr
+
+    def __post_init__(self) -> None:
+        _check_refs(self.predicate, self.input)
+
+    @property
+    def columns(self) -> tuple[Ref, ...]:
+        return self.input.columns
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.input,)
+
+    def headline(self) -> str:
+        return f"Filter  {self.predicate}"
+
+
+@dataclass(frozen=True)
+class Project(Relation):
+    """Each row turned into another."""
+
+    input: Relation
+    outputs: tuple[Named, ...]
+    alias: str
+
+    def __post_init__(self) -> None:
+        for output in self.outputs:
+            _check_refs(output.expr, self.input)
+
+    @property
+    def columns(self) -> tuple[Ref, ...]:
+        return tuple(Ref(self.alias, output.name) for output in self.outputs)
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.input,)
+
+    def headline(self) -> str:
+        return f"Project  {self.alias}: {', '.join(map(str, self.outputs))}"
+
+
+@dataclass(frozen=True)
+class Join(Relation):
+    """Pairs of rows for which the condition is true; without a condition, all pairs."""
+
+    left: Relation
+    right: Relation
+    condition: Expr | None = None
+
+    def __post_init__(self) -> None:
+        if {ref.alias for ref in self.left.columns} & {ref.alias for ref in self.right.columns}:
+            raise ValueError("both sides of a join use one alias")
+        if self.condition is not None:
+            _check_refs(self.condition, self.left, self.right)
+
+    @property
+    def columns(self) -> tuple[Ref, ...]:
+        return self.left.columns + self.right.columns
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.left, self.right)
+
+    def headline(self) -> str:
+        return f"Join  {self.condition}" if self.condition else "Join  (all pairs)"
+
+
+@dataclass(frozen=True)
+class UnionAll(Relation):
+    """The rows of all inputs, duplicates kept."""
+
+    parts: tuple[Relation, ...]
+    names: tuple[str, ...]
+    types: tuple[PgType, ...] = field(repr=False)
+    alias: str = "u"
+
+    def __post_init__(self) -> None:
+        if any(len(part.columns) != len(self.names) for part in self.parts):
+            raise ValueError("the parts of a union differ in width")
+
+    @property
+    def columns(self) -> tuple[Ref, ...]:
+        return tuple(Ref(self.alias, name) for name in self.names)
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return self.parts
+
+    def headline(self) -> str:
+        return f"UnionAll  {self.alias}: {', '.join(self.names)}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """An aggregate function and what it is applied to; `argument` is None for count(*)."""
+
+    function: str
+    argument: Expr | None
+    filter: Expr | None = None
+
+    def __str__(self) -> str:
+        where = f" FILTER (WHERE {self.filter})" if self.filter else ""
+        return f"{self.function}({self.argument or '*'}){where}"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A named aggregate of a group."""
+
+    name: str
+    call: Call
+
+    def __str__(self) -> str:
+        return f"{self.call} AS {self.name}"
+
+
+@dataclass(frozen=True)
+class Aggregate(Relation):
+    """One row per group; without keys, one row for everything."""
+
+    input: Relation
+    keys: tuple[Named, ...]
+    measures: tuple[Measure, ...]
+    alias: str
+
+    def __post_init__(self) -> None:
+        for key in self.keys:
+            _check_refs(key.expr, self.input)
+        for measure in self.measures:
+            for part in (measure.call.argument, measure.call.filter):
+                if part is not None:
+                    _check_refs(part, self.input)
+
+    @property
+    def columns(self) -> tuple[Ref, ...]:
+        names = [key.name for key in self.keys] + [measure.name for measure in self.measures]
+        return tuple(Ref(self.alias, name) for name in names)
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.input,)
+
+    def headline(self) -> str:
+        keys = ", ".join(map(str, self.keys)) or "(everything)"
+        return f"Aggregate  {self.alias}: {keys}; {', '.join(map(str, self.measures))}"
+
+
+def _check_refs(expression: Expr, *inputs: Relation) -> None:
+    known = {ref for relation in inputs for ref in relation.columns}
+    unknown = expression.refs - known
+    if unknown:
+        raise ValueError(f"{expression} refers to {', '.join(map(str, sorted(unknown)))}, which its input does not have")

@@ -1,0 +1,45 @@
+"""A source table, as the catalog describes it at one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.algebra.types import Column
+
+
+@dataclass(frozen=True)
+class Table:
+    """A relation that stream tables read: a plain or a partitioned table."""
+
+    oid: int
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    """The columns of the primary key, or of a unique index over columns that are all NOT NULL."""
+    members: tuple[int, ...] = ()
+    """Oids of its partitions and children, to any depth; a write to one fires only its own triggers."""
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        if len(set(names)) != len(names):
+            raise ValueError(f"table {self.name} has two columns of one name")
+        if not set(self.key) <= set(names):
+            raise ValueError(f"key {self.key} of {self.name} names an unknown column")
+
+    @property
+    def qualified(self) -> str:
+        """Schema and name, quoted for use in SQL."""
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name, if there is one."""
+        return next((column for column in self.columns if column.name == name), None)
+
+    def __str__(self) -> str:
+        return self.qualified
+
+
+def quoted(name: str) -> str:
+    """An identifier, always in double quotes."""
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,53 @@
+"""PostgreSQL's types, as the server names them.
+
+`PgType` is what the catalog says of a column or an expression: never guessed from SQL text.
+How a value of the type travels to Spark and back is in `wire.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["base", "enum", "array", "composite", "range", "domain", "pseudo"]
+
+
+@dataclass(frozen=True)
+class PgType:
+    """One type with its modifier and collation.
+
+    `name` is what `format_type` prints, ready for use in a cast: `numeric(12,2)`, `shop."Colour"`.
+    `base` is the bare name underneath domains, as in `pg_type.typname`: `numeric`, `int4`.
+    """
+
+    oid: int
+    name: str
+    base: str
+    kind: Kind = "base"
+    precision: int | None = None
+    scale: int | None = None
+    element: str | None = None
+    """Of an array: the bare name of the element's type."""
+    collation: Literal["none", "C", "deterministic", "nondeterministic"] = "none"
+    comparable: bool = True
+    """PostgreSQL has an equality operator for it; json, xml and point have none."""
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.base:
+            raise ValueError("a type has a name and a base")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Column:
+    """A named, typed column of a table or of a query's output."""
+
+    name: str
+    type: PgType
+    not_null: bool = False
+    attnum: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.type}{' NOT NULL' if self.not_null else ''}"

@@ -1,0 +1,191 @@
+"""How a PostgreSQL value travels to Spark and back, exactly.
+
+A leaf query sends each value through `encode`; what arrives is a bool, an integer, a float or a
+string and nothing else. `decode` turns it back. A type the engine has no arithmetic for travels
+as its exact text, so any type can be carried; `equal` and `ordered` say whether Spark's `=` and
+`<` on what travels mean what PostgreSQL's mean. Where they do not, keys, comparisons and
+extremes of that type are refused or left to PostgreSQL.
+
+    date         -> days since 2000-01-01; the two infinities are the two ends of int4
+    timestamptz  -> microseconds since 2000-01-01 UTC; infinities are the ends of int8
+    numeric(p,s) -> its text; becomes decimal(p,s) where Spark must compute with it
+    char(n)      -> without its padding, as PostgreSQL compares it
+    jsonb        -> its text; carried only
+
+>>> wire_of(PgType(1082, "date", "date")).encode_sql("d")[:24]
+'CASE WHEN isfinite((d)) '
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import pyarrow as pa
+
+from millstream.algebra.types import PgType
+
+Number = Literal["int", "decimal", "float"]
+
+_DAY = 86_400_000_000
+
+_DATE_IN = (
+    "CASE WHEN isfinite({x}) THEN {x} - DATE '2000-01-01' "
+    "WHEN {x} > DATE '2000-01-01' THEN 2147483647 WHEN {x} < DATE '2000-01-01' THEN -2147483648 END"
+)
+_DATE_OUT = (
+    "CASE {x} WHEN 2147483647 THEN DATE 'infinity' WHEN -2147483648 THEN DATE '-infinity' ELSE DATE '2000-01-01' + {x} END"
+)
+_MICROSECONDS = "(extract(epoch FROM {x}) * 1000000 - 946684800000000)::int8"
+_STAMP_IN = (
+    "CASE WHEN isfinite({x}) THEN " + _MICROSECONDS + " "
+    "WHEN {x} > '2000-01-01' THEN 9223372036854775807 WHEN {x} < '2000-01-01' THEN (-9223372036854775808)::int8 END"
+)
+# Days and the rest apart: an interval times a number goes through float8, exact only while it is small.
+_STAMP = (
+    f"(DATE '2000-01-01' + ({{x}} / {_DAY} - CASE WHEN {{x}} % {_DAY} < 0 THEN 1 ELSE 0 END)::int4"
+    f" + (({{x}} % {_DAY} + {_DAY}) % {_DAY}) * INTERVAL '1 microsecond')"
+)
+_STAMP_OUT = (
+    "CASE {x} WHEN 9223372036854775807 THEN 'infinity'::timestamp "
+    "WHEN (-9223372036854775808)::int8 THEN '-infinity'::timestamp ELSE " + _STAMP + " END"
+)
+# '24:00:00' is a time of its own, not midnight.
+_TIME_OUT = "CASE {x} WHEN 86400000000 THEN TIME '24:00:00' ELSE TIME '00:00:00' + {x} * INTERVAL '1 microsecond' END"
+
+# Types whose text is the same exactly when PostgreSQL's `=` says the values are.
+_CANONICAL_TEXT = frozenset(
+    "uuid bytea oid inet cidr macaddr macaddr8 bit varbit timetz pg_lsn xid8 char name regclass".split()
+)
+_ORDERED_TEXT = frozenset({"uuid", "bytea"})
+_CANONICAL_ELEMENTS = frozenset("bool int2 int4 int8 text varchar date timestamp timestamptz uuid oid".split())
+
+
+@dataclass(frozen=True)
+class Wire:
+    """One way of travelling: the Arrow and Spark types, and the SQL at both ends."""
+
+    arrow: str
+    """Arrow's name of the type that arrives: bool, int16, int32, int64, float, double or string."""
+    spark: str
+    """The Spark SQL type it is used as; differs from `arrow` for decimals."""
+    encode: str = "{x}"
+    decode: str = "{x}"
+    equal: bool = False
+    ordered: bool = False
+    number: Number | None = None
+    scale: int = 0
+    """Of a decimal: its digits after the point."""
+    canonical: str = "{x}"
+    """Applied before `encode` where the value is a key: makes equal values identical."""
+
+    def __post_init__(self) -> None:
+        if self.ordered and not self.equal:
+            raise ValueError("a wire cannot be ordered without equality")
+
+    @cached_property
+    def arrow_type(self) -> pa.DataType:
+        return _ARROW[self.arrow]
+
+    def encode_sql(self, expression: str) -> str:
+        """PostgreSQL's side of sending."""
+        return self.encode.format(x=f"({expression})")
+
+    def key_sql(self, expression: str) -> str:
+        """PostgreSQL's side of sending a value that is grouped or joined by."""
+        return self.encode_sql(self.canonical.format(x=f"({expression})"))
+
+    def decode_sql(self, expression: str, type_: PgType) -> str:
+        """PostgreSQL's side of receiving: the value in its own type again."""
+        return f"({self.decode.format(x=expression)})::{type_.name}"
+
+
+_ARROW = {
+    "bool": pa.bool_(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+}
+
+_FIXED = {
+    "bool": Wire("bool", "boolean", equal=True, ordered=True),
+    "int2": Wire("int16", "smallint", equal=True, ordered=True, number="int"),
+    "int4": Wire("int32", "int", equal=True, ordered=True, number="int"),
+    "int8": Wire("int64", "bigint", equal=True, ordered=True, number="int"),
+    # Adding zero turns -0 into 0: PostgreSQL says they are equal.
+    "float4": Wire("float", "float", equal=True, ordered=True, number="float", canonical="({x} + 0::float4)"),
+    "float8": Wire("double", "double", equal=True, ordered=True, number="float", canonical="({x} + 0::float8)"),
+    "date": Wire("int32", "int", _DATE_IN, _DATE_OUT, equal=True, ordered=True),
+    "timestamp": Wire("int64", "bigint", _STAMP_IN, _STAMP_OUT, equal=True, ordered=True),
+    "timestamptz": Wire(
+        "int64", "bigint", _STAMP_IN, "(" + _STAMP_OUT + ") AT TIME ZONE 'UTC'", equal=True, ordered=True
+    ),
+    "time": Wire("int64", "bigint", "(extract(epoch FROM {x}) * 1000000)::int8", _TIME_OUT, equal=True, ordered=True),
+    "bpchar": Wire("string", "string", "{x}::text", equal=True),
+}
+
+# Digits of a numeric without declared precision where Spark computes with it: 20 before the point, 18 after.
+FREE_SCALE = 18
+_FREE_LIMIT = "1e20"
+
+
+def wire_of(type_: PgType) -> Wire:
+    """The way a value of this type is carried, joined and grouped by."""
+    if type_.kind == "base" and type_.base in _FIXED:
+        wire = _FIXED[type_.base]
+        return _with_order_of_collation(wire, type_) if type_.base == "bpchar" else wire
+    if type_.base in ("text", "varchar") and type_.kind == "base":
+        equal = type_.collation != "nondeterministic"
+        return Wire("string", "string", "{x}::text", equal=equal, ordered=equal and type_.collation == "C")
+    if type_.base == "numeric" and type_.kind == "base":
+        return Wire("string", "string", "{x}::text", equal=True, canonical="trim_scale({x})")
+    return _as_text(type_)
+
+
+def _with_order_of_collation(wire: Wire, type_: PgType) -> Wire:
+    if type_.collation == "nondeterministic":
+        return Wire(wire.arrow, wire.spark, wire.encode, wire.decode)
+    return wire
+
+
+def _as_text(type_: PgType) -> Wire:
+    canonical = (
+        type_.kind == "enum"
+        or (type_.kind == "base" and type_.base in _CANONICAL_TEXT)
+        or (type_.kind == "array" and type_.element in _CANONICAL_ELEMENTS and type_.collation != "nondeterministic")
+    )
+    ordered = type_.kind == "base" and type_.base in _ORDERED_TEXT
+    return Wire("string", "string", "{x}::text", equal=canonical, ordered=ordered)
+
+
+def number_wire_of(type_: PgType) -> Wire | None:
+    """The way a number travels that Spark must compute with; None where Spark cannot, exactly."""
+    if type_.kind != "base":
+        return None
+    if type_.base != "numeric":
+        wire = _FIXED.get(type_.base)
+        return wire if wire and wire.number else None
+    if type_.precision is not None and type_.scale is not None:
+        return _declared(type_.precision, type_.scale)
+    return _free()
+
+
+def _declared(precision: int, scale: int) -> Wire | None:
+    if precision > 38 or not 0 <= scale <= precision:
+        return None
+    spark = f"decimal({precision},{scale})"
+    return Wire("string", spark, "{x}::text", equal=True, ordered=True, number="decimal", scale=scale)
+
+
+def _free() -> Wire:
+    # Spark's cast would round; a value with too many digits travels as a sentence instead, and the
+    # cast fails on it with that sentence.
+    encode = (
+        f"CASE WHEN scale(trim_scale({{x}})) > {FREE_SCALE} OR abs({{x}}) >= {_FREE_LIMIT} "
+        "THEN 'out of range: ' || ({x})::text ELSE trim_scale({x})::text END"
+    )
+    return Wire("string", f"decimal(38,{FREE_SCALE})", encode, equal=True, ordered=True, number="decimal", scale=FREE_SCALE)

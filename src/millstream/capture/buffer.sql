@@ -1,0 +1,30 @@
+-- create --
+-- A queue: rows come at the end and go from the start, none is ever updated. Vacuum early and without pause,
+-- so that it stays as small as what waits in it. The second index holds only what a count must not miss.
+CREATE TABLE IF NOT EXISTS {buffer} (
+    id bigint GENERATED ALWAYS AS IDENTITY (CACHE 100),
+    xid xid8 NOT NULL,
+    action "char" NOT NULL
+) WITH (
+    fillfactor = 100,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 5000,
+    autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0,
+    autovacuum_analyze_threshold = 5000,
+    toast.autovacuum_vacuum_scale_factor = 0,
+    toast.autovacuum_vacuum_threshold = 5000,
+    toast.autovacuum_vacuum_cost_delay = 0
+);
+CREATE INDEX IF NOT EXISTS {index} ON {buffer} (xid);
+CREATE INDEX IF NOT EXISTS {marks} ON {buffer} (xid) WHERE action IN ('T', 'X');
+
+-- lacking --
+-- The columns that a buffer lacks, or has with another type or collation.
+SELECT w.attnum, w.type_name, n.nspname, l.collname, b.attnum IS NOT NULL
+FROM unnest(%s::int2[], %s::text[], %s::oid[]) AS w (attnum, type_name, collated)
+LEFT JOIN pg_collation AS l ON l.oid = w.collated
+LEFT JOIN pg_namespace AS n ON n.oid = l.collnamespace
+LEFT JOIN pg_attribute AS b ON b.attrelid = %s::regclass AND b.attname = 'c' || w.attnum AND NOT b.attisdropped
+WHERE b.attnum IS NULL OR format_type(b.atttypid, b.atttypmod) <> w.type_name OR b.attcollation <> w.collated
+ORDER BY w.attnum;

@@ -1,0 +1,83 @@
+"""Compare the triggers that are there with those that ought to be.
+
+A migration, a restore or an administrator can drop or disable a trigger, and nothing tells us. What was
+written meanwhile is lost to capture, so a gap is found by looking, each tick, and closed by setting the
+capture up again, which marks the buffer: each reader then reinitialises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from millstream.capture.levels import Tree, Trigger, trees
+from millstream.catalog.relations import Name
+from millstream.store.connection import Connection
+from millstream.store.statements import load
+
+_SQL = load("millstream.capture", "levels.sql")
+
+# As pg_trigger.tgtype has them.
+_BITS = {"INSERT": 4, "DELETE": 8, "UPDATE": 16, "TRUNCATE": 32}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A trigger of ours as the server has it."""
+
+    table: Name
+    name: str
+    enabled: str
+    by_row: bool
+    operation: int
+
+
+def missing(conn: Connection, relid: int) -> list[str]:
+    """What a source lacks to be captured whole, each in words; empty when all is well."""
+    return gaps(conn, [relid])[relid]
+
+
+def gaps(conn: Connection, relids: Sequence[int]) -> dict[int, list[str]]:
+    """The same for many sources; four queries in all. Read in a cut, it tells how things stood at the cut."""
+    wanted = trees(conn, relids)
+    found = triggers(conn, relids)
+    machinery = {relid: there for relid, *there in conn.execute(_SQL["machinery"], (list(relids),))}
+    return {relid: _gaps(wanted.get(relid), found[relid], *machinery[relid]) for relid in relids}
+
+
+def triggers(conn: Connection, relids: Sequence[int]) -> dict[int, list[Found]]:
+    """The triggers that call each source's capture function, on any table."""
+    found: dict[int, list[Found]] = {relid: [] for relid in relids}
+    for relid, oid, schema, table, *facts in conn.execute(_SQL["triggers"], (list(relids),)):
+        found[relid].append(Found(Name(oid, schema, table), *facts))
+    return found
+
+
+def superfluous(tree: Tree | None, found: Sequence[Found]) -> list[Found]:
+    """Triggers on tables that are no longer the source's, or of a kind it no longer needs."""
+    needed = {(trigger.table.oid, trigger.name) for trigger in tree.triggers()} if tree else set()
+    return [each for each in found if (each.table.oid, each.name) not in needed]
+
+
+def _gaps(tree: Tree | None, found: Sequence[Found], has_buffer: bool, has_function: bool) -> list[str]:
+    if tree is None:
+        return ["the table was dropped"]
+    there = {(each.table.oid, each.name): each for each in found}
+    wrong = [_wrong(trigger, there.get((trigger.table.oid, trigger.name))) for trigger in tree.triggers()]
+    left = [f"trigger {each.name} on {each.table} is left over" for each in superfluous(tree, found)]
+    parts = [] if has_buffer else ["the change buffer is absent"]
+    parts += [] if has_function else ["the capture function is absent"]
+    return [*parts, *(each for each in wrong if each), *left]
+
+
+def _wrong(trigger: Trigger, found: Found | None) -> str:
+    """What is wrong with a trigger; empty when nothing is."""
+    if found is None:
+        return f"trigger {trigger} is absent"
+    if found.enabled == "D":
+        return f"trigger {trigger} is disabled"
+    if found.enabled != "A":
+        return f"trigger {trigger} does not fire always"
+    if found.by_row != (trigger.level == "ROW") or found.operation != _BITS[trigger.operation]:
+        return f"trigger {trigger} is of another kind"
+    return ""

@@ -1,0 +1,43 @@
+-- trees --
+-- For each source: its tables, and whether writes can reach them without firing their statement triggers,
+-- because a table has a parent outside the source or is the target of a subscription.
+WITH trees AS (
+    SELECT root, member FROM unnest(%s::oid[], %s::oid[]) AS t (root, member)
+)
+SELECT
+    t.root,
+    bool_or(
+        EXISTS (SELECT FROM pg_subscription_rel AS s WHERE s.srrelid = t.member)
+        OR EXISTS (
+            SELECT FROM pg_inherits AS h
+            WHERE h.inhrelid = t.member
+                AND h.inhparent NOT IN (SELECT o.member FROM trees AS o WHERE o.root = t.root)
+        )
+    ),
+    array_agg(c.oid ORDER BY t.member <> t.root, c.oid),
+    array_agg(n.nspname::text ORDER BY t.member <> t.root, c.oid),
+    array_agg(c.relname::text ORDER BY t.member <> t.root, c.oid),
+    array_agg(c.relkind::text ORDER BY t.member <> t.root, c.oid)
+FROM trees AS t
+JOIN pg_class AS c ON c.oid = t.member
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+GROUP BY t.root
+HAVING bool_or(t.member = t.root);
+
+-- triggers --
+-- The triggers that call the capture function of one of these sources, wherever they are.
+SELECT s.relid, c.oid, n.nspname, c.relname, t.tgname, t.tgenabled::text, (t.tgtype & 1) = 1, t.tgtype & 60
+FROM unnest(%s::oid[]) AS s (relid)
+JOIN pg_proc AS p ON p.proname = 'capture_' || s.relid
+    AND p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'millstream_changes')
+JOIN pg_trigger AS t ON t.tgfoid = p.oid AND NOT t.tgisinternal
+JOIN pg_class AS c ON c.oid = t.tgrelid
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+ORDER BY s.relid, c.oid, t.tgname;
+
+-- machinery --
+-- Whether the buffer and the function of each source are there.
+SELECT s.relid,
+    to_regclass('millstream_changes.changes_' || s.relid) IS NOT NULL,
+    to_regproc('millstream_changes.capture_' || s.relid) IS NOT NULL
+FROM unnest(%s::oid[]) AS s (relid);

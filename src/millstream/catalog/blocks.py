@@ -1,0 +1,35 @@
+"""The catalog's rows of blocks: the chain that a stream table's query was cut into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from millstream.store.connection import Connection
+from millstream.store.statements import load
+
+_SQL = load("millstream.catalog", "blocks.sql")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block as it is recorded: its place in the chain, its head, where its state is, its printed plan."""
+
+    position: int
+    name: str
+    head: str
+    state_relid: int | None
+    plan: str
+
+
+def add(conn: Connection, stream_table_id: int, blocks: Sequence[Block]) -> None:
+    """Record the blocks of a stream table, in place of those it had."""
+    conn.execute(_SQL["remove"], (stream_table_id,))
+    for block in blocks:
+        row = (stream_table_id, block.position, block.name, block.head, block.state_relid, block.plan)
+        conn.execute(_SQL["add"], row)
+
+
+def of(conn: Connection, stream_table_id: int) -> list[Block]:
+    """The blocks of a stream table, innermost first."""
+    return [Block(*row) for row in conn.execute(_SQL["of"], (stream_table_id,))]

@@ -1,0 +1,12 @@
+-- add --
+INSERT INTO millstream.blocks (stream_table_id, position, name, head, state_relid, plan)
+VALUES (%s, %s, %s, %s, %s, %s);
+
+-- of --
+SELECT position, name, head, state_relid, plan
+FROM millstream.blocks
+WHERE stream_table_id = %s
+ORDER BY position;
+
+-- remove --
+DELETE FROM millstream.blocks WHERE stream_table_id = %s;

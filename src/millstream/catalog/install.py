@@ -1,0 +1,166 @@
+"""Bring the catalog into a database, keep it up to date, and take everything out again.
+
+The catalog is what its migrations made it, in order, each once, and `millstream.migrations` says which.
+Installing takes an advisory lock, so two installs at once are one install and one look. All of it is one
+transaction: there is no half-installed state. No superuser is needed, only CREATE on the database.
+
+Uninstalling asks the server, not the catalog, which triggers are ours: nothing is left behind even where
+the two have parted.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from psycopg import errors, sql
+
+from millstream.algebra.table import quoted
+from millstream.catalog.locks import PATIENT, Patience, under_lock
+from millstream.catalog.relations import Name
+from millstream.errors import NameTaken, NoRights, NotInstalled, StillUsed
+from millstream.store.connection import Connection
+from millstream.store.statements import load
+
+SCHEMAS = ("millstream", "millstream_changes", "millstream_state")
+TABLES = (
+    "installation", "migrations", "settings", "stream_tables", "sources", "dependencies", "blocks", "refresh_history",
+)  # fmt: skip
+"""What the migrations make in the first of them."""
+
+_SQL = load("millstream.catalog", "install.sql")
+_FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One step of the catalog's making: `0001_catalog.sql`."""
+
+    version: int
+    name: str
+    text: str
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """Every migration there is, in order; their numbers have no gap."""
+    found = []
+    for file in resources.files("millstream.catalog").joinpath("migrations").iterdir():
+        if match := _FILE.match(file.name):
+            found.append(Migration(int(match[1]), match[2], file.read_text(encoding="utf-8")))
+    found.sort(key=lambda migration: migration.version)
+    if [migration.version for migration in found] != list(range(1, len(found) + 1)):
+        raise ValueError("the numbers of the migrations have a gap")
+    return tuple(found)
+
+
+def known() -> int:
+    """The version that this Millstream brings the catalog to."""
+    return migrations()[-1].version
+
+
+# -- installing ------------------------------------------------------------------------------
+
+
+def install(conn: Connection) -> int:
+    """Install or upgrade the catalog; return its version. Doing it twice, or at once, does it once."""
+    with conn.transaction():
+        conn.execute(_SQL["serialize"])
+        found = version(conn)
+        if found is None:
+            _check_room(conn)
+        elif found > known():
+            raise NotInstalled.newer(found, known())
+        elif found < known():
+            _check_owned(conn)
+        for migration in migrations()[found or 0 :]:
+            conn.execute(migration.text)
+            conn.execute(_SQL["record"], (migration.version, migration.name))
+    return known()
+
+
+def _check_room(conn: Connection) -> None:
+    """The database has to let us create schemas, and their names have to be free."""
+    allowed, role, database = conn.execute(_SQL["may_create"]).fetchall()[0]
+    for schema, owner, _ in conn.execute(_SQL["schemas"]):
+        raise NameTaken.by(schema, f'schema of role "{owner}" that Millstream did not make')
+    if not allowed:
+        raise NoRights.to(
+            f'install Millstream in database "{database}"',
+            role=role,
+            grant=f"GRANT CREATE ON DATABASE {quoted(database)} TO {quoted(role)};",
+            reason="It keeps its catalog, change buffers and state in three schemas of their own.",
+        )
+
+
+def version(conn: Connection) -> int | None:
+    """The version of the catalog in this database, or None where there is none."""
+    if not conn.execute(_SQL["is_ours"]).fetchall()[0][0]:
+        return None
+    _check_owned(conn)
+    found: int = conn.execute(_SQL["version"]).fetchall()[0][0]
+    return found
+
+
+def _check_owned(conn: Connection) -> None:
+    """Only a member of the role that installed the catalog works with it."""
+    role = conn.execute("SELECT current_user::text").fetchall()[0][0]
+    for schema, owner, usable in conn.execute(_SQL["schemas"]):
+        if not usable:
+            raise NoRights.to(
+                f"use the catalog in schema {schema}",
+                role=role,
+                grant=f"GRANT {quoted(owner)} TO {quoted(role)};",
+                reason=f'It was installed by role "{owner}".',
+            )
+
+
+def require(conn: Connection) -> None:
+    """Raise unless the catalog is here, in the version that this Millstream works with."""
+    found = version(conn)
+    if found is None:
+        raise NotInstalled.here(conn.info.dbname)
+    if found > known():
+        raise NotInstalled.newer(found, known())
+    if found < known():
+        raise NotInstalled.older(found, known())
+
+
+# -- uninstalling ----------------------------------------------------------------------------
+
+
+def uninstall(conn: Connection, *, cascade: bool = False, patience: Patience = PATIENT) -> None:
+    """Remove everything: triggers on sources, stream tables with their rows, the three schemas.
+
+    With `cascade`, what users built on the stream tables goes too, and tables of their own that stand in our
+    schema; without it that is an error. Where nothing is installed, nothing happens.
+    """
+    if version(conn) is None:
+        return
+    tables = {Name(oid, schema, table) for oid, _, schema, table in conn.execute(_SQL["triggers"])}
+    under_lock(conn, sorted(tables, key=str), "ACCESS EXCLUSIVE", lambda: _remove(conn, cascade), patience)
+
+
+def _remove(conn: Connection, cascade: bool) -> None:
+    # Asked again under the lock: a source may have come or gone since.
+    for _, trigger, schema, table in conn.execute(_SQL["triggers"]).fetchall():
+        drop = sql.SQL("DROP TRIGGER {} ON {}")
+        conn.execute(drop.format(sql.Identifier(trigger), sql.Identifier(schema, table)))
+    for oid, schema, table in conn.execute(_SQL["stream_tables"]).fetchall():
+        _drop_stream_table(conn, Name(oid, schema, table), cascade)
+    strangers = [str(Name(*row)) for row in conn.execute(_SQL["strangers"], (list(TABLES),))]
+    if strangers and not cascade:
+        raise StillUsed.schema("millstream", strangers)
+    for schema in SCHEMAS:
+        conn.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+
+
+def _drop_stream_table(conn: Connection, table: Name, cascade: bool) -> None:
+    drop = sql.SQL("DROP TABLE {} CASCADE" if cascade else "DROP TABLE {}")
+    try:
+        conn.execute(drop.format(table.identifier))
+    except errors.DependentObjectsStillExist as error:
+        lines = (error.diag.message_detail or "").splitlines()
+        raise StillUsed.by(str(table), [line.split(" depends on ")[0] for line in lines]) from error

@@ -1,0 +1,170 @@
+"""Ask PostgreSQL what a query means.
+
+The query becomes a temporary view, in a transaction that is rolled back; the server then tells the
+output's names and types, the analysed tree, and its own text of the query with every name
+resolved, every `*` expanded and every cast written out. That canonical text is what we parse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from millstream.algebra.types import Column
+from millstream.catalog import relations
+from millstream.errors import BadQuery, NoRights
+from millstream.sql import nodetree, position
+from millstream.store.connection import Connection
+
+_PREFIX = "CREATE TEMPORARY VIEW pg_temp.__millstream_query AS "
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """A query as the server understands it."""
+
+    text: str
+    columns: tuple[Column, ...]
+    tree: nodetree.Value
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function that a query calls."""
+
+    oid: int
+    name: str
+    volatility: str
+    aggregate: bool
+
+
+@contextmanager
+def rolled_back(conn: Connection) -> Iterator[None]:
+    """A transaction (or savepoint) that leaves nothing behind."""
+    with conn.transaction(force_rollback=True):
+        yield
+
+
+def canonical(conn: Connection, query: str) -> Canonical:
+    """What the server makes of the user's query; BadQuery with the place where it refuses."""
+    with rolled_back(conn):
+        _create_view(conn, query)
+        row = conn.execute("SELECT 'pg_temp.__millstream_query'::regclass::oid").fetchone()
+        assert row is not None
+        return _described(conn, row[0])
+
+
+def view(conn: Connection, oid: int) -> Canonical:
+    """The same for a view that exists."""
+    with rolled_back(conn):
+        return _described(conn, oid)
+
+
+def columns_of(conn: Connection, select: str) -> tuple[Column, ...]:
+    """Names, types and collations of a query that we wrote ourselves."""
+    with rolled_back(conn):
+        _create_view(conn, select)
+        row = conn.execute("SELECT 'pg_temp.__millstream_query'::regclass::oid").fetchone()
+        assert row is not None
+        return relations.columns(conn, row[0])
+
+
+def _create_view(conn: Connection, query: str) -> None:
+    body = query.strip().rstrip(";").strip()
+    offset = query.find(body)
+    try:
+        # The user's own query: the only text from outside that becomes a statement, and only as a view.
+        conn.execute(sql.SQL(_PREFIX).as_string(None).encode() + body.encode())
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise _rights(conn, error) from error
+    except psycopg.Error as error:
+        raise _rejected(query, offset, error) from error
+
+
+def _rights(conn: Connection, error: psycopg.Error) -> NoRights:
+    message = error.diag.message_primary or str(error)
+    what = "create temporary views here" if "temporary" in message else "read what the query reads"
+    grant = (
+        f"GRANT TEMPORARY ON DATABASE {conn.info.dbname} TO {conn.info.user}"
+        if "temporary" in message
+        else f"GRANT SELECT ON the tables of the query TO {conn.info.user}"
+    )
+    return NoRights.to(what, role=conn.info.user, grant=grant, reason=message)
+
+
+def _rejected(query: str, offset: int, error: psycopg.Error) -> BadQuery:
+    diag = error.diag
+    where = None
+    if diag.statement_position is not None and int(diag.statement_position) > len(_PREFIX):
+        where = int(diag.statement_position) - len(_PREFIX) + offset
+    return BadQuery.rejected(
+        diag.message_primary or str(error),
+        sqlstate=diag.sqlstate or "",
+        detail=diag.message_detail or "",
+        hint=diag.message_hint or "",
+        position=where,
+        excerpt=position.excerpt(query, where),
+    )
+
+
+def _described(conn: Connection, oid: int) -> Canonical:
+    # An empty path makes the server qualify every name that is not its own.
+    conn.execute("SET LOCAL search_path = pg_catalog")
+    row = conn.execute(
+        "SELECT pg_get_viewdef(%s::oid, false), (SELECT ev_action::text FROM pg_rewrite WHERE ev_class = %s AND ev_type = '1')",
+        (oid, oid),
+    ).fetchone()
+    assert row is not None
+    return Canonical(row[0].strip().rstrip(";"), relations.columns(conn, oid), nodetree.parse(row[1]))
+
+
+def same_meaning(conn: Connection, one: str, other: str) -> bool:
+    """Does the server read both texts as the same query?"""
+    return canonical(conn, one).text == canonical(conn, other).text
+
+
+def functions(conn: Connection, tree: nodetree.Value) -> list[Function]:
+    """Every function a query calls: by name, by operator, by cast and by aggregate."""
+    oids, operators, outputs, inputs = set[int](), set[int](), set[int](), set[int]()
+    for node in nodetree.walk(tree):
+        oids |= {node.number(name) for name in ("funcid", "opfuncid", "aggfnoid", "winfnoid")}
+        operators.add(node.number("opno"))
+        if node.kind == "COERCEVIAIO":
+            argument = node.fields.get("arg")
+            outputs.add(nodetree.result_type(argument) if isinstance(argument, nodetree.Node) else 0)
+            inputs.add(node.number("resulttype"))
+    return _looked_up(conn, oids, operators, outputs, inputs)
+
+
+def _looked_up(conn: Connection, oids: set[int], operators: set[int], outputs: set[int], inputs: set[int]) -> list[Function]:
+    rows = conn.execute(
+        """
+        SELECT p.oid::int8, p.oid::regprocedure::text, p.provolatile, p.prokind = 'a'
+        FROM pg_catalog.pg_proc AS p
+        WHERE p.oid = ANY(%(oids)s::oid[])
+           OR p.oid IN (SELECT oprcode FROM pg_catalog.pg_operator WHERE oid = ANY(%(operators)s::oid[]))
+           OR p.oid IN (SELECT typoutput FROM pg_catalog.pg_type WHERE oid = ANY(%(outputs)s::oid[]))
+           OR p.oid IN (SELECT typinput FROM pg_catalog.pg_type WHERE oid = ANY(%(inputs)s::oid[]))
+        ORDER BY 2
+        """,
+        {"oids": list(oids), "operators": list(operators), "outputs": list(outputs), "inputs": list(inputs)},
+    ).fetchall()
+    volatility = {"i": "immutable", "s": "stable", "v": "volatile"}
+    return [Function(row[0], row[1], volatility[row[2]], row[3]) for row in rows]
+
+
+def relation_kinds(conn: Connection, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, str]]:
+    """The oid and relkind of relations, by schema and name."""
+    rows = conn.execute(
+        """
+        SELECT n.nspname, c.relname, c.oid::int8, c.relkind::text
+        FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+        JOIN unnest(%s::text[], %s::text[]) AS w (schema, name) ON w.schema = n.nspname AND w.name = c.relname
+        """,
+        ([schema for schema, _ in names], [name for _, name in names]),
+    ).fetchall()
+    return {(row[0], row[1]): (row[2], row[3]) for row in rows}

@@ -1,0 +1,151 @@
+-- relation --
+SELECT c.oid, n.nspname, c.relname, c.relkind::text
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = %s;
+
+-- columns --
+SELECT attname, atttypid, atttypmod, attcollation, attnotnull, attnum
+FROM pg_attribute
+WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
+ORDER BY attnum;
+
+-- key --
+-- The primary key, else the unique index of the fewest columns, that tells every row from every other.
+-- INCLUDE columns are no part of it. A table with children has none: an index ends at its own table.
+SELECT array_agg(a.attname ORDER BY k.ordinality)
+FROM pg_index AS i
+JOIN pg_class AS c ON c.oid = i.indrelid
+CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, ordinality)
+JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+WHERE i.indrelid = %s
+    AND i.indisunique AND i.indisvalid AND i.indisready AND i.indimmediate
+    AND i.indpred IS NULL AND i.indexprs IS NULL
+    AND k.ordinality <= i.indnkeyatts
+    AND (c.relkind = 'p' OR NOT EXISTS (SELECT FROM pg_inherits AS h WHERE h.inhparent = c.oid))
+GROUP BY i.indexrelid, i.indisprimary
+HAVING bool_and(a.attnotnull)
+ORDER BY i.indisprimary DESC, count(*), i.indexrelid
+LIMIT 1;
+
+-- members --
+-- Partitions and children of each table, to any depth. One that is being detached no longer counts;
+-- a temporary child exists for its own session only.
+WITH RECURSIVE tree (root, member) AS (
+    SELECT root, root FROM unnest(%s::oid[]) AS root
+    UNION
+    SELECT t.root, h.inhrelid
+    FROM tree AS t
+    JOIN pg_inherits AS h ON h.inhparent = t.member
+    JOIN pg_class AS c ON c.oid = h.inhrelid
+    WHERE NOT h.inhdetachpending AND c.relpersistence <> 't'
+)
+SELECT root, array_agg(member ORDER BY member) FROM tree WHERE member <> root GROUP BY root;
+
+-- facts --
+-- What decides whether changes can be captured from each of these tables, and by us.
+SELECT
+    c.oid, n.nspname, c.relname,
+    c.relkind::text, c.relpersistence::text,
+    c.oid < 16384 OR n.nspname IN ('pg_catalog', 'information_schema', 'pg_toast') AS is_system,
+    n.nspname IN ('millstream', 'millstream_changes', 'millstream_state') AS is_ours,
+    row_security_active(c.oid) AS hides_rows,
+    pg_has_role(c.relowner, 'USAGE') AS is_owned,
+    has_table_privilege(c.oid, 'SELECT') AS is_readable,
+    current_user::text, pg_get_userbyid(c.relowner)
+FROM unnest(%s::oid[]) WITH ORDINALITY AS asked (oid, ordinality)
+JOIN pg_class AS c ON c.oid = asked.oid
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+ORDER BY asked.ordinality;
+
+-- types --
+-- Each type as it is declared, and what is underneath its domains. A value is comparable when every part
+-- of it is: elements of arrays, attributes of composites. Equality is the one GROUP BY would use.
+WITH RECURSIVE asked AS (
+    SELECT ordinality AS place, oid, typmod, collated
+    FROM unnest(%s::oid[], %s::int4[], %s::oid[]) WITH ORDINALITY AS asked (oid, typmod, collated, ordinality)
+), unwrapped AS (
+    SELECT place, oid AS type, typmod, 0 AS depth FROM asked
+    UNION ALL
+    SELECT u.place, t.typbasetype, t.typtypmod, u.depth + 1
+    FROM unwrapped AS u
+    JOIN pg_type AS t ON t.oid = u.type
+    WHERE t.typtype = 'd'
+), bases AS (
+    SELECT DISTINCT ON (place) place, type, typmod FROM unwrapped ORDER BY place, depth DESC
+), named AS (
+    SELECT t.oid, t.typname, t.typtype, t.typnamespace, t.typcollation, t.typrelid, t.typbasetype,
+        CASE
+            WHEN t.typsubscript = 'array_subscript_handler'::regproc AND t.typstorage <> 'p' THEN t.typelem
+            ELSE 0
+        END AS element
+    FROM pg_type AS t
+), parts AS (
+    SELECT place, type FROM bases
+    UNION
+    SELECT p.place, i.type
+    FROM parts AS p
+    JOIN named AS t ON t.oid = p.type
+    CROSS JOIN LATERAL (
+        SELECT t.element WHERE t.element <> 0
+        UNION ALL
+        SELECT t.typbasetype WHERE t.typtype = 'd'
+        UNION ALL
+        SELECT a.atttypid FROM pg_attribute AS a
+        WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+    ) AS i (type)
+), incomparable AS (
+    SELECT p.place
+    FROM parts AS p
+    JOIN named AS t ON t.oid = p.type
+    WHERE t.element = 0 AND t.typtype NOT IN ('d', 'c', 'e', 'r', 'm')
+        AND NOT EXISTS (
+            SELECT FROM pg_opclass AS o
+            JOIN pg_am AS m ON m.oid = o.opcmethod
+            WHERE o.opcdefault AND m.amname IN ('btree', 'hash')
+                AND (o.opcintype = t.oid OR o.opcintype IN (
+                    SELECT k.casttarget FROM pg_cast AS k
+                    WHERE k.castsource = t.oid AND k.castmethod = 'b' AND k.castcontext = 'i'
+                ))
+        )
+)
+SELECT
+    q.oid,
+    CASE
+        WHEN coalesce(de.typnamespace, d.typnamespace) = 'pg_catalog'::regnamespace THEN format_type(q.oid, q.typmod)
+        ELSE quote_ident(dn.nspname) || '.' || quote_ident(coalesce(de.typname, d.typname))
+            || substr(format_type(coalesce(de.oid, d.oid), q.typmod), length(format_type(coalesce(de.oid, d.oid), NULL)) + 1)
+            || CASE WHEN de.oid IS NULL THEN '' ELSE '[]' END
+    END AS name,
+    t.typname AS base,
+    CASE
+        WHEN t.element <> 0 THEN 'array'
+        WHEN t.typtype = 'e' THEN 'enum'
+        WHEN t.typtype = 'c' THEN 'composite'
+        WHEN t.typtype IN ('r', 'm') THEN 'range'
+        WHEN t.typtype = 'p' THEN 'pseudo'
+        ELSE 'base'
+    END AS kind,
+    b.typmod,
+    e.typname AS element,
+    CASE
+        WHEN c.oid IS NULL THEN 'none'
+        WHEN NOT c.collisdeterministic THEN 'nondeterministic'
+        -- The builtin provider compares bytes, whatever its locale.
+        WHEN c.collprovider = 'b' OR (c.collprovider = 'c' AND c.collcollate IN ('C', 'POSIX')) THEN 'C'
+        WHEN c.collprovider = 'd' AND (
+            s.datlocprovider = 'b' OR (s.datlocprovider = 'c' AND s.datcollate IN ('C', 'POSIX'))
+        ) THEN 'C'
+        ELSE 'deterministic'
+    END AS collated,
+    NOT EXISTS (SELECT FROM incomparable AS i WHERE i.place = q.place) AS comparable
+FROM asked AS q
+JOIN bases AS b ON b.place = q.place
+JOIN named AS d ON d.oid = q.oid
+LEFT JOIN named AS de ON de.oid = d.element
+JOIN pg_namespace AS dn ON dn.oid = coalesce(de.typnamespace, d.typnamespace)
+JOIN named AS t ON t.oid = b.type
+LEFT JOIN named AS e ON e.oid = t.element
+LEFT JOIN pg_collation AS c ON c.oid = coalesce(nullif(q.collated, 0), nullif(d.typcollation, 0))
+CROSS JOIN (SELECT datlocprovider, datcollate FROM pg_database WHERE datname = current_database()) AS s
+ORDER BY q.place;

@@ -1,0 +1,185 @@
+"""The catalog's rows of sources: the tables that changes are captured from, and who reads them.
+
+A source is known by its oid: a table dropped and made again under the same name is another one. What is
+captured of it is recorded column by column, so that `drift` can tell when the table has since changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from psycopg.types.json import Jsonb
+
+from millstream.algebra.table import quoted
+from millstream.catalog import relations
+from millstream.frontier.snapshot import Snapshot
+from millstream.store.connection import Connection
+from millstream.store.statements import load
+
+Mode = Literal["TRIGGER", "TRANSITIONING", "WAL"]
+
+_SQL = load("millstream.catalog", "sources.sql")
+
+
+@dataclass(frozen=True)
+class CapturedColumn:
+    """A column of a source as it was when its capture was set up."""
+
+    attnum: int
+    name: str
+    type_oid: int
+    """The declared type, a domain included."""
+    type_name: str
+    """The type of its column in the buffer: underneath domains, without a modifier, qualified."""
+    typmod: int = -1
+    collation: int = 0
+    generation: str | None = None
+    """Of a generated column: a digest of how it is computed; the text would vary with the search_path."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table that changes are captured from."""
+
+    relid: int
+    schema: str
+    name: str
+    mode: Mode
+    columns: tuple[CapturedColumn, ...]
+    members: tuple[int, ...] = ()
+    reason: str | None = None
+    """Why it is in this mode, where that needs saying."""
+
+    def __post_init__(self) -> None:
+        attnums = [column.attnum for column in self.columns]
+        if attnums != sorted(set(attnums)):
+            raise ValueError(f"captured columns of {self.name} are not in order")
+
+    @property
+    def qualified(self) -> str:
+        """Schema and name, quoted for use in SQL."""
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+    def column(self, name: str) -> CapturedColumn | None:
+        """The captured column of that name, if it is captured."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+# -- rows ------------------------------------------------------------------------------------
+
+
+def get(conn: Connection, relid: int) -> Source | None:
+    """The source of that oid, if changes are captured from it."""
+    row = conn.execute(_SQL["get"], (relid,)).fetchone()
+    return _source(row) if row else None
+
+
+def every(conn: Connection) -> list[Source]:
+    """All of them, in order of oid."""
+    return [_source(row) for row in conn.execute(_SQL["every"])]
+
+
+def read_by(conn: Connection, stream_table_id: int) -> list[Source]:
+    """The sources of one stream table."""
+    return [_source(row) for row in conn.execute(_SQL["read_by"], (stream_table_id,))]
+
+
+def unread(conn: Connection) -> list[Source]:
+    """The sources that no stream table reads any more."""
+    return [_source(row) for row in conn.execute(_SQL["unread"])]
+
+
+def add(conn: Connection, source: Source) -> None:
+    """Record it, or what has changed about it."""
+    row = {
+        "relid": source.relid, "schema": source.schema, "name": source.name, "mode": source.mode,
+        "columns": Jsonb([asdict(column) for column in source.columns]), "members": list(source.members),
+        "reason": source.reason,
+    }  # fmt: skip
+    conn.execute(_SQL["put"], row)
+
+
+def reserve(conn: Connection, relid: int, schema: str, name: str) -> None:
+    """Record a source that nothing is captured of yet, for a stream table to depend on; one that is there stays."""
+    conn.execute(_SQL["reserve"], (relid, schema, name))
+
+
+def remove(conn: Connection, relid: int) -> None:
+    """Forget it; an error while a stream table depends on it."""
+    conn.execute(_SQL["remove"], (relid,))
+
+
+def _source(row: tuple[Any, ...]) -> Source:
+    relid, schema, name, mode, columns, members, reason = row
+    captured = tuple(CapturedColumn(**column) for column in columns)
+    return Source(relid, schema, name, mode, captured, tuple(members), reason)
+
+
+# -- who reads them --------------------------------------------------------------------------
+
+
+def depend(conn: Connection, stream_table_id: int, relid: int, columns: Sequence[str]) -> None:
+    """Record that a stream table reads these columns of a source.
+
+    Commit this before the stream table's first cut: from then on `prune` keeps what it will need.
+    """
+    conn.execute(_SQL["depend"], (stream_table_id, relid, sorted(set(columns))))
+
+
+def needed(conn: Connection, relid: int) -> list[str]:
+    """The columns that some stream table reads."""
+    return [name for (name,) in conn.execute(_SQL["needed"], (relid,))]
+
+
+def consumers(conn: Connection, relid: int) -> list[Snapshot | None]:
+    """The frontiers of the stream tables that read it; None for one that has none yet."""
+    rows = conn.execute(_SQL["consumers"], (relid,))
+    return [Snapshot.parse(frontier) if frontier else None for (frontier,) in rows]
+
+
+# -- what has changed ------------------------------------------------------------------------
+
+
+def drift(conn: Connection, relids: Sequence[int] | None = None) -> dict[int, str]:
+    """Sources that are no longer as their capture was set up for, each with what has changed.
+
+    Two queries for all of them; read in a cut, it tells how things stood at the cut. Whoever finds
+    drift sets the capture up again, and that marks the buffer: each reader then reinitialises.
+    """
+    asked = [source for source in every(conn) if relids is None or source.relid in relids]
+    members = relations.members(conn, [source.relid for source in asked])
+    shapes = _shapes(conn, asked)
+    found = {source.relid: _difference(source, shapes[source.relid], members[source.relid]) for source in asked}
+    return {relid: what for relid, what in found.items() if what}
+
+
+# By attnum: name, type, modifier, collation, generation. None: there is no such table any more.
+_Shape = dict[int, tuple[Any, ...]]
+
+
+def _shapes(conn: Connection, asked: Sequence[Source]) -> dict[int, _Shape | None]:
+    shapes: dict[int, _Shape | None] = {}
+    for relid, exists, attnum, *facts in conn.execute(_SQL["shapes"], ([source.relid for source in asked],)):
+        shape = shapes.setdefault(relid, {} if exists else None)
+        if shape is not None and facts[0] is not None:
+            shape[attnum] = tuple(facts)
+    return shapes
+
+
+def _difference(source: Source, shape: _Shape | None, members: tuple[int, ...]) -> str:
+    """What differs, in words; empty when nothing does."""
+    if shape is None:
+        return "The table was dropped."
+    if members != source.members:
+        return "A partition or child was attached or detached."
+    for column in source.columns:
+        now = shape.get(column.attnum)
+        if now is None:
+            return f"Column {quoted(column.name)} was dropped."
+        if now[0] != column.name:
+            return f"Column {quoted(column.name)} was renamed to {quoted(now[0])}."
+        if now[1:] != (column.type_oid, column.typmod, column.collation, column.generation):
+            return f"Column {quoted(column.name)} has another type, collation or expression."
+    return ""

@@ -1,0 +1,65 @@
+-- put --
+INSERT INTO millstream.sources (relid, schema_name, name, cdc_mode, columns, members, reason)
+VALUES (%(relid)s, %(schema)s, %(name)s, %(mode)s, %(columns)s, %(members)s::oid[], %(reason)s)
+ON CONFLICT (relid) DO UPDATE SET
+    schema_name = excluded.schema_name, name = excluded.name, cdc_mode = excluded.cdc_mode,
+    columns = excluded.columns, members = excluded.members, reason = excluded.reason;
+
+-- reserve --
+INSERT INTO millstream.sources (relid, schema_name, name, columns)
+VALUES (%s, %s, %s, '[]')
+ON CONFLICT (relid) DO NOTHING;
+
+-- get --
+SELECT relid, schema_name, name, cdc_mode, columns, members, reason FROM millstream.sources WHERE relid = %s;
+
+-- every --
+SELECT relid, schema_name, name, cdc_mode, columns, members, reason FROM millstream.sources ORDER BY relid;
+
+-- read_by --
+SELECT s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason
+FROM millstream.sources AS s
+JOIN millstream.dependencies AS d ON d.source_relid = s.relid
+WHERE d.stream_table_id = %s
+ORDER BY s.relid;
+
+-- remove --
+DELETE FROM millstream.sources WHERE relid = %s;
+
+-- depend --
+INSERT INTO millstream.dependencies (stream_table_id, source_relid, columns)
+VALUES (%s, %s, %s::text[])
+ON CONFLICT (stream_table_id, source_relid) DO UPDATE SET columns = excluded.columns;
+
+-- needed --
+-- The columns that some stream table reads.
+SELECT DISTINCT c.name
+FROM millstream.dependencies AS d
+CROSS JOIN LATERAL unnest(d.columns) AS c (name)
+WHERE d.source_relid = %s
+ORDER BY c.name;
+
+-- consumers --
+SELECT t.frontier
+FROM millstream.dependencies AS d
+JOIN millstream.stream_tables AS t ON t.id = d.stream_table_id
+WHERE d.source_relid = %s
+ORDER BY t.id;
+
+-- unread --
+SELECT s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason
+FROM millstream.sources AS s
+WHERE NOT EXISTS (SELECT FROM millstream.dependencies AS d WHERE d.source_relid = s.relid)
+ORDER BY s.relid;
+
+-- shapes --
+-- What is there now of the columns that are captured, for all sources at once.
+SELECT s.relid, c.oid IS NOT NULL, k.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation,
+    md5(x.adbin::text)
+FROM millstream.sources AS s
+LEFT JOIN pg_class AS c ON c.oid = s.relid
+LEFT JOIN LATERAL jsonb_to_recordset(s.columns) AS k (attnum int2) ON true
+LEFT JOIN pg_attribute AS a ON a.attrelid = s.relid AND a.attnum = k.attnum AND NOT a.attisdropped
+LEFT JOIN pg_attrdef AS x ON x.adrelid = a.attrelid AND x.adnum = a.attnum AND a.attgenerated <> ''
+WHERE s.relid = ANY (%s::oid[])
+ORDER BY s.relid, k.attnum;

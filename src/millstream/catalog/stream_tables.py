@@ -1,0 +1,187 @@
+"""The catalog's rows of stream tables: found by name, moved to a new frontier, removed.
+
+The frontier of a stream table is None until its first refresh has committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from psycopg import errors
+from psycopg.rows import dict_row
+
+from millstream.algebra.table import quoted
+from millstream.catalog import sources
+from millstream.catalog.sources import Source
+from millstream.errors import NameTaken, NoSuchStreamTable
+from millstream.frontier.snapshot import Snapshot
+from millstream.store.connection import Connection
+from millstream.store.statements import load
+
+RefreshMode = Literal["AUTO", "DIFFERENTIAL", "FULL"]
+Status = Literal["INITIALIZING", "ACTIVE", "SUSPENDED", "ERROR"]
+
+_SQL = load("millstream.catalog", "stream_tables.sql")
+
+
+@dataclass(frozen=True)
+class StreamTable:
+    """A stream table as the catalog knows it."""
+
+    id: int
+    schema_name: str
+    name: str
+    relid: int | None
+    query: str
+    canonical_query: str
+    schedule: str
+    refresh_mode: RefreshMode
+    status: Status
+    cdc_mode: str | None
+    frontier: Snapshot | None
+    data_timestamp: datetime | None
+    last_refresh_at: datetime | None
+    last_action: str | None
+    last_reason: str | None
+    consecutive_errors: int
+    last_error: str | None
+    created_at: datetime
+    updated_at: datetime
+    created_by: str
+
+    @property
+    def qualified(self) -> str:
+        """Schema and name, quoted for use in SQL."""
+        return f"{quoted(self.schema_name)}.{quoted(self.name)}"
+
+    def __str__(self) -> str:
+        return self.qualified
+
+
+# -- finding ---------------------------------------------------------------------------------
+
+
+def get(conn: Connection, id: int) -> StreamTable:
+    """The stream table of that id."""
+    found = _select(conn, "get", (id,))
+    if not found:
+        raise NoSuchStreamTable.named(str(id))
+    return found[0]
+
+
+def named(conn: Connection, name: str) -> StreamTable:
+    """The stream table of that name, read as PostgreSQL reads it: `totals`, `shop.totals`, `"Shop"."Totals"`."""
+    schema, bare = _parts(conn, name)
+    found = _select(conn, "named", {"schema_name": schema, "name": bare})
+    if not found:
+        raise NoSuchStreamTable.named(name)
+    return found[0]
+
+
+def every(conn: Connection) -> list[StreamTable]:
+    """All of them, in order of name."""
+    return _select(conn, "every")
+
+
+def dependants(conn: Connection, id: int) -> list[StreamTable]:
+    """The stream tables that read this one."""
+    return _select(conn, "dependants", (id,))
+
+
+def sources_of(conn: Connection, id: int) -> list[Source]:
+    """The sources that this stream table reads."""
+    return sources.read_by(conn, id)
+
+
+# Parameters are of any type: psycopg adapts them.
+def _select(conn: Connection, statement: str, parameters: Any = None) -> list[StreamTable]:
+    with conn.cursor(row_factory=dict_row) as cursor:
+        return [_stream_table(row) for row in cursor.execute(_SQL[statement], parameters)]
+
+
+def _stream_table(row: dict[str, Any]) -> StreamTable:
+    frontier = row.pop("frontier")
+    return StreamTable(**row, frontier=Snapshot.parse(frontier) if frontier else None)
+
+
+def _parts(conn: Connection, name: str) -> tuple[str | None, str]:
+    """Schema, if given, and name; unquoted parts are folded to lower case."""
+    try:
+        # A savepoint: a name that does not parse must not end the caller's transaction.
+        with conn.transaction():
+            parts: list[str] = conn.execute("SELECT parse_ident(%s)", (name,)).fetchall()[0][0]
+    except (errors.InvalidParameterValue, errors.DataException) as error:
+        raise NoSuchStreamTable.named(name) from error
+    if len(parts) > 2:
+        raise NoSuchStreamTable.named(name)
+    return (parts[0] if len(parts) == 2 else None), parts[-1]
+
+
+# -- changing --------------------------------------------------------------------------------
+
+
+def add(
+    conn: Connection,
+    *,
+    schema_name: str,
+    name: str,
+    query: str,
+    canonical_query: str,
+    schedule: str,
+    refresh_mode: RefreshMode = "AUTO",
+    relid: int | None = None,
+    status: Status = "INITIALIZING",
+    cdc_mode: str | None = None,
+) -> StreamTable:
+    """Record a new stream table; `relid` may follow with `attach`."""
+    row = {
+        "schema_name": schema_name, "name": name, "relid": relid, "query": query, "canonical_query": canonical_query,
+        "schedule": schedule, "refresh_mode": refresh_mode, "status": status, "cdc_mode": cdc_mode,
+    }  # fmt: skip
+    try:
+        with conn.transaction():
+            id = conn.execute(_SQL["add"], row).fetchall()[0][0]
+    except errors.UniqueViolation as error:
+        raise NameTaken.by(f"{schema_name}.{name}", "stream table") from error
+    return get(conn, id)
+
+
+def attach(conn: Connection, id: int, relid: int) -> None:
+    """Tell which table holds the rows."""
+    conn.execute(_SQL["attach"], (relid, id))
+
+
+def advance(
+    conn: Connection,
+    ids: Sequence[int],
+    frontier: str,
+    data_timestamp: datetime,
+    *,
+    action: str | None = None,
+    reason: str | None = None,
+) -> None:
+    """Move all of these to one frontier, in one statement."""
+    row = {"ids": list(ids), "frontier": frontier, "data_timestamp": data_timestamp, "action": action, "reason": reason}
+    conn.execute(_SQL["advance"], row)
+
+
+def record_failure(conn: Connection, id: int, error: BaseException) -> int:
+    """Note an error; return how many there were in a row."""
+    found = conn.execute(_SQL["record_failure"], (str(error), id)).fetchone()
+    if found is None:
+        raise NoSuchStreamTable.named(str(id))
+    count: int = found[0]
+    return count
+
+
+def set_status(conn: Connection, id: int, status: Status) -> None:
+    """Change the status and nothing else."""
+    conn.execute(_SQL["set_status"], (status, id))
+
+
+def remove(conn: Connection, id: int) -> None:
+    """Forget it, its blocks, its dependencies and its history; its table is the caller's to drop."""
+    conn.execute(_SQL["remove"], (id,))

@@ -1,0 +1,63 @@
+-- add --
+INSERT INTO millstream.stream_tables (
+    schema_name, name, relid, query, canonical_query, schedule, refresh_mode, status, cdc_mode
+)
+VALUES (
+    %(schema_name)s, %(name)s, %(relid)s, %(query)s, %(canonical_query)s,
+    %(schedule)s, %(refresh_mode)s, %(status)s, %(cdc_mode)s
+)
+RETURNING id;
+
+-- get --
+SELECT * FROM millstream.stream_tables WHERE id = %s;
+
+-- every --
+SELECT * FROM millstream.stream_tables ORDER BY schema_name, name;
+
+-- named --
+-- The parts of a name as PostgreSQL reads them; a bare name is looked for along the search_path.
+SELECT s.*
+FROM millstream.stream_tables AS s
+LEFT JOIN unnest(current_schemas(true)) WITH ORDINALITY AS p (schema_name, ordinality) ON p.schema_name = s.schema_name
+WHERE s.name = %(name)s
+    AND (s.schema_name = %(schema_name)s OR (%(schema_name)s::text IS NULL AND p.ordinality IS NOT NULL))
+ORDER BY p.ordinality
+LIMIT 1;
+
+-- dependants --
+-- The stream tables that read this one.
+SELECT s.*
+FROM millstream.stream_tables AS t
+JOIN millstream.dependencies AS d ON d.source_relid = t.relid
+JOIN millstream.stream_tables AS s ON s.id = d.stream_table_id
+WHERE t.id = %s
+ORDER BY s.schema_name, s.name;
+
+-- attach --
+UPDATE millstream.stream_tables SET relid = %s, updated_at = clock_timestamp() WHERE id = %s;
+
+-- advance --
+-- A table that reaches a frontier is as its query says: it is active, and what went wrong before is over.
+UPDATE millstream.stream_tables
+SET frontier = %(frontier)s::pg_snapshot,
+    data_timestamp = %(data_timestamp)s,
+    last_refresh_at = clock_timestamp(),
+    last_action = coalesce(%(action)s, last_action),
+    last_reason = coalesce(%(reason)s, last_reason),
+    status = CASE WHEN status IN ('INITIALIZING', 'ERROR') THEN 'ACTIVE' ELSE status END,
+    consecutive_errors = 0,
+    last_error = NULL,
+    updated_at = clock_timestamp()
+WHERE id = ANY (%(ids)s);
+
+-- record_failure --
+UPDATE millstream.stream_tables
+SET consecutive_errors = consecutive_errors + 1, last_error = %s, updated_at = clock_timestamp()
+WHERE id = %s
+RETURNING consecutive_errors;
+
+-- set_status --
+UPDATE millstream.stream_tables SET status = %s, updated_at = clock_timestamp() WHERE id = %s;
+
+-- remove --
+DELETE FROM millstream.stream_tables WHERE id = %s;

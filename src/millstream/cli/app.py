@@ -1,0 +1,75 @@
+"""The program `millstream`: its commands, in the order in which a user meets them."""
+
+from __future__ import annotations
+
+import logging
+from importlib.metadata import version
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+from millstream.cli import create, demo, doctor, drop, explain, history, init, refresh, status, uninstall, verify
+from millstream.cli import list as list_
+from millstream.cli.command import Program, with_example
+from millstream.cli.doors import REAL
+from millstream.observe import log
+
+# Each has an EXAMPLE that runs, and a function `run` whose parameters are its arguments and options.
+COMMANDS: tuple[ModuleType, ...] = (
+    demo,
+    doctor,
+    init,
+    create,
+    list_,
+    status,
+    refresh,
+    history,
+    explain,
+    verify,
+    drop,
+    uninstall,
+)
+
+app = typer.Typer(
+    name="millstream",
+    cls=Program,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def name_of(command: ModuleType) -> str:
+    """What the user types."""
+    return command.__name__.rpartition(".")[2]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"millstream {version('millstream')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print what is being done, on stderr.")] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version and end.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Keeps SQL views over PostgreSQL fresh, incrementally, computing on Apache Spark."""
+    log.show(logging.DEBUG if verbose else logging.WARNING)
+    ctx.obj = ctx.obj or REAL
+
+
+for _command in COMMANDS:
+    app.command(name_of(_command), cls=with_example(_command.EXAMPLE))(_command.run)
+
+
+def main() -> None:
+    """The entry point of the installed program."""
+    app(prog_name="millstream")

@@ -1,0 +1,74 @@
+"""The demo's middle part: refresh what is due, every half second, until the time is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+
+from millstream.cli.demo.board import Board
+from millstream.cli.demo.view import plain, screen
+from millstream.errors import MillstreamError
+from millstream.store.connection import Connection
+
+if TYPE_CHECKING:
+    from millstream.client import Millstream
+
+INTERVAL = 0.5
+# Where there is no terminal, so many seconds lie between two reports.
+PLAIN_INTERVAL = 2.0
+
+PEEK = "SELECT region, lines, revenue FROM sales_by_region ORDER BY region"
+
+
+def keep_fresh(client: Millstream, reader: Connection, board: Board, console: Console) -> None:
+    """Tick until the board's length is over, or until Ctrl-C; live on a terminal, in lines elsewhere."""
+    try:
+        if console.is_terminal:
+            with Live(get_renderable=lambda: screen(board), console=console, refresh_per_second=8):
+                _ticks(client, reader, board, shown=lambda: None)
+        else:
+            _ticks(client, reader, board, shown=_now_and_then(board, console))
+    except KeyboardInterrupt:
+        console.print("Ended by Ctrl-C.")
+
+
+def _ticks(client: Millstream, reader: Connection, board: Board, shown: Callable[[], None]) -> None:
+    began = time.monotonic()
+    while board.length is None or board.seconds < board.length:
+        tick = time.monotonic()
+        _tick(client, board)
+        board.peek = reader.execute(PEEK).fetchall()
+        time.sleep(max(0.0, tick + INTERVAL - time.monotonic()))
+        board.seconds = time.monotonic() - began
+        shown()
+
+
+def _tick(client: Millstream, board: Board) -> None:
+    """One tick; an error that trying again can heal is shown, and the next tick tries again."""
+    try:
+        reports = client.tick()
+    except MillstreamError as error:
+        if not error.retryable:
+            raise
+        board.trouble = str(error)
+        return
+    board.trouble = ""
+    for report in reports:
+        board.note(report)
+
+
+def _now_and_then(board: Board, console: Console) -> Callable[[], None]:
+    """Print the board in plain lines, each time enough seconds have passed."""
+    printed = 0.0
+
+    def shown() -> None:
+        nonlocal printed
+        if board.seconds - printed >= PLAIN_INTERVAL:
+            printed = board.seconds
+            console.print(plain(board), markup=False, soft_wrap=True)
+
+    return shown

@@ -1,0 +1,53 @@
+"""The three stream tables of the demo, and what each of them shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One stream table of the demo."""
+
+    name: str
+    shows: str
+    query: str
+    sources: tuple[str, ...]
+
+
+CHAPTERS: tuple[Chapter, ...] = (
+    Chapter(
+        name="open_orders",
+        shows="a filter: rows come and go as orders are placed, paid and shipped",
+        query="""
+SELECT id, customer_id, status, placed_at
+FROM orders
+WHERE status <> 'shipped'
+""".strip(),
+        sources=("orders",),
+    ),
+    Chapter(
+        name="sales_by_region",
+        shows="joins and sums: a customer who moves takes past sales along",
+        query="""
+SELECT c.region, count(*) AS lines, sum(l.quantity * l.unit_price) AS revenue
+FROM order_lines AS l
+JOIN orders AS o ON o.id = l.order_id
+JOIN customers AS c ON c.id = o.customer_id
+GROUP BY c.region
+""".strip(),
+        sources=("order_lines", "orders", "customers"),
+    ),
+    Chapter(
+        name="price_range",
+        shows="min and max: only the products touched are computed anew",
+        query="""
+SELECT p.name, count(*) AS sold, min(l.unit_price) AS lowest, max(l.unit_price) AS highest
+FROM order_lines AS l
+JOIN products AS p ON p.id = l.product_id
+GROUP BY p.name
+HAVING count(*) >= 10
+""".strip(),
+        sources=("order_lines", "products"),
+    ),
+)

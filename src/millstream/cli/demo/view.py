@@ -1,0 +1,112 @@
+"""The demo's screen: the shop on top, its stream tables below, one of them opened.
+
+`screen` is a function of the board alone, so that a test can look at it. `plain` says the same in a few
+lines, for logs and pipes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from millstream.cli.demo.board import Board, Line, changes_in, now
+from millstream.cli.output import age, coloured, milliseconds, number
+
+if TYPE_CHECKING:
+    from millstream.refresh.report import RefreshReport
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def screen(board: Board) -> RenderableType:
+    """Everything, as one thing that rich can print."""
+    parts: list[RenderableType] = [_shop(board), _stream_tables(board), _peek(board)]
+    if board.trouble:
+        parts.append(Text(board.trouble, style="red"))
+    return Group(*parts, Text("Ctrl-C ends the demo with the proof.", style="dim"))
+
+
+def plain(board: Board) -> str:
+    """The same, a line for the shop and a line for each stream table."""
+    count = board.traffic()
+    shop = f"{board.seconds:5.1f} s  {number(count.committed)} transactions, {number(count.rows)} rows changed"
+    return "\n".join([shop, *(f"         {_plain(line)}" for line in board.lines.values()), board.trouble]).rstrip()
+
+
+def _plain(line: Line) -> str:
+    report = line.last
+    if report is None:
+        return f"{line.chapter.name:<16} not refreshed yet"
+    return (
+        f"{line.chapter.name:<16} {report.action:<12} {number(changes_in(report)):>5} changes in, "
+        f"{number(report.rows_read):>6} rows read, {_applied(report):>12} applied, "
+        f"{milliseconds(report.duration_ms):>7}, lag {age(line.lag(now()))}"
+    )
+
+
+def sparkline(values: Iterable[float]) -> str:
+    """The values as a row of bars, the tallest for the largest.
+
+    >>> sparkline([1, 2, 4])
+    '▂▄█'
+    """
+    known = list(values)
+    top = max(known, default=0.0) or 1.0
+    return "".join(BARS[max(0, round(value / top * len(BARS)) - 1)] for value in known)
+
+
+def _shop(board: Board) -> Panel:
+    count = board.traffic()
+    ends = "" if board.length is None else f" of {board.length:.0f}"
+    text = Text.assemble(
+        "The application writes to customers, products, orders, order_lines.\n",
+        (number(count.committed), "bold cyan"), " transactions, ",
+        (number(count.rolled_back), "bold cyan"), " rolled back, ",
+        (number(count.rows), "bold cyan"), " rows changed in ",
+        (f"{board.seconds:.0f}{ends} s", "bold cyan"),
+    )  # fmt: skip
+    return Panel(text, title="the shop", title_align="left", border_style="cyan")
+
+
+def _stream_tables(board: Board) -> Panel:
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    for heading in ("stream table", "action", "changes", "rows read", "applied", "time", "lag"):
+        side: Literal["left", "right"] = "left" if heading in ("stream table", "action") else "right"
+        table.add_column(heading, justify=side, no_wrap=True)
+    for line in board.lines.values():
+        table.add_row(*_row(board, line))
+    return Panel(table, title="Millstream keeps three views, every 500 ms", title_align="left", border_style="green")
+
+
+def _row(board: Board, line: Line) -> tuple[RenderableType, ...]:
+    report = line.last
+    if report is None:
+        return Text(line.chapter.name, style="bold"), Text("...", style="dim"), "", "", "", "", ""
+    return (
+        Text.assemble((line.chapter.name, "bold"), "\n", (sparkline(line.times), "green")),
+        coloured(report.action),
+        number(changes_in(report)),
+        Text.assemble(number(report.rows_read), (f"\nof {number(board.source_rows(line))}", "dim")),
+        _applied(report),
+        milliseconds(report.duration_ms),
+        age(line.lag(now())),
+    )
+
+
+def _applied(report: RefreshReport) -> str:
+    return f"+{report.rows_inserted} ~{report.rows_updated} -{report.rows_deleted}"
+
+
+def _peek(board: Board) -> Panel:
+    table = Table(box=None, header_style="bold", padding=(0, 2))
+    for heading in ("region", "lines", "revenue"):
+        table.add_column(heading, justify="left" if heading == "region" else "right")
+    for region, lines, revenue in board.peek:
+        table.add_row(region, number(lines), f"{revenue:,}")
+    title = "SELECT * FROM sales_by_region"
+    return Panel(table, title=title, title_align="left", border_style="blue")

@@ -1,0 +1,132 @@
+"""What commands print: tables and sentences for people, JSON for programs.
+
+Results go to stdout, everything else to stderr, so that a pipe carries results only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from millstream.errors import MillstreamError
+from millstream.frontier.snapshot import Snapshot
+
+# A table in a pipe is not cut to the width of a screen that is not there.
+PIPE_WIDTH = 200
+
+COLOURS = {
+    "ACTIVE": "green",
+    "INITIALIZING": "yellow",
+    "SUSPENDED": "red",
+    "ERROR": "red",
+    "NO_DATA": "dim",
+    "DIFFERENTIAL": "green",
+    "FULL": "yellow",
+    "REINITIALIZE": "yellow",
+    "FAILED": "red",
+}
+
+
+def out() -> Console:
+    """Where results go."""
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, soft_wrap=False)
+
+
+def err() -> Console:
+    """Where errors and progress go."""
+    return Console(stderr=True, highlight=False)
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout."""
+    print(json.dumps(plain(value), indent=2, ensure_ascii=False))
+
+
+def print_error(error: MillstreamError, *, as_json: bool) -> None:
+    """Message, detail and hint on stderr; never a traceback."""
+    if as_json:
+        print(json.dumps({"error": error.as_dict()}, indent=2, ensure_ascii=False), file=sys.stderr)
+        return
+    text = Text.assemble(("error: ", "bold red"), f"{error.message} [{error.code}]")
+    for label, part in (("detail", error.detail), ("hint", error.hint)):
+        if part:
+            text.append_text(Text.assemble((f"\n{label}: ", "bold"), part))
+    err().print(text, soft_wrap=True)
+
+
+# Results hold values of any type: rows of the user's own tables are among them.
+def plain(value: Any) -> Any:
+    """The value as JSON knows it; what JSON has no form for is spelt as PostgreSQL does."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"\\x{value.hex()}"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Snapshot):
+        return str(value)
+    if hasattr(value, "as_dict"):
+        return plain(value.as_dict())
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, Iterable):
+        return [plain(part) for part in value]
+    return str(value)
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
+    """A table; a column whose name begins with `#` holds numbers and stands to the right."""
+    made = Table(title=title or None, title_justify="left", header_style="bold", expand=False)
+    for column in columns:
+        made.add_column(column.lstrip("#"), justify="right" if column.startswith("#") else "left", overflow="fold")
+    for row in rows:
+        # As Text: a bracket in a user's name or row is no markup.
+        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return made
+
+
+def coloured(word: str | None) -> Text:
+    """A status or an action, in its colour."""
+    return Text(word or "-", style=COLOURS.get(word or "", ""))
+
+
+def number(value: int | None) -> str:
+    """1,234,567, or a dash where there is none."""
+    return "-" if value is None else f"{value:,}"
+
+
+def milliseconds(value: float | None) -> str:
+    """A time that something took."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
+
+
+def moment(at: datetime | None) -> str:
+    """A moment, to the second, in the reader's own time zone."""
+    return "-" if at is None else at.astimezone().isoformat(sep=" ", timespec="seconds")
+
+
+def age(seconds: float | None) -> str:
+    """How long ago: 0.4 s, 12 s, 3 min, 2 h, 5 d."""
+    if seconds is None:
+        return "-"
+    for limit, length, unit in ((10, 1, "s"), (120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / length:.{1 if limit == 10 else 0}f} {unit}"
+    return f"{seconds / 86_400:.0f} d"

@@ -1,0 +1,110 @@
+"""The Python API: `millstream.connect(dsn)` and what can be done with it.
+
+    with millstream.connect("postgresql://localhost/shop") as ms:
+        ms.create_stream_table("totals", "SELECT region, sum(amount) FROM orders GROUP BY region", schedule="1s")
+        ms.refresh("totals")
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from millstream.catalog import install
+from millstream.catalog.history import HistoryEntry
+from millstream.refresh.report import RefreshReport
+from millstream.service import create, drop, explain, refresh, status, verify
+from millstream.service.app import App, Progress
+from millstream.service.explain import Explanation
+from millstream.service.status import StreamTableStatus
+from millstream.service.verify import Verification
+from millstream.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Millstream:
+    """A database with Millstream in it. Use it as a context manager, from one thread at a time."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+
+    def create_stream_table(
+        self,
+        name: str,
+        query: str,
+        schedule: str = "1m",
+        refresh_mode: str = "AUTO",
+        initialize: bool = True,
+        cdc_mode: str | None = None,
+    ) -> RefreshReport | None:
+        """Create a stream table over a query and fill it; None when `initialize` is off."""
+        return create.create(
+            self.app, name, query, schedule=schedule, refresh_mode=refresh_mode, initialize=initialize, cdc_mode=cdc_mode
+        )
+
+    def drop_stream_table(self, name: str, cascade: bool = False) -> None:
+        """Drop a stream table; with `cascade`, what depends on its table too."""
+        drop.drop(self.app, name, cascade=cascade)
+
+    def refresh(self, name: str, *, full: bool = False) -> RefreshReport:
+        """Refresh one stream table now; `full` recomputes it and applies the difference."""
+        return refresh.refresh(self.app, name, full=full)
+
+    def refresh_all(self) -> list[RefreshReport]:
+        """Refresh every stream table, all at one cut."""
+        return refresh.refresh_all(self.app)
+
+    def tick(self) -> list[RefreshReport]:
+        """One scheduler tick: refresh whatever is due, at one cut."""
+        return refresh.tick(self.app)
+
+    def verify(self, name: str) -> Verification:
+        """Compare a stream table with its query, at one snapshot."""
+        return verify.verify(self.app, name)
+
+    def explain(self, name: str) -> Explanation:
+        """How a stream table is maintained; `str()` of it is the text."""
+        return explain.explain(self.app, name)
+
+    def table(self, name: str) -> DataFrame:
+        """The stream table's rows as a Spark DataFrame."""
+        from millstream.service.frame import frame
+
+        return frame(self.app, name)
+
+    def status(self) -> list[StreamTableStatus]:
+        """Every stream table: state, freshness, what waits."""
+        return status.status(self.app)
+
+    def history(self, name: str, n: int = 20) -> list[HistoryEntry]:
+        """The last refreshes, newest first."""
+        return status.history(self.app, name, n)
+
+    def uninstall(self, *, cascade: bool = False) -> None:
+        """Remove Millstream and every stream table from the database."""
+        install.uninstall(self.app.conn, cascade=cascade)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.app.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def connect(
+    dsn: str, spark: SparkSession | None = None, settings: Settings | None = None, *, progress: Progress | None = None
+) -> Millstream:
+    """Connect to a database, installing the catalog if it is not there. A given Spark session is used as it is."""
+    app = App(dsn, settings or Settings(), spark, progress)
+    try:
+        install.install(app.conn)
+    except BaseException:
+        app.close()
+        raise
+    return Millstream(app)

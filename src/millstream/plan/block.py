@@ -1,0 +1,247 @@
+"""A block: the unit that is planned, evaluated and maintained.
+
+    inputs    tables, each read as a few leaf columns that PostgreSQL computes while reading
+    body      joins, filters, projections and unions over the inputs, evaluated by Spark
+    head      at most one stateful operator: so far, an aggregate
+    outputs   final expressions, computed by PostgreSQL while applying
+
+A query is a chain of blocks; so far, of one. Nothing here reads or writes: a block is a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from millstream.algebra.expr import Expr, Ref
+from millstream.algebra.relation import Relation, Scan
+from millstream.algebra.types import Column, PgType
+from millstream.algebra.wire import Wire, number_wire_of, wire_of
+
+Use = Literal["carry", "key", "number"]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A column that an input delivers: an expression PostgreSQL evaluates while reading."""
+
+    name: str
+    expr: Expr
+    type: PgType
+    use: Use
+    wire: Wire
+
+    @property
+    def sql(self) -> str:
+        """What the leaf query selects."""
+        return self.wire.key_sql(self.expr.sql) if self.use == "key" else self.wire.encode_sql(self.expr.sql)
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.expr}" + (f" [{self.use}]" if self.use != "carry" else "")
+
+
+def wire_for(type_: PgType, use: Use) -> Wire | None:
+    """The wire for a use of a type; None where Spark cannot compute with it."""
+    return number_wire_of(type_) if use == "number" else wire_of(type_)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A table as one branch reads it."""
+
+    name: str
+    scan: Scan
+    leaves: tuple[Leaf, ...]
+    filters: tuple[Expr, ...]
+
+    def leaf(self, name: str) -> Leaf:
+        return next(leaf for leaf in self.leaves if leaf.name == name)
+
+    def __str__(self) -> str:
+        where = f" WHERE {' AND '.join(map(str, self.filters))}" if self.filters else ""
+        columns = ", ".join(map(str, self.leaves))
+        return f"{self.name}  {self.scan.table.schema}.{self.scan.table.name} AS {self.scan.alias}: {columns}{where}"
+
+
+@dataclass(frozen=True)
+class Read(Relation):
+    """The rows of an input, as the body sees them."""
+
+    input: Input
+
+    @property
+    def columns(self) -> tuple[Ref, ...]:
+        return tuple(Ref(self.input.name, leaf.name) for leaf in self.input.leaves)
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return ()
+
+    def headline(self) -> str:
+        return f"Read  {self.input}"
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Two inputs joined by equal leaf columns; without pairs, by anything at all."""
+
+    left: str
+    right: str
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def ends(self, name: str) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
+        """Seen from `name`: the other end, our columns, its columns. None if it is not an end."""
+        left, right = tuple(pair[0] for pair in self.pairs), tuple(pair[1] for pair in self.pairs)
+        if name == self.left:
+            return self.right, left, right
+        if name == self.right:
+            return self.left, right, left
+        return None
+
+    def __str__(self) -> str:
+        if not self.pairs:
+            return f"{self.left} x {self.right}"
+        return " and ".join(f"{self.left}.{one} = {self.right}.{other}" for one, other in self.pairs)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One part of the body: inputs joined along a tree of edges, then filtered and projected."""
+
+    inputs: tuple[Input, ...]
+    edges: tuple[Edge, ...]
+    """A spanning tree: demand travels along it. Further equalities are conditions of the body."""
+    body: Relation
+    sources: tuple[tuple[str, Ref | None], ...]
+    """For each column of the body: the leaf it is, if it is nothing but a leaf."""
+
+    def __post_init__(self) -> None:
+        if len(self.edges) != len(self.inputs) - 1:
+            raise ValueError("the edges of a branch are not a spanning tree")
+
+    def input(self, name: str) -> Input:
+        return next(one for one in self.inputs if one.name == name)
+
+
+@dataclass(frozen=True)
+class BlockColumn:
+    """A column of the body."""
+
+    name: str
+    type: PgType
+    wire: Wire
+
+
+Strategy = Literal["sum", "extreme", "recompute"]
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """One column of a group's state and how it is kept.
+
+    sum        Spark sends the difference, PostgreSQL adds it: exact in numeric
+    extreme    a better value replaces it; losing the best one recomputes the group
+    recompute  the group is read again whenever it is touched (floating point: no drift)
+    """
+
+    name: str
+    function: Literal["rows", "present", "total", "min", "max"]
+    strategy: Strategy
+    column: str | None
+    """The body's column it is over; None for `rows`."""
+    type: PgType
+    """Its type in the state table."""
+    wire: Wire | None = None
+    order: str | None = None
+    """Of an extreme: the body's column Spark orders by; None leaves the choice to PostgreSQL."""
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.function}({self.column or '*'}) [{self.strategy}]"
+
+
+@dataclass(frozen=True)
+class AggregateHead:
+    """The state of each group: its keys and accumulators. Without keys there is one group, always."""
+
+    keys: tuple[BlockColumn, ...]
+    accumulators: tuple[Accumulator, ...]
+
+    @property
+    def netted(self) -> bool:
+        """Must changes that cancel be taken out before aggregating?"""
+        return any(a.strategy != "sum" for a in self.accumulators)
+
+    @property
+    def recomputed(self) -> bool:
+        """Is every touched group recomputed?"""
+        return any(a.strategy == "recompute" for a in self.accumulators)
+
+    @property
+    def extremes(self) -> tuple[Accumulator, ...]:
+        return tuple(a for a in self.accumulators if a.strategy == "extreme")
+
+    def __str__(self) -> str:
+        keys = ", ".join(key.name for key in self.keys) or "(everything)"
+        return f"Aggregate by {keys}: {', '.join(map(str, self.accumulators))}"
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column of the stream table: PostgreSQL's expression over the block's columns or state."""
+
+    column: Column
+    expr: str
+
+    def __str__(self) -> str:
+        return f"{self.column.name} {self.column.type} = {self.expr}"
+
+
+@dataclass(frozen=True)
+class Key:
+    """What tells the rows of the stream table apart.
+
+    columns   output columns that do; the table has exactly the query's columns
+    row_id    nothing does: one extra column, `__ms_row_id`
+    single    there is at most one row
+    """
+
+    kind: Literal["columns", "row_id", "single"]
+    columns: tuple[str, ...] = ()
+    nullable: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.kind == "columns") != bool(self.columns):
+            raise ValueError("a key has columns exactly when its kind says so")
+
+    def __str__(self) -> str:
+        return f"key ({', '.join(self.columns)})" if self.columns else self.kind
+
+
+@dataclass(frozen=True)
+class Block:
+    """The whole plan of a block."""
+
+    name: str
+    branches: tuple[Branch, ...]
+    columns: tuple[BlockColumn, ...]
+    head: AggregateHead | None
+    outputs: tuple[Output, ...]
+    having: str | None
+    key: Key
+
+    def inputs(self) -> Iterator[Input]:
+        for branch in self.branches:
+            yield from branch.inputs
+
+    def __str__(self) -> str:
+        lines = [f"Block {self.name}"]
+        for number, branch in enumerate(self.branches):
+            lines += [f"  branch {number}"] if len(self.branches) > 1 else []
+            lines += [branch.body.tree(2)]
+            lines += [f"    edge  {edge}" for edge in branch.edges]
+        lines += [f"  head  {self.head}"] if self.head else []
+        lines += [f"  having  {self.having}"] if self.having else []
+        lines += [f"  output  {output}" for output in self.outputs]
+        lines += [f"  {self.key}"]
+        return "\n".join(lines)

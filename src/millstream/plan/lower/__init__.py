@@ -1,0 +1,32 @@
+"""Lower a block to one Spark SQL statement, one rule per operator.
+
+The same statement serves a differential refresh, a full one and the recomputing of groups: only
+the multiplicities of the rows in its views differ.
+"""
+
+from __future__ import annotations
+
+from millstream.algebra.relation import Filter, Join, Project, Relation
+from millstream.plan.block import Block, Read
+from millstream.plan.lower.aggregate import aggregate
+from millstream.plan.lower.context import Lowering, Rule
+from millstream.plan.lower.filter import filter_rows
+from millstream.plan.lower.inner_join import inner_join
+from millstream.plan.lower.net import net_select
+from millstream.plan.lower.project import project
+from millstream.plan.lower.read import read
+from millstream.plan.lower.restrict import restrict
+from millstream.plan.lower.union_all import union_all
+
+RULES: dict[type[Relation], Rule] = {Read: read, Filter: filter_rows, Project: project, Join: inner_join}
+
+
+def lower(block: Block, views: dict[str, str], *, wanted: str | None = None) -> str:
+    """The statement that evaluates a block over its inputs' views; `wanted` names a view of group keys."""
+    ctx = Lowering(RULES, views)
+    step = union_all([ctx.lower(branch.body) for branch in block.branches], ctx)
+    if block.head is None:
+        return ctx.finish(net_select(step, [column.name for column in block.columns]))
+    if wanted is not None:
+        step = restrict(step, block.head, wanted, ctx)
+    return ctx.finish(aggregate(step, block.head, block.columns, ctx))

@@ -1,0 +1,87 @@
+"""Lower the aggregate head: per group, what its state gains.
+
+    rows, present, total    sums weighted by net = after - before: PostgreSQL adds them to the state
+    min, max                the best value that came (`_in`) and the best that went (`_out`)
+
+With `before` 0 everywhere (a full read) the same columns are the state itself. An extreme whose
+order Spark does not share with PostgreSQL travels as the set of its candidates, in JSON.
+
+    rows of a group, net     (10, +1) (7, -1)
+    rows 0   total 3   min_in 10   min_out 7      the stored min is 7: the group is read again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millstream.plan.block import Accumulator, AggregateHead, BlockColumn
+from millstream.plan.lower.context import NET, Lowering
+from millstream.plan.lower.net import net_rows, weighed
+
+
+def aggregate(step: str, head: AggregateHead, columns: tuple[BlockColumn, ...], ctx: Lowering) -> str:
+    """The last SELECT: one row per touched group."""
+    names = [column.name for column in columns]
+    source = net_rows(step, names, ctx) if head.netted else weighed(step, names, ctx)
+    keys = [key.name for key in head.keys]
+    values = [value for one in head.accumulators for value in _RULES[one.function](one)]
+    select = f"SELECT {', '.join(keys + values)} FROM {source}"
+    if keys:
+        select += f" GROUP BY {', '.join(keys)}"
+    if not head.netted:
+        select += f" HAVING {' OR '.join(_touched(one) for one in head.accumulators)}"
+    return select
+
+
+def output_columns(head: AggregateHead) -> list[str]:
+    """The names of what `aggregate` selects, after the keys."""
+    return [
+        name
+        for one in head.accumulators
+        for name in ([f"{one.name}_in", f"{one.name}_out"] if one.strategy == "extreme" else [one.name])
+    ]
+
+
+def _rows(one: Accumulator) -> list[str]:
+    total = _sum(one)
+    # A decimal leaves as text: PostgreSQL reads it back as numeric, digit for digit.
+    exact = one.function == "total" and one.strategy == "sum"
+    return [f"{f'CAST({total} AS STRING)' if exact else total} AS {one.name}"]
+
+
+def _extreme(one: Accumulator) -> list[str]:
+    return [f"{_best(one, '> 0')} AS {one.name}_in", f"{_best(one, '< 0')} AS {one.name}_out"]
+
+
+def _best(one: Accumulator, sign: str) -> str:
+    value = f"CASE WHEN {NET} {sign} THEN {one.column} END"
+    if one.order is None:
+        return f"TO_JSON(COLLECT_SET({value}))"
+    if one.order == one.column:
+        return f"{one.function.upper()}({value})"
+    return f"{one.function.upper()}_BY({one.column}, CASE WHEN {NET} {sign} THEN {one.order} END)"
+
+
+def _sum(one: Accumulator) -> str:
+    """The weighted sum of a column; of nothing, 0."""
+    if one.function == "rows":
+        return f"COALESCE(SUM({NET}), 0)"
+    if one.function == "present":
+        return f"COALESCE(SUM(CASE WHEN {one.column} IS NOT NULL THEN {NET} ELSE 0 END), 0)"
+    if one.strategy == "recompute":
+        return f"COALESCE(SUM(CAST({one.column} AS DOUBLE) * {NET}), 0)"
+    assert one.wire is not None
+    return f"COALESCE(SUM(CAST({one.column} AS {one.wire.spark}) * CAST({NET} AS DECIMAL(19,0))), 0)"
+
+
+def _touched(one: Accumulator) -> str:
+    return f"{_sum(one)} <> 0"
+
+
+_RULES: dict[str, Callable[[Accumulator], list[str]]] = {
+    "rows": _rows,
+    "present": _rows,
+    "total": _rows,
+    "min": _extreme,
+    "max": _extreme,
+}

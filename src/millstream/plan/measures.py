@@ -1,0 +1,118 @@
+"""Which state a group keeps for each aggregate, and how the aggregate is read off it.
+
+    count(*)   rows                      sum(x)   total, present: NULL unless present > 0
+    count(x)   present                   avg(x)   total / present, as numeric
+    min, max   the extreme itself        over floats: total recomputed, never added to
+
+Sums are exact: Spark sends the difference of a batch as a decimal, PostgreSQL adds it in numeric.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.algebra.expr import Expr
+from millstream.algebra.relation import Call
+from millstream.algebra.table import quoted
+from millstream.algebra.types import PgType
+from millstream.algebra.wire import Wire, number_wire_of, wire_of
+from millstream.errors import Unsupported
+from millstream.plan.block import Accumulator, Use
+from millstream.plan.place import Placed
+
+INT8 = PgType(20, "bigint", "int8")
+NUMERIC = PgType(1700, "numeric", "numeric")
+FLOAT8 = PgType(701, "double precision", "float8")
+
+# What PostgreSQL's sum() of each type returns.
+_SUM_TYPE = {"int2": "bigint", "int4": "bigint", "int8": "numeric", "numeric": "numeric",
+             "float4": "real", "float8": "double precision"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A column of the body that a measure needs: an expression, and how it is used."""
+
+    expr: Expr
+    use: Use
+
+
+def arguments(call: Call) -> tuple[Argument, ...]:
+    """The body columns a call needs; a FILTER becomes NULL where it is not true."""
+    if call.argument is None and call.filter is None:
+        return ()
+    value = call.argument or Expr("1")
+    if call.filter is not None:
+        value = Expr.parse(f"CASE WHEN {call.filter.sql} THEN {value.sql} END")
+    if call.function == "count":
+        return (Argument(Expr.parse(f"CASE WHEN ({value.sql}) IS NOT NULL THEN 1 END"), "carry"),)
+    if call.function in ("min", "max"):
+        return (Argument(value, "carry"),)
+    return (Argument(value, "number"),)
+
+
+class State:
+    """Gathers the accumulators of a group; equal ones are shared."""
+
+    def __init__(self) -> None:
+        self.accumulators: dict[tuple[str, str | None], Accumulator] = {}
+        self._add("rows", "sum", None, INT8, wire_of(INT8))
+
+    def read(self, call: Call, columns: tuple[tuple[str, Placed], ...]) -> str:
+        """PostgreSQL's expression for a call over the state `s`, its accumulators added on the way."""
+        if not columns:
+            return "s.n0"
+        name, placed = columns[0]
+        if call.function == "count":
+            return self._state("present", "sum", name, INT8, wire_of(INT8))
+        if call.function in ("min", "max"):
+            return self._extreme(call, columns)
+        return self._total(call, name, placed)
+
+    def _total(self, call: Call, name: str, placed: Placed) -> str:
+        base = placed.type.base if placed.type else "numeric"
+        present = self._state("present", "sum", name, INT8, wire_of(INT8))
+        if placed.wire.number == "float":
+            total = self._state("total", "recompute", name, FLOAT8, wire_of(FLOAT8))
+        else:
+            total = self._state("total", "sum", name, NUMERIC, _sum_wire(placed.wire))
+        if call.function == "sum":
+            return f"CASE WHEN {present} > 0 THEN {total}::{_SUM_TYPE[base]} END"
+        return f"CASE WHEN {present} > 0 THEN {total} / {present}{'' if placed.wire.number == 'float' else '::numeric'} END"
+
+    def _extreme(self, call: Call, columns: tuple[tuple[str, Placed], ...]) -> str:
+        name, placed = columns[0]
+        if placed.type is None:
+            raise Unsupported.construct(
+                f"{call.function} of an expression over several tables",
+                reason="Its type is not known exactly.",
+                way_round="Take the extreme of one table's expression.",
+            )
+        order = name if placed.wire.ordered else (columns[1][0] if len(columns) > 1 else None)
+        # When the last value of a group goes there is nothing to read again: the counter tells.
+        self._state("present", "sum", name, INT8, wire_of(INT8))
+        return self._state(call.function, "extreme", name, placed.type, placed.wire, order)
+
+    def _state(self, function: str, strategy: str, column: str, type_: PgType, wire: Wire, order: str | None = None) -> str:
+        return f"s.{quoted(self._add(function, strategy, column, type_, wire, order).name)}"
+
+    def _add(
+        self, function: str, strategy: str, column: str | None, type_: PgType, wire: Wire, order: str | None = None
+    ) -> Accumulator:
+        key = (function, column)
+        if key not in self.accumulators:
+            prefix = {"rows": "n", "present": "c", "total": "t", "min": "x", "max": "x"}[function]
+            self.accumulators[key] = Accumulator(
+                f"{prefix}{len(self.accumulators)}", function, strategy, column, type_, wire, order  # type: ignore[arg-type]  # both come from the lists above
+            )
+        return self.accumulators[key]
+
+
+def _sum_wire(wire: Wire) -> Wire:
+    scale = wire.scale if wire.number == "decimal" else 0
+    return Wire("string", f"decimal(38,{scale})", number="decimal", scale=scale)
+
+
+def order_use(type_: PgType) -> bool:
+    """Does Spark order this type by a number beside the value itself? (numeric keeps its digits as text)"""
+    return type_.base == "numeric" and number_wire_of(type_) is not None

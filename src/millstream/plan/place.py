@@ -1,0 +1,271 @@
+"""Place each part of an expression: over one table in PostgreSQL, across tables in Spark.
+
+The largest parts that touch one table become leaf columns, whatever they contain: PostgreSQL
+computes them while reading. What is left, across tables, must be something that Spark computes
+exactly as PostgreSQL does; `SAFE` is the list. All else is refused by name.
+
+    o.qty * p.price > lower(c.limit)::int   ->   leaves o.qty, p.price, lower(c.limit)::int
+                                                 Spark  i0_c0 * i1_c0 > i2_c0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from millstream.algebra.expr import Expr, Ref, ref_of, unwrapped
+from millstream.algebra.relation import Scan
+from millstream.algebra.types import PgType
+from millstream.algebra.wire import Wire, wire_of
+from millstream.errors import Unsupported
+from millstream.plan.block import Input, Leaf, Use, wire_for
+
+# Types of expressions over the given scans, as the server tells them.
+Typist = Callable[[Sequence[Expr], Sequence[Scan]], tuple[PgType, ...]]
+
+BOOL = PgType(16, "boolean", "bool")
+_INTEGERS = {"int2": 5, "int4": 10, "int8": 19}
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An expression over leaf columns, for Spark, with what it is."""
+
+    expr: Expr
+    wire: Wire
+    type: PgType | None
+    """PostgreSQL's type; None for a result that only Spark has, such as a product."""
+
+
+def single_table_parts(expression: Expr) -> Iterator[Expr]:
+    """The largest parts that touch at most one table."""
+    if len(expression.aliases) <= 1:
+        yield Expr.of(unwrapped(expression.node))
+        return
+    for child in _children(unwrapped(expression.node)):
+        yield from single_table_parts(Expr.of(child))
+
+
+def _children(node: exp.Expression) -> list[exp.Expression]:
+    return [child for child in node.iter_expressions() if not isinstance(child, exp.DataType | exp.Identifier)]
+
+
+class Placer:
+    """Gathers the leaf columns of one branch."""
+
+    def __init__(self, scans: tuple[Scan, ...], first: int, expressions: Sequence[Expr], typist: Typist) -> None:
+        self.scans = {scan.alias: scan for scan in scans}
+        self.names = {scan.alias: f"i{first + number}" for number, scan in enumerate(scans)}
+        self.leaves: dict[str, dict[tuple[Expr, str], Leaf]] = {scan.alias: {} for scan in scans}
+        parts = list(dict.fromkeys(part for one in expressions for part in single_table_parts(one)))
+        self.types = dict(zip(parts, typist(parts, scans), strict=True)) if parts else {}
+
+    def inputs(self, filters: Sequence[Expr]) -> tuple[Input, ...]:
+        """The inputs with the leaves gathered so far and the filters over one table."""
+        home = next(iter(self.scans))
+        made = []
+        for alias, scan in self.scans.items():
+            own = tuple(f for f in filters if (next(iter(f.aliases)) if f.aliases else home) == alias)
+            made.append(Input(self.names[alias], scan, tuple(self.leaves[alias].values()), own))
+        return tuple(made)
+
+    def leaf(self, expression: Expr, use: Use) -> Placed:
+        """An expression over one table as a leaf column; a constant belongs to the first table."""
+        alias = next(iter(expression.aliases)) if expression.aliases else next(iter(self.scans))
+        type_ = self.types[expression]
+        wire = wire_for(type_, use)
+        if wire is None:
+            raise refused_number(expression, type_)
+        # Where a key needs no canonical form it travels as it is, and shares the carried column.
+        use = "carry" if use == "key" and wire.canonical == "{x}" else use
+        own = self.leaves[alias]
+        found = own.setdefault((expression, use), Leaf(f"c{len(own)}", expression, type_, use, wire))
+        return Placed(Expr.ref(self.names[alias], found.name), found.wire, type_)
+
+    def place(self, expression: Expr, use: Use) -> Placed:
+        """An expression of any kind, for Spark."""
+        node = unwrapped(expression.node)
+        expression = Expr.of(node)
+        if len(expression.aliases) <= 1:
+            return self.leaf(expression, use)
+        rule = SAFE.get(type(node))
+        if rule is None:
+            raise across(expression)
+        return rule(self, node, use)
+
+    def over_columns(self, expression: Expr) -> Expr:
+        """An expression that PostgreSQL evaluates later, over leaf columns: Ref -> `"i0"."c1"`."""
+        expression = Expr.of(unwrapped(expression.node))
+        if len(expression.aliases) <= 1 and expression.aliases:
+            return self.leaf(expression, "carry").expr
+        if not expression.aliases:
+            return expression
+        node = expression.node
+        for child in _children(node):
+            child.replace(exp.Paren(this=self.over_columns(Expr.of(child)).node))
+        return Expr.of(node)
+
+
+# -- what Spark computes exactly as PostgreSQL does ------------------------------------------
+
+Rule = Callable[[Placer, exp.Expression, Use], Placed]
+
+
+def _logical(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    for child in _children(node):
+        child.replace(exp.Paren(this=placer.place(Expr.of(child), "carry").expr.node))
+    return Placed(Expr.of(node), wire_of(BOOL), BOOL)
+
+
+def _comparison(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    left, right = (Expr.of(unwrapped(child)) for child in (node.this, node.expression))
+    wanted: Use = "number" if _numeric(placer, left) or _numeric(placer, right) else "key"
+    one, other = placer.place(left, wanted), placer.place(right, wanted)
+    ordering = isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE)
+    if not _comparable(one, other) or (ordering and not (one.wire.ordered and other.wire.ordered)):
+        raise across(Expr.of(node), "Its order or equality is not the same in Spark.")
+    made = type(node)(this=one.expr.node, expression=other.expr.node)
+    return Placed(Expr.of(made), wire_of(BOOL), BOOL)
+
+
+def _numeric(placer: Placer, expression: Expr) -> bool:
+    """Is any part of it a numeric? Then both sides are compared as numbers."""
+    return any(placer.types[part].base == "numeric" for part in single_table_parts(expression))
+
+
+def _comparable(one: Placed, other: Placed) -> bool:
+    if not (one.wire.equal and other.wire.equal):
+        return False
+    if one.wire.number and other.wire.number:
+        return (one.wire.number == "float") == (other.wire.number == "float")
+    return one.wire == other.wire and (one.type is None or other.type is None or one.type.base == other.type.base)
+
+
+def _arithmetic(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    one, other = placer.place(Expr.of(node.this), "number"), placer.place(Expr.of(node.expression), "number")
+    made = type(node)(this=exp.Paren(this=one.expr.node), expression=exp.Paren(this=other.expr.node))
+    if one.wire.number == "int" and other.wire.number == "int":
+        wider = max(one, other, key=lambda placed: _INTEGERS[placed.type.base] if placed.type else 0)
+        return Placed(Expr.of(made), wider.wire, wider.type)
+    if "float" in (one.wire.number, other.wire.number):
+        raise across(Expr.of(node), "Floating-point arithmetic overflows silently in Spark.")
+    return Placed(Expr.of(made), _result(node, _digits(one), _digits(other)), None)
+
+
+def _digits(placed: Placed) -> tuple[int, int]:
+    """Digits before and after the point."""
+    if placed.wire.number == "int":
+        assert placed.type is not None
+        return _INTEGERS[placed.type.base], 0
+    precision = int(placed.wire.spark.removeprefix("decimal(").split(",")[0])
+    return precision - placed.wire.scale, placed.wire.scale
+
+
+def _result(node: exp.Expression, one: tuple[int, int], other: tuple[int, int]) -> Wire:
+    if isinstance(node, exp.Mul):
+        before, after = one[0] + other[0] + 1, one[1] + other[1]
+    else:
+        before, after = max(one[0], other[0]) + 1, max(one[1], other[1])
+    if after > 30:
+        raise across(Expr.of(node), "Its exact result has too many digits after the point.")
+    precision = min(38, before + after)
+    return Wire("string", f"decimal({precision},{after})", equal=True, ordered=True, number="decimal", scale=after)
+
+
+def _negative(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    inner = placer.place(Expr.of(node.this), "number")
+    return Placed(Expr.of(exp.Neg(this=exp.Paren(this=inner.expr.node))), inner.wire, inner.type)
+
+
+def _cast(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    """An integer made a numeric: the only cast across tables that Spark repeats exactly."""
+    to = node.args["to"]
+    inner = placer.place(Expr.of(node.this), "number")
+    if not (isinstance(to, exp.DataType) and to.this == exp.DType.DECIMAL and not to.expressions):
+        raise across(Expr.of(node))
+    if inner.wire.number == "decimal":
+        return Placed(inner.expr, inner.wire, None)
+    digits, _ = _digits(inner)
+    wire = Wire("string", f"decimal({digits},0)", equal=True, ordered=True, number="decimal")
+    made = exp.cast(inner.expr.node, f"decimal({digits}, 0)")
+    return Placed(Expr.of(made), wire, None)
+
+
+def _case(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    assert isinstance(node, exp.Case)
+    if node.this is not None:
+        raise across(Expr.of(node), "Write it as CASE WHEN x = 1 THEN ...")
+    results = [branch.args["true"] for branch in node.args["ifs"]]
+    default = node.args.get("default")
+    values = results + ([default] if default is not None else [])
+    placed = [placer.place(Expr.of(value), use) for value in values]
+    wire = _common(placed, node)
+    made = exp.Case(
+        ifs=[
+            exp.If(this=placer.place(Expr.of(branch.this), "carry").expr.node, true=value.expr.node)
+            for branch, value in zip(node.args["ifs"], placed, strict=False)
+        ],
+        default=placed[-1].expr.node if default is not None else None,
+    )
+    return Placed(Expr.of(made), wire, placed[0].type)
+
+
+def _coalesce(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    placed = [placer.place(Expr.of(value), use) for value in (node.this, *node.expressions)]
+    made = exp.Coalesce(this=placed[0].expr.node, expressions=[one.expr.node for one in placed[1:]])
+    return Placed(Expr.of(made), _common(placed, node), placed[0].type)
+
+
+def _common(placed: list[Placed], node: exp.Expression) -> Wire:
+    """The one wire that fits all alternatives."""
+    if len({one.wire for one in placed}) == 1:
+        return placed[0].wire
+    if all(one.wire.number in ("int", "decimal") for one in placed):
+        digits = [_digits(one) for one in placed]
+        before, after = max(d[0] for d in digits), max(d[1] for d in digits)
+        precision = min(38, before + after)
+        return Wire("string", f"decimal({precision},{after})", equal=True, ordered=True, number="decimal", scale=after)
+    raise across(Expr.of(node), "Its alternatives travel in different ways.")
+
+
+def _null_test(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    if not isinstance(unwrapped(node.expression), exp.Null):
+        return _logical(placer, node, use)
+    inner = placer.place(Expr.of(node.this), "carry")
+    return Placed(Expr.of(exp.Is(this=exp.Paren(this=inner.expr.node), expression=exp.Null())), wire_of(BOOL), BOOL)
+
+
+SAFE: dict[type[exp.Expression], Rule] = {
+    exp.And: _logical, exp.Or: _logical, exp.Not: _logical, exp.Is: _null_test,
+    exp.EQ: _comparison, exp.NEQ: _comparison, exp.GT: _comparison, exp.GTE: _comparison,
+    exp.LT: _comparison, exp.LTE: _comparison, exp.NullSafeEQ: _comparison, exp.NullSafeNEQ: _comparison,
+    exp.Add: _arithmetic, exp.Sub: _arithmetic, exp.Mul: _arithmetic, exp.Neg: _negative,
+    exp.Cast: _cast, exp.Case: _case, exp.Coalesce: _coalesce,
+}  # fmt: skip
+
+
+def across(expression: Expr, reason: str = "") -> Unsupported:
+    """The refusal of an expression over several tables."""
+    tables = ", ".join(sorted(expression.aliases))
+    return Unsupported.construct(
+        f"the expression {expression} over several tables ({tables})",
+        reason=reason or "Spark does not compute it exactly as PostgreSQL does.",
+        way_round="Compute it from one table's columns, or put it into the select list of a query without GROUP BY.",
+    )
+
+
+def refused_number(expression: Expr, type_: PgType) -> Unsupported:
+    """The refusal of arithmetic on a type that Spark has no exact number for."""
+    return Unsupported.construct(
+        f"arithmetic on {expression} of type {type_.name}",
+        reason="Spark has no type that computes with it exactly.",
+        way_round="Cast it to numeric(p,s) with p <= 38, to an integer type or to double precision.",
+    )
+
+
+def leaf_ref(placed: Placed) -> Ref | None:
+    """The leaf column it is, if it is nothing but one."""
+    node = unwrapped(placed.expr.node)
+    return ref_of(node) if isinstance(node, exp.Column) else None

@@ -1,0 +1,163 @@
+"""Read the rows of an input by the cheapest access path, at the cut.
+
+    lookup   keys joined to the table; PostgreSQL's EXPLAIN tells how many rows that returns
+    read     the whole table, small enough for the driver
+    scan     the whole table, by Spark's tasks at the exported snapshot
+
+A lookup that would return more than `max_lookup_rows` is abandoned before it starts; one that
+turns out to, while it runs. Then the whole table is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from psycopg import sql
+from pyspark.sql import SparkSession
+
+from millstream.algebra.table import quoted
+from millstream.plan.block import Input
+from millstream.refresh.cut import Cut
+from millstream.refresh.report import InputReport, Path, Tally
+from millstream.spark.scan import PAGES_PER_TASK, Scanned, scan
+from millstream.refresh import reading
+from millstream.store.connection import pinned
+from millstream.store.rows import fetch, postgres_type, send
+
+# Up to this many pages (8 MB) the driver reads a whole table itself: starting tasks would cost more.
+SMALL_PAGES = 1000
+# Up to this many keys travel inside the statement; more go through a temporary table.
+INLINE_KEYS = 5000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What PostgreSQL expects of a lookup."""
+
+    rows: float
+    sequential: bool
+
+
+class Access:
+    """Reads inputs for one refresh and notes how."""
+
+    def __init__(self, cut: Cut, spark: SparkSession, dsn: str, max_lookup_rows: int, tally: Tally) -> None:
+        self.cut = cut
+        self.spark = spark
+        self.dsn = dsn
+        self.max_lookup_rows = max_lookup_rows
+        self.tally = tally
+        self.scans: list[tuple[Input, Scanned, str]] = []
+        self._tables = 0
+
+    # -- by key ----------------------------------------------------------------------------
+
+    def lookup(
+        self, one: Input, columns: Sequence[str], keys: pa.Table, *, before: int, nulls: bool = False
+    ) -> pa.Table | Scanned:
+        """The rows whose leaf columns equal one of the keys, or all rows where that is cheaper."""
+        relation = self._keys_relation(keys)
+        source = reading.keys_sql(one, columns, relation)
+        limit = self.max_lookup_rows + 1
+        query = reading.lookup_sql(one, columns, source, before=before, nulls=nulls, limit=limit)
+        estimate = self._estimate(query.rsplit(" LIMIT ", 1)[0], one)
+        if estimate.rows > self.max_lookup_rows:
+            return self.everything(one, before=before, why=f"a lookup would return about {estimate.rows:.0f} rows")
+        rows = fetch(self.cut.conn, query, reading.schema_of(one, located=True))
+        if rows.num_rows > self.max_lookup_rows:
+            return self.everything(one, before=before, why=f"a lookup returned more than {self.max_lookup_rows} rows")
+        self._note(one, "filter" if estimate.sequential else "lookup", rows.num_rows, f"{keys.num_rows} keys")
+        return rows
+
+    def _keys_relation(self, keys: pa.Table) -> str:
+        if keys.num_rows > INLINE_KEYS:
+            return self._keys_table(keys)
+        arrays = [
+            f"{sql.Literal(column.to_pylist()).as_string(self.cut.conn)}::{postgres_type(column.type)}[]"
+            for column in keys.columns
+        ]
+        names = ", ".join(f"w{number}" for number in range(keys.num_columns))
+        return f"(SELECT * FROM unnest({', '.join(arrays)}) AS u ({names}))"
+
+    def _keys_table(self, keys: pa.Table) -> str:
+        self._tables += 1
+        name = f"ms_wanted_{self._tables}"
+        named = keys.rename_columns([f"w{number}" for number in range(keys.num_columns)])
+        columns = ", ".join(f"{field.name} {postgres_type(field.type)}" for field in named.schema)
+        conn = self.cut.conn
+        conn.execute(f"DROP TABLE IF EXISTS pg_temp.{name}".encode())
+        conn.execute(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP".encode())
+        send(conn, f"pg_temp.{name}", named)
+        conn.execute(f"ANALYZE pg_temp.{name}".encode())
+        return f"pg_temp.{name}"
+
+    def _estimate(self, query: str, one: Input) -> Estimate:
+        row = self.cut.conn.execute(f"EXPLAIN (FORMAT JSON) {query}".encode()).fetchone()
+        assert row is not None
+        plan = row[0][0]["Plan"]
+        return Estimate(plan["Plan Rows"], _scans_whole(plan, one.scan.alias))
+
+    # -- all of it -------------------------------------------------------------------------
+
+    def everything(self, one: Input, *, before: int, why: str = "") -> pa.Table | Scanned:
+        """Every row of the input."""
+        parts = self._physical(one)
+        if sum(pages for _, pages in parts) <= SMALL_PAGES:
+            rows = fetch(self.cut.conn, reading.all_sql(one, before=before), reading.schema_of(one))
+            self._note(one, "read", rows.num_rows, why)
+            return rows
+        queries = [query for name, pages in parts for query in _ranges(one, name, pages, before)]
+        dsn = pinned(self.dsn, application_name="millstream scan")
+        scanned = scan(self.spark, dsn, self.cut.exported, queries, reading.schema_of(one))
+        self.scans.append((one, scanned, why))
+        return scanned
+
+    def _physical(self, one: Input) -> list[tuple[str, int]]:
+        """The relations that hold the rows, with their size in pages."""
+        table = one.scan.table
+        rows = self.cut.conn.execute(
+            "SELECT format('%%I.%%I', n.nspname, c.relname), pg_relation_size(c.oid) / current_setting('block_size')::int "
+            "FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
+            "WHERE c.oid = ANY(%s::oid[]) AND c.relkind = 'r' ORDER BY c.oid",
+            ([table.oid, *table.members],),
+        ).fetchall()
+        return [(row[0], row[1]) for row in rows]
+
+    def changes(self, one: Input, query: str) -> pa.Table:
+        """The slice of the input's buffer."""
+        rows = fetch(self.cut.conn, query, reading.schema_of(one))
+        self._note(one, "changes", rows.num_rows, "")
+        return rows
+
+    def settle(self) -> None:
+        """Once Spark has run: note what the scans have read."""
+        for one, scanned, why in self.scans:
+            self._note(one, "scan", scanned.rows, why)
+        self.scans.clear()
+
+    def _note(self, one: Input, path: Path, rows: int, why: str) -> None:
+        table = f"{one.scan.table.schema}.{one.scan.table.name}"
+        self.tally.inputs.append(InputReport(one.scan.alias, table, path, rows, why))
+
+
+# A plan is EXPLAIN's JSON: values of any type.
+def _scans_whole(plan: dict[str, Any], alias: str) -> bool:
+    if plan.get("Node Type") == "Seq Scan" and plan.get("Alias", "").startswith(alias):
+        return True
+    return any(_scans_whole(child, alias) for child in plan.get("Plans", ()))
+
+
+def _ranges(one: Input, relation: str, pages: int, before: int) -> list[str]:
+    """One query per range of pages; the last is open, for pages that appear meanwhile."""
+    alias = quoted(one.scan.alias)
+    starts = list(range(0, max(pages, 1), PAGES_PER_TASK))
+    queries = []
+    for start in starts:
+        where = [f"{alias}.ctid >= '({start},0)'::tid"] if start else []
+        if start != starts[-1]:
+            where.append(f"{alias}.ctid < '({start + PAGES_PER_TASK},0)'::tid")
+        queries.append(reading.all_sql(one, before=before, where=where, relation=f"ONLY {relation}"))
+    return queries

@@ -1,0 +1,79 @@
+"""Choose what a refresh does: a pure function of facts, whose result is printed and logged.
+
+    nothing waits                        NO_DATA        NO_CHANGE
+    never filled                         FULL           INITIAL
+    a full one was asked for             FULL           REQUESTED
+    its mode is FULL                     FULL           MODE_FULL
+    a source was truncated               REINITIALIZE   SOURCE_TRUNCATED
+    a source's partitions changed        REINITIALIZE   PARTITIONS_CHANGED
+    AUTO and too much has changed        FULL           CHANGE_RATIO
+    otherwise                            DIFFERENTIAL   CHANGED
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.refresh.report import Action
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """What is known of one source at the cut."""
+
+    name: str
+    changes: int
+    rows: float
+    """PostgreSQL's estimate of the table's size; 0 when it has none."""
+    truncated: bool = False
+    members_changed: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a stream table at the cut."""
+
+    populated: bool
+    mode: str
+    sources: tuple[SourceFacts, ...]
+    full_requested: bool = False
+    max_change_ratio: float = 0.15
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do, and the reason code."""
+
+    action: Action
+    reason: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.action} ({self.reason}{f': {self.detail}' if self.detail else ''})"
+
+
+def decide(facts: Facts) -> Decision:
+    """The first rule that holds."""
+    if not facts.populated:
+        return Decision("FULL", "INITIAL")
+    if facts.full_requested:
+        return Decision("FULL", "REQUESTED")
+    for source in facts.sources:
+        if source.truncated:
+            return Decision("REINITIALIZE", "SOURCE_TRUNCATED", source.name)
+        if source.members_changed:
+            return Decision("REINITIALIZE", "PARTITIONS_CHANGED", source.name)
+    if not any(source.changes for source in facts.sources):
+        return Decision("NO_DATA", "NO_CHANGE")
+    if facts.mode == "FULL":
+        return Decision("FULL", "MODE_FULL")
+    return _by_size(facts)
+
+
+def _by_size(facts: Facts) -> Decision:
+    for source in facts.sources:
+        # Below a few thousand changes the differential way is cheap whatever the table's size.
+        share = source.changes / source.rows if source.rows > 0 else 0.0
+        if facts.mode == "AUTO" and source.changes > 5_000 and share > facts.max_change_ratio:
+            return Decision("FULL", "CHANGE_RATIO", f"{share:.0%} of {source.name}")
+    return Decision("DIFFERENTIAL", "CHANGED")

@@ -1,0 +1,108 @@
+"""Gather what a block must read: the changed rows and every row they can meet.
+
+`plan.demand` says which messages go along the join tree; here they are sent. A row found by two
+messages is read twice and counted once, told apart by where it is stored. What was scanned whole
+is not held by the driver, so its neighbours are asked for everything in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.plan.block import Branch, Input
+from millstream.plan.demand import Message, messages
+from millstream.refresh.access import Access
+from millstream.spark.engine import Rows
+from millstream.spark.scan import Scanned
+from millstream.refresh.reading import ROW, schema_of
+
+
+@dataclass
+class Gathered:
+    """The rows of one input: images or first rows to begin with, and what messages brought."""
+
+    first: pa.Table | None = None
+    found: list[pa.Table] = field(default_factory=list)
+    whole: pa.Table | Scanned | None = None
+
+
+def gather(branch: Branch, first: Mapping[str, pa.Table], access: Access, *, before: int) -> dict[str, Gathered]:
+    """Send all messages that start from the inputs that hold rows."""
+    held = {one.name: Gathered(first.get(one.name)) for one in branch.inputs}
+    holders = [name for name, rows in first.items() if rows.num_rows > 0]
+    answers = dict[tuple[str, str], "pa.Table | Scanned"]()
+    for message in messages(branch, holders):
+        answer = _answer(branch, message, held, answers, access, before)
+        if answer is not None:
+            answers[message.sender, message.receiver] = answer
+    return held
+
+
+def _answer(
+    branch: Branch,
+    message: Message,
+    held: dict[str, Gathered],
+    answers: dict[tuple[str, str], "pa.Table | Scanned"],
+    access: Access,
+    before: int,
+) -> "pa.Table | Scanned | None":
+    """What the receiver has for the sender's keys; None when there is nothing to ask for."""
+    receiver = held[message.receiver]
+    if receiver.whole is not None:
+        return receiver.whole
+    speaking = [answers[pair] for pair in message.after if pair in answers]
+    first = held[message.sender].first
+    tables = [rows for rows in (*speaking, first) if isinstance(rows, pa.Table) and rows.num_rows > 0]
+    scanned = any(isinstance(rows, Scanned) for rows in speaking)
+    if not tables and not scanned:
+        return None
+    one = branch.input(message.receiver)
+    if scanned or not message.sender_columns:
+        why = "everything is asked for" if scanned else "no equality ties it"
+        receiver.whole = access.everything(one, before=before, why=why)
+        return receiver.whole
+    keys = distinct_keys(tables, message.sender_columns)
+    if keys.num_rows == 0:
+        return None
+    answer = access.lookup(one, message.receiver_columns, keys, before=before)
+    if isinstance(answer, pa.Table) and ROW in answer.column_names:
+        receiver.found.append(answer)
+    else:
+        receiver.whole = answer
+    return answer
+
+
+def distinct_keys(tables: list[pa.Table], columns: tuple[str, ...]) -> pa.Table:
+    """Each key once; one with a NULL in it meets nothing."""
+    keys = pa.concat_tables([table.select(list(columns)) for table in tables])
+    for column in columns:
+        keys = keys.filter(pc.is_valid(keys[column]))
+    return keys.group_by(list(dict.fromkeys(columns))).aggregate([]).select(list(columns))
+
+
+def rows_of(one: Input, gathered: Gathered) -> Rows:
+    """All rows of an input as Spark gets them: images, and stored rows each once."""
+    schema = schema_of(one)
+    images = gathered.first if gathered.first is not None else schema.empty_table()
+    if isinstance(gathered.whole, Scanned):
+        return _with_images(gathered.whole, images)
+    stored = [gathered.whole] if gathered.whole is not None else [_once(gathered.found)] if gathered.found else []
+    return pa.concat_tables([images.select(schema.names), *(table.select(schema.names) for table in stored)])
+
+
+def _with_images(scanned: Scanned, images: pa.Table) -> Rows:
+    if images.num_rows == 0:
+        return scanned.frame
+    return scanned.frame.unionByName(scanned.frame.sparkSession.createDataFrame(images))
+
+
+def _once(found: list[pa.Table]) -> pa.Table:
+    if len(found) == 1:
+        return found[0]
+    rows = pa.concat_tables(found)
+    firsts = rows.append_column("__n", pa.array(range(rows.num_rows), pa.int64())).group_by(ROW).aggregate([("__n", "min")])
+    return rows.take(firsts["__n_min"])

@@ -1,0 +1,97 @@
+"""Evaluate a block on Spark: over its changes, over everything, or over certain groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from millstream.frontier.snapshot import Snapshot
+from millstream.observe.failpoint import failpoint
+from millstream.plan.block import AggregateHead, Block, Branch
+from millstream.plan.demand import seed_of_groups
+from millstream.plan.lower import lower
+from millstream.refresh.access import Access
+from millstream.refresh.demand import Gathered, gather, rows_of
+from millstream.refresh.report import Tally
+from millstream.spark.engine import Engine, Rows, view_name
+from millstream.spark.scan import Scanned
+from millstream.refresh.reading import slice_sql
+
+
+@dataclass
+class Evaluation:
+    """Runs one block at one cut."""
+
+    block: Block
+    engine: Engine
+    access: Access
+    tally: Tally
+
+    def changes(self, frontier: Snapshot) -> pa.Table:
+        """What the changes since the frontier do to the block."""
+        views = dict[str, Rows]()
+        for branch in self.block.branches:
+            with self.tally.phase("changes"):
+                images = {one.name: self.access.changes(one, slice_sql(one, frontier)) for one in branch.inputs}
+            failpoint("changes_read")
+            with self.tally.phase("demand"):
+                views |= _views(branch, gather(branch, images, self.access, before=1))
+        failpoint("demand_read")
+        return self._run(views)
+
+    def everything(self) -> pa.Table:
+        """The block over all rows of all inputs."""
+        with self.tally.phase("demand"):
+            views = {one.name: _frame(self.access.everything(one, before=0)) for one in self.block.inputs()}
+        failpoint("demand_read")
+        return self._run(views)
+
+    def groups(self, head: AggregateHead, keys: pa.Table) -> pa.Table:
+        """Certain groups, over all of their rows; `keys` has the head's key columns."""
+        if not head.keys:
+            return self.everything()
+        views = dict[str, Rows]()
+        with self.tally.phase("demand"):
+            for branch in self.block.branches:
+                views |= _views(branch, self._rows_of_groups(branch, keys))
+        return self._run(views, keys)
+
+    def _rows_of_groups(self, branch: Branch, keys: pa.Table) -> dict[str, Gathered]:
+        seed = seed_of_groups(branch, keys.column_names)
+        if seed is None:
+            return {one.name: Gathered(whole=self.access.everything(one, before=0)) for one in branch.inputs}
+        name, pairs = seed
+        one = branch.input(name)
+        wanted = keys.select([key for key, _ in pairs])
+        wanted = wanted.group_by(wanted.column_names).aggregate([])
+        nulls = any(column.null_count > 0 for column in wanted.columns)
+        found = self.access.lookup(one, [leaf for _, leaf in pairs], wanted, before=0, nulls=nulls)
+        if isinstance(found, Scanned):
+            rest = [other for other in branch.inputs if other.name != name]
+            whole = {other.name: Gathered(whole=self.access.everything(other, before=0)) for other in rest}
+            return {name: Gathered(whole=found), **whole}
+        held = gather(branch, {name: found}, self.access, before=0)
+        return held
+
+    def _run(self, views: dict[str, Rows], keys: pa.Table | None = None) -> pa.Table:
+        names = {name: view_name(name) for name in views}
+        inputs = {names[name]: rows for name, rows in views.items()}
+        wanted = None
+        if keys is not None:
+            wanted = view_name("wanted")
+            inputs[wanted] = keys
+        with self.tally.phase("spark"):
+            done = self.engine.evaluate(lower(self.block, names, wanted=wanted), inputs)
+        self.tally.spark_jobs += done.jobs
+        self.access.settle()
+        failpoint("spark_done")
+        return done.rows
+
+
+def _views(branch: Branch, gathered: dict[str, Gathered]) -> dict[str, Rows]:
+    return {one.name: rows_of(one, gathered[one.name]) for one in branch.inputs}
+
+
+def _frame(rows: pa.Table | Scanned) -> Rows:
+    return rows.frame if isinstance(rows, Scanned) else rows

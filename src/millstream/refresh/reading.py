@@ -1,0 +1,78 @@
+"""The SQL that reads an input: its slice of changes, its rows by key, or all of it.
+
+All three select the same leaf columns, so what is read one way cannot differ from what is read
+another. A row that stands in the table counts (1, 1) before and after; an image of the slice
+corrects `before`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from millstream.algebra.table import quoted
+from millstream.capture import buffer
+from millstream.frontier.snapshot import Snapshot
+from millstream.plan.block import Input
+
+ROW = "__row"
+"""Where a row is stored: tells it apart from others read in the same snapshot."""
+
+
+def schema_of(one: Input, *, located: bool = False) -> pa.Schema:
+    """The Arrow columns of an input's rows."""
+    fields = [(leaf.name, leaf.wire.arrow_type) for leaf in one.leaves]
+    fields += [("__before", pa.int64()), ("__after", pa.int64())]
+    return pa.schema(fields + ([(ROW, pa.string())] if located else []))
+
+
+def slice_sql(one: Input, frontier: Snapshot) -> str:
+    """The images between the frontier and the snapshot of the transaction that runs this."""
+    table = one.scan.table
+    used = {ref.column for leaf in one.leaves for ref in leaf.expr.refs} | {
+        ref.column for condition in one.filters for ref in condition.refs
+    }
+    columns = [c for c in table.columns if c.name in used]
+    listed = "".join(f", {buffer.column_name(c.attnum).as_string()} AS {quoted(c.name)}" for c in columns)
+    changes = (
+        f"(SELECT action AS __action{listed} FROM {buffer.buffer_name(table.oid).as_string()}"
+        f" WHERE action IN ('I', 'D') AND {buffer.slice_condition(frontier).as_string()}) AS {quoted(one.scan.alias)}"
+    )
+    before = "CASE __action WHEN 'I' THEN -1 ELSE 1 END"
+    return _select(one, changes, [before, "0"], [])
+
+
+def all_sql(one: Input, *, before: int, where: Sequence[str] = (), relation: str | None = None) -> str:
+    """Every row that passes the input's filters, of the table or of one relation that holds part of it."""
+    source = f"{relation or one.scan.table.qualified} AS {quoted(one.scan.alias)}"
+    return _select(one, source, [str(before), "1"], where)
+
+
+def lookup_sql(one: Input, columns: Sequence[str], keys: str, *, before: int, nulls: bool, limit: int) -> str:
+    """The rows whose leaf columns equal one of the keys; `keys` is a FROM item `k` with columns k0, k1, ..."""
+    alias = quoted(one.scan.alias)
+    same = [_same(one.leaf(column).expr.sql, f"k.k{number}", nulls) for number, column in enumerate(columns)]
+    source = f"{keys} JOIN {one.scan.table.qualified} AS {alias} ON {' AND '.join(same)}"
+    row = f"{alias}.tableoid::text || {alias}.ctid::text"
+    return _select(one, source, [str(before), "1", row], []) + f" LIMIT {limit}"
+
+
+def keys_sql(one: Input, columns: Sequence[str], relation: str) -> str:
+    """A FROM item that gives the keys in the types of the leaf columns, each once."""
+    leaves = [one.leaf(column) for column in columns]
+    decoded = [f"{leaf.wire.decode_sql(f'w.w{n}', leaf.type)} AS k{n}" for n, leaf in enumerate(leaves)]
+    return f"(SELECT DISTINCT {', '.join(decoded)} FROM {relation} AS w) AS k"
+
+
+def _same(expression: str, key: str, nulls: bool) -> str:
+    if nulls:
+        return f"(({expression}) = {key} OR (({expression}) IS NULL AND {key} IS NULL))"
+    return f"({expression}) = {key}"
+
+
+def _select(one: Input, source: str, extra: Sequence[str], where: Sequence[str]) -> str:
+    columns = ", ".join([*(leaf.sql for leaf in one.leaves), *extra])
+    conditions = [f"({condition.sql})" for condition in one.filters] + list(where)
+    tail = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"SELECT {columns} FROM {source}{tail}"

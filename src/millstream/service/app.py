@@ -1,0 +1,83 @@
+"""The application: wires the rooms together for the verbs.
+
+One connection for the catalog and the cut, one Spark session started when first needed, one plan
+per stream table kept while its definition stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from millstream.catalog import stream_tables
+from millstream.catalog.stream_tables import StreamTable
+from millstream.refresh.run import Job, Refresher, Witness
+from millstream.service.planning import Planned, plan_query
+from millstream.settings import Settings
+from millstream.spark.engine import Engine
+from millstream.store.connection import Connection, connect
+
+# Told what goes on and how far it is (0..1, or None).
+Progress = Callable[[str, float | None], None]
+
+
+class App:
+    """Everything the verbs need."""
+
+    def __init__(
+        self, dsn: str, settings: Settings, spark: SparkSession | None = None, progress: Progress | None = None
+    ) -> None:
+        self.dsn = dsn
+        self.settings = settings
+        self.conn: Connection = connect(dsn)
+        self.progress: Progress = progress or (lambda step, share: None)
+        self.witness: Witness | None = None
+        self._given = spark
+        self._engine: Engine | None = None
+        self._plans: dict[int, tuple[datetime, Planned]] = {}
+
+    def engine(self) -> Engine:
+        """Spark, started and warmed when first asked for."""
+        if self._engine is None:
+            # Imported here: listing stream tables must not pay for Spark.
+            from millstream.spark import session
+
+            self.progress("starting Spark", None)
+            spark = session.prepare(self._given) if self._given else self._start()
+            self._engine = Engine(spark)
+            self._engine.warm()
+        return self._engine
+
+    def _start(self) -> SparkSession:
+        from millstream.spark import session
+
+        return session.start(self.settings.spark_master, self.settings.spark_conf)
+
+    def refresher(self) -> Refresher:
+        settings = self.settings
+        return Refresher(
+            self.conn, self.dsn, self.engine, settings.max_lookup_rows, settings.differential_max_change_ratio, self.witness
+        )
+
+    def plan(self, table: StreamTable) -> Planned:
+        """The plan of a stream table; made again when its definition has changed."""
+        known = self._plans.get(table.id)
+        if known is None or known[0] != table.created_at:
+            known = (table.created_at, plan_query(self.conn, table.canonical_query))
+            self._plans[table.id] = known
+        return known[1]
+
+    def forget(self, id_: int) -> None:
+        self._plans.pop(id_, None)
+
+    def job(self, table: StreamTable, *, full: bool = False) -> Job:
+        return Job(table, self.plan(table).block, full)
+
+    def named(self, name: str) -> StreamTable:
+        return stream_tables.named(self.conn, name)
+
+    def close(self) -> None:
+        """Close the connection; a Spark session that we started stays warm for the process."""
+        self.conn.close()

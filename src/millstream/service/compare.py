@@ -1,0 +1,81 @@
+"""Compare a stream table with its query, as bags, to the last digit.
+
+Rows are compared by their exact text; a numeric by its value, as PostgreSQL's `=` does: 1.0 is 1.00.
+Floating-point results of an aggregate may differ in their last digits with the order of adding, in
+PostgreSQL itself too: those columns are compared rounded to 12 significant digits, and the
+comparison says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.algebra.table import quoted
+from millstream.algebra.types import Column
+from millstream.plan.block import Block
+from millstream.store.connection import Connection
+
+_FLOATS = ("float4", "float8")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a stream table lacks and has too much of."""
+
+    rows: int
+    missing: int
+    extra: int
+    sample: tuple[dict[str, Any], ...]
+
+
+def compare(conn: Connection, query: str, target: str, columns: Sequence[Column], rounded: Sequence[str] = ()) -> Difference:
+    """Run both in the caller's transaction, in one statement, and subtract one from the other both ways."""
+    listed = ", ".join(_compared(column, column.name in rounded) for column in columns)
+    names = ", ".join(quoted(column.name) for column in columns)
+    bags = (
+        f"WITH expected AS MATERIALIZED (SELECT {listed} FROM ({query}) AS q ({names})), "
+        f"actual AS MATERIALIZED (SELECT {listed} FROM {target} AS q), "
+        "missing AS MATERIALIZED (SELECT * FROM expected EXCEPT ALL SELECT * FROM actual), "
+        "extra AS MATERIALIZED (SELECT * FROM actual EXCEPT ALL SELECT * FROM expected) "
+    )
+    counts = conn.execute(
+        f"{bags} SELECT (SELECT count(*) FROM expected), (SELECT count(*) FROM missing), (SELECT count(*) FROM extra)".encode()
+    ).fetchone()
+    assert counts is not None
+    sample = _sample(conn, bags) if counts[1] or counts[2] else ()
+    return Difference(*counts, sample)
+
+
+def _compared(column: Column, rounded: bool) -> str:
+    value = f"q.{quoted(column.name)}"
+    # By text: what has no equality (json) compares too.
+    text = f"{value}::text"
+    if rounded:
+        text = f"to_char({value}, '9.99999999999EEEE')"
+    elif column.type.base == "numeric":
+        text = f"trim_scale({value})::text"
+    elif column.type.base in _FLOATS:
+        text = f"({value} + 0)::text"
+    return f"{text} AS {quoted(column.name)}"
+
+
+def _sample(conn: Connection, bags: str) -> tuple[dict[str, Any], ...]:
+    rows = conn.execute(
+        f"{bags} (SELECT 'missing', to_jsonb(m) FROM missing AS m LIMIT 5) UNION ALL "
+        "(SELECT 'extra', to_jsonb(e) FROM extra AS e LIMIT 5)".encode()
+    ).fetchall()
+    return tuple({"side": side, "row": row} for side, row in rows)
+
+
+def rounded_columns(block: Block) -> tuple[str, ...]:
+    """The output columns that depend on the order of adding floats."""
+    if block.head is None:
+        return ()
+    totals = [f's."{one.name}"' for one in block.head.accumulators if one.strategy == "recompute"]
+    return tuple(
+        output.column.name
+        for output in block.outputs
+        if output.column.type.base in _FLOATS and any(total in output.expr for total in totals)
+    )

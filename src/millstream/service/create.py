@@ -1,0 +1,131 @@
+"""The verb create: from a query to a filled stream table, or to nothing at all."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import psycopg
+
+from millstream.algebra.table import quoted
+from millstream.capture import trigger
+from millstream.catalog import blocks, sources, stream_tables
+from millstream.catalog.sources import Source
+from millstream.catalog.stream_tables import RefreshMode, StreamTable
+from millstream.errors import BadSetting, NameTaken, NoRights
+from millstream.refresh.report import RefreshReport
+from millstream.schedule.cadence import Cadence
+from millstream.service.app import App
+from millstream.service.drop import drop_table
+from millstream.service.planning import Planned, plan_query
+from millstream.service.refresh import refresh
+from millstream.store import state, target
+from millstream.store.names import Names
+
+
+def create(
+    app: App,
+    name: str,
+    query: str,
+    *,
+    schedule: str = "1m",
+    refresh_mode: str = "AUTO",
+    initialize: bool = True,
+    cdc_mode: str | None = None,
+) -> RefreshReport | None:
+    """Create a stream table and fill it."""
+    cadence = Cadence.parse(schedule, shortest=app.settings.min_schedule)
+    if refresh_mode not in get_args(RefreshMode):
+        raise BadSetting.of("refresh_mode", refresh_mode, "AUTO, DIFFERENTIAL or FULL")
+    if cdc_mode not in (None, "trigger"):
+        raise BadSetting.of("cdc_mode", cdc_mode, "trigger; capture from the log is not there yet")
+    schema, bare = _name(app, name)
+    app.progress("planning the query", None)
+    planned = plan_query(app.conn, query)
+    table = _recorded(app, schema, bare, planned, str(cadence), refresh_mode, cdc_mode)
+    try:
+        for source, columns in planned.sources().values():
+            app.progress(f"capturing changes of {source.name}", None)
+            trigger.install(app.conn, source, columns)
+        if not initialize:
+            return None
+        app.progress("filling the stream table", None)
+        return refresh(app, table.qualified, initiated_by="INITIAL")
+    except BaseException:
+        # Nothing half-done, not even when the user interrupts.
+        if not app.conn.closed:
+            drop_table(app, table)
+        raise
+
+
+def _name(app: App, name: str) -> tuple[str, str]:
+    try:
+        with app.conn.transaction():
+            row = app.conn.execute("SELECT parse_ident(%s), current_schema()", (name,)).fetchone()
+    except psycopg.Error as error:
+        raise BadSetting.of("name", name, "a table name, with or without a schema") from error
+    assert row is not None
+    parts = row[0]
+    if not 1 <= len(parts) <= 2 or any(len(part.encode()) > 63 for part in parts):
+        raise BadSetting.of("name", name, "a table name of at most 63 bytes, with or without a schema")
+    schema = parts[0] if len(parts) == 2 else row[1]
+    _check_free(app, schema, parts[-1])
+    return schema, parts[-1]
+
+
+def _check_free(app: App, schema: str, name: str) -> None:
+    row = app.conn.execute(
+        "SELECT n.oid IS NOT NULL, has_schema_privilege(n.oid, 'CREATE'), "
+        "(SELECT relkind::text FROM pg_class WHERE relnamespace = n.oid AND relname = %s) "
+        "FROM (VALUES (1)) AS one LEFT JOIN pg_namespace AS n ON n.nspname = %s",
+        (name, schema),
+    ).fetchone()
+    assert row is not None
+    exists, allowed, kind = row
+    if not exists:
+        raise BadSetting.of("name", f"{schema}.{name}", "a schema that exists")
+    if kind is not None:
+        kinds = {"r": "table", "p": "partitioned table", "v": "view", "m": "materialized view", "i": "index", "S": "sequence"}
+        raise NameTaken.by(f"{schema}.{name}", kinds.get(kind, "relation"))
+    if not allowed:
+        role = app.conn.info.user
+        raise NoRights.to(f"create tables in schema {schema}", role=role, grant=f"GRANT CREATE ON SCHEMA {quoted(schema)} TO {quoted(role)};")
+
+
+def _recorded(
+    app: App, schema: str, name: str, planned: Planned, schedule: str, refresh_mode: str, cdc_mode: str | None
+) -> StreamTable:
+    """The catalog's rows, the table and its state, in one transaction."""
+    with app.conn.transaction():
+        table = stream_tables.add(
+            app.conn, schema_name=schema, name=name, query=planned.query, canonical_query=planned.canonical.text,
+            schedule=schedule, refresh_mode=refresh_mode, cdc_mode=cdc_mode,  # type: ignore[arg-type]  # checked above
+        )  # fmt: skip
+        _make_tables(app, table, planned)
+        for relid, (source, columns) in planned.sources().items():
+            if sources.get(app.conn, relid) is None:
+                sources.add(app.conn, Source(relid, source.schema, source.name, "TRIGGER", (), source.members))
+            sources.depend(app.conn, table.id, relid, columns)
+    return stream_tables.get(app.conn, table.id)
+
+
+def _make_tables(app: App, table: StreamTable, planned: Planned) -> None:
+    names, block = Names(table.id, table.schema_name, table.name), planned.block
+    statements = target.create_sql(block, names, planned.canonical.text)
+    if block.head is not None:
+        statements += state.create_sql(block, block.head, names)
+    for statement in statements:
+        app.conn.execute(statement.encode())
+    row = app.conn.execute("SELECT %s::regclass::oid::int8", (names.target,)).fetchone()
+    assert row is not None
+    stream_tables.attach(app.conn, table.id, row[0])
+    head = "aggregate" if block.head else "none"
+    blocks.add(app.conn, table.id, [blocks.Block(0, block.name, head, _state_oid(app, planned, names), str(block))])
+
+
+def _state_oid(app: App, planned: Planned, names: Names) -> int | None:
+    if planned.block.head is None:
+        return None
+    row = app.conn.execute("SELECT %s::regclass::oid::int8", (names.state,)).fetchone()
+    assert row is not None
+    oid: int = row[0]
+    return oid

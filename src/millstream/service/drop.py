@@ -1,0 +1,33 @@
+"""The verb drop: the stream table, its state, its catalog rows, and capture nobody else needs."""
+
+from __future__ import annotations
+
+import psycopg
+
+from millstream.capture import trigger
+from millstream.catalog import sources, stream_tables
+from millstream.catalog.stream_tables import StreamTable
+from millstream.errors import StillUsed
+from millstream.service.app import App
+from millstream.store.names import Names
+
+
+def drop(app: App, name: str, *, cascade: bool = False) -> None:
+    """Drop a stream table; with `cascade`, views and others that depend on its table too."""
+    drop_table(app, app.named(name), cascade=cascade)
+
+
+def drop_table(app: App, table: StreamTable, *, cascade: bool = False) -> None:
+    """The same, for a table already found."""
+    names = Names(table.id, table.schema_name, table.name)
+    tail = " CASCADE" if cascade else ""
+    try:
+        with app.conn.transaction():
+            app.conn.execute(f"DROP TABLE IF EXISTS {names.target}{tail}".encode())
+            app.conn.execute(f"DROP TABLE IF EXISTS {names.state}".encode())
+            stream_tables.remove(app.conn, table.id)
+    except psycopg.errors.DependentObjectsStillExist as error:
+        raise StillUsed.by(table.name, (error.diag.message_detail or "").splitlines()) from error
+    app.forget(table.id)
+    for source in sources.unread(app.conn):
+        trigger.remove(app.conn, source.relid)

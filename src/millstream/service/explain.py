@@ -1,0 +1,104 @@
+"""The verb explain: how a stream table is maintained, all of it: blocks, demand, Spark SQL, last numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.catalog import history
+from millstream.catalog.history import HistoryEntry
+from millstream.catalog.stream_tables import StreamTable
+from millstream.plan.block import Block, Branch
+from millstream.plan.demand import messages, seed_of_groups
+from millstream.plan.lower import lower
+from millstream.refresh.reading import all_sql
+from millstream.service.app import App
+from millstream.service.planning import Planned
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `explain` shows; its text is the product."""
+
+    table: StreamTable
+    planned: Planned
+    last: HistoryEntry | None
+
+    def __str__(self) -> str:
+        block = self.planned.block
+        parts = [
+            ("Stream table", _heading(self.table)),
+            ("Query, as PostgreSQL reads it", self.table.canonical_query),
+            ("Relation", str(self.planned.relation)),
+            ("Blocks", "\n".join(str(one) for one in self.planned.blocks)),
+            ("Demand", _demand(block)),
+            ("Leaf reads (PostgreSQL)", _leaves(block)),
+            ("Spark SQL", _spark(block)),
+            ("Last refresh", _last(self.last)),
+        ]
+        return "\n\n".join(f"{title}\n{_indented(text)}" for title, text in parts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        block = self.planned.block
+        return {
+            "name": self.table.name, "schema": self.table.schema_name, "query": self.table.query,
+            "canonical_query": self.table.canonical_query, "relation": str(self.planned.relation),
+            "blocks": [str(one) for one in self.planned.blocks], "demand": _demand(block).splitlines(),
+            "leaf_reads": _leaves(block).splitlines(), "spark_sql": _spark(block),
+            "last_refresh": self.last.as_dict() if self.last else None,
+        }  # fmt: skip
+
+
+def explain(app: App, name: str) -> Explanation:
+    """The plan of a stream table and what its last refresh that did something cost."""
+    table = app.named(name)
+    recent = history.recent(app.conn, table.id, 50)
+    last = next((entry for entry in recent if entry.action not in ("NO_DATA", "SKIP")), None)
+    return Explanation(table, app.plan(table), last)
+
+
+def _heading(table: StreamTable) -> str:
+    frontier = f"frontier {table.frontier}, data of {table.data_timestamp}" if table.frontier else "not filled yet"
+    return f"{table.schema_name}.{table.name}  {table.status}, {table.refresh_mode}, every {table.schedule}\n{frontier}"
+
+
+def _demand(block: Block) -> str:
+    lines = []
+    for branch in block.branches:
+        for one in branch.inputs:
+            sent = ", ".join(str(message) for message in messages(branch, [one.name])) or "nothing else is read"
+            lines.append(f"a change of {one.scan.alias} ({one.name}): {sent}")
+        lines += [_recompute(block, branch)] if block.head and block.head.netted and block.head.keys else []
+    return "\n".join(lines)
+
+
+def _recompute(block: Block, branch: Branch) -> str:
+    assert block.head is not None
+    seed = seed_of_groups(branch, [key.name for key in block.head.keys])
+    if seed is None:
+        return "a group that must be recomputed: everything is read"
+    name, pairs = seed
+    return f"a group that must be recomputed: {name} by {', '.join(leaf for _, leaf in pairs)}, then along the joins"
+
+
+def _leaves(block: Block) -> str:
+    return "\n".join(f"{one.name}  {all_sql(one, before=1)}" for one in block.inputs())
+
+
+def _spark(block: Block) -> str:
+    return lower(block, {one.name: one.scan.table.name for one in block.inputs()})
+
+
+def _last(entry: HistoryEntry | None) -> str:
+    if entry is None:
+        return "none yet"
+    lines = [f"{entry.action} ({entry.reason}) at {entry.started_at}: {entry.rows_read} rows read, {entry.spark_jobs} Spark jobs"]
+    lines += [f"+{entry.rows_inserted} ~{entry.rows_updated} -{entry.rows_deleted}"]
+    lines += [f"{one['alias']}: {one['rows']} rows by {one['path']} {one.get('why', '')}".rstrip() for one in entry.inputs]
+    lines += ["  ".join(f"{name} {ms:.0f} ms" for name, ms in entry.phases.items())]
+    return "\n".join(lines)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

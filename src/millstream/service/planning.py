@@ -1,0 +1,141 @@
+"""Plan a query: ask PostgreSQL what it means, check it, cut it into blocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlglot
+
+from millstream.algebra.expr import Expr
+from millstream.algebra.relation import Relation, Scan
+from millstream.algebra.table import Table, quoted
+from millstream.algebra.types import PgType
+from millstream.catalog import queries, relations, stream_tables
+from millstream.catalog.queries import Canonical
+from millstream.errors import BadSource, Unsupported, Volatile
+from millstream.plan.block import Block
+from millstream.plan.cut import cut
+from millstream.plan.place import Typist
+from millstream.sql import check, position
+from millstream.sql.build import build
+from millstream.store.connection import Connection
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A query, understood."""
+
+    query: str
+    canonical: Canonical
+    relation: Relation
+    blocks: tuple[Block, ...]
+
+    @property
+    def block(self) -> Block:
+        """The block whose output is the stream table."""
+        return self.blocks[-1]
+
+    def sources(self) -> dict[int, tuple[Table, tuple[str, ...]]]:
+        """Each source with the columns the query uses."""
+        used = dict[int, tuple[Table, set[str]]]()
+        for one in self.block.inputs():
+            table = one.scan.table
+            columns = {ref.column for leaf in one.leaves for ref in leaf.expr.refs}
+            columns |= {ref.column for condition in one.filters for ref in condition.refs}
+            used.setdefault(table.oid, (table, set()))[1].update(columns)
+        return {oid: (table, tuple(sorted(columns))) for oid, (table, columns) in used.items()}
+
+
+def plan_query(conn: Connection, query: str) -> Planned:
+    """The plan of a query, or the reason why it is refused and where."""
+    with queries.rolled_back(conn):
+        canonical = queries.canonical(conn, query)
+        _check(conn, canonical, query)
+        try:
+            relation = build(canonical.text, _Catalog(conn, query))
+            blocks = cut(relation, canonical.columns, _typist(conn))
+        except Unsupported as error:
+            raise _placed(error, query) from error
+    return Planned(query, canonical, relation, blocks)
+
+
+def _check(conn: Connection, canonical: Canonical, query: str) -> None:
+    check.check(canonical.tree, query)
+    for function in queries.functions(conn, canonical.tree):
+        _check_function(function, query)
+    _check_faithful(conn, canonical)
+
+
+def _check_function(function: queries.Function, query: str) -> None:
+    name = function.name.split("(")[0].split(".")[-1].strip('"')
+    where = position.find(query, name)
+    if function.aggregate and name not in check.SUPPORTED_AGGREGATES:
+        raise Unsupported.construct(
+            f"the aggregate {name}",
+            reason="Millstream does not maintain it yet.",
+            way_round="Use count, sum, avg, min or max, or aggregate in a view over the stream table.",
+            position=where,
+            excerpt=position.excerpt(query, where),
+        )
+    if function.volatility != "immutable":
+        raise Volatile.function(function.name, function.volatility, where, position.excerpt(query, where))
+
+
+def _check_faithful(conn: Connection, canonical: Canonical) -> None:
+    """Our parser must read the query as the server does: print what it read, and let the server compare."""
+    printed = sqlglot.parse_one(canonical.text, read="postgres").sql(dialect="postgres")
+    if queries.canonical(conn, printed).text != canonical.text:
+        raise Unsupported.construct(
+            "this query's syntax",
+            reason="It could not be read without changing its meaning.",
+            way_round="Write the unusual parts in a plainer way, and please report the query.",
+        )
+
+
+def _placed(error: Unsupported, query: str) -> Unsupported:
+    """Find the place in the query of a refusal that came from the planner."""
+    if error.facts.get("position"):
+        return error
+    words = re.findall(r'"(\w+)"', error.message) + re.findall(r"\b(sum|avg|min|max|count)\b", error.message)
+    where = position.find(query, *words)
+    again = Unsupported(error.message, detail=error.detail, hint=error.hint, **{**error.facts, "position": where})
+    again.detail = " ".join(part for part in (error.detail, position.excerpt(query, where)) if part)
+    return again
+
+
+def _typist(conn: Connection) -> Typist:
+    def types(expressions: Sequence[Expr], scans: Sequence[Scan]) -> tuple[PgType, ...]:
+        columns = ", ".join(f"{one.sql} AS x{number}" for number, one in enumerate(expressions))
+        tables = ", ".join(f"{scan.table.qualified} AS {quoted(scan.alias)}" for scan in scans)
+        return tuple(column.type for column in queries.columns_of(conn, f"SELECT {columns} FROM {tables}"))
+
+    return types
+
+
+class _Catalog:
+    """Answers the builder's questions."""
+
+    def __init__(self, conn: Connection, query: str) -> None:
+        self.conn = conn
+        self.query = query
+
+    def table(self, schema: str, name: str) -> Table | str:
+        found = queries.relation_kinds(self.conn, [(schema, name)])
+        oid, kind = found[schema, name]
+        if kind == "v":
+            view = queries.view(self.conn, oid)
+            _check(self.conn, view, self.query)
+            return view.text
+        where = position.find(self.query, name)
+        relations.check_source(self.conn, oid, where)
+        if any(one.relid == oid for one in stream_tables.every(self.conn)):
+            raise BadSource.of(
+                name, "It is a stream table; stream tables over stream tables are not kept yet.",
+                "Write its query in place of its name.", where,
+            )  # fmt: skip
+        return relations.table(self.conn, oid)
+
+    def types(self, select: str) -> tuple[PgType, ...]:
+        return tuple(column.type for column in queries.columns_of(self.conn, select))

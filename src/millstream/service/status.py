@@ -1,0 +1,85 @@
+"""The verbs status and history: what there is and how fresh it is. Never starts Spark."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from millstream.capture import buffer
+from millstream.catalog import history as entries
+from millstream.catalog import sources, stream_tables
+from millstream.catalog.history import HistoryEntry
+from millstream.catalog.stream_tables import StreamTable
+from millstream.service.app import App
+
+_CAP = 100_000
+
+
+@dataclass(frozen=True)
+class StreamTableStatus:
+    """One line of `millstream status`."""
+
+    name: str
+    schema: str
+    status: str
+    refresh_mode: str
+    schedule: str
+    rows: int
+    """PostgreSQL's estimate."""
+    data_timestamp: datetime | None
+    staleness_seconds: float | None
+    last_action: str | None
+    last_reason: str | None
+    pending_changes: int
+    """Captured and not yet consumed, over all sources; at most 100,000 are counted."""
+    consecutive_errors: int
+    last_error: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        moment = self.data_timestamp.isoformat() if self.data_timestamp else None
+        return {**asdict(self), "data_timestamp": moment}
+
+
+def status(app: App) -> list[StreamTableStatus]:
+    """Every stream table, in order of name."""
+    tables = stream_tables.every(app.conn)
+    waiting, sizes = _pending(app, tables), _sizes(app)
+    return [_status(table, sizes.get(table.relid or 0, 0), waiting.get(table.id, 0)) for table in tables]
+
+
+def _status(table: StreamTable, rows: int, pending: int) -> StreamTableStatus:
+    age = (datetime.now(UTC) - table.data_timestamp).total_seconds() if table.data_timestamp else None
+    return StreamTableStatus(
+        table.name, table.schema_name, table.status, table.refresh_mode, table.schedule, rows, table.data_timestamp, age,
+        table.last_action, table.last_reason, pending, table.consecutive_errors, table.last_error,
+    )  # fmt: skip
+
+
+def _pending(app: App, tables: list[StreamTable]) -> dict[int, int]:
+    pairs = [
+        (table.id, source.relid, table.frontier)
+        for table in tables
+        if table.frontier
+        for source in sources.read_by(app.conn, table.id)
+    ]
+    found = buffer.pending(app.conn, [(relid, frontier) for _, relid, frontier in pairs], cap=_CAP)
+    waiting = dict[int, int]()
+    for (id_, _, _), one in zip(pairs, found, strict=True):
+        waiting[id_] = waiting.get(id_, 0) + one.rows
+    return waiting
+
+
+def _sizes(app: App) -> dict[int, int]:
+    rows = app.conn.execute(
+        "SELECT c.oid::int8, CASE WHEN c.reltuples >= 0 THEN c.reltuples::int8 "
+        "ELSE (SELECT n_live_tup FROM pg_stat_user_tables AS s WHERE s.relid = c.oid) END "
+        "FROM pg_class AS c JOIN millstream.stream_tables AS t ON t.relid = c.oid"
+    )
+    return {row[0]: row[1] or 0 for row in rows}
+
+
+def history(app: App, name: str, n: int = 20) -> list[HistoryEntry]:
+    """The last refreshes of a stream table, newest first."""
+    return entries.recent(app.conn, app.named(name).id, n)

@@ -1,0 +1,131 @@
+"""What can be set, with its default and its meaning: one schema for every place it is set in.
+
+    given in code  >  MILLSTREAM_<NAME> in the environment  >  the TOML file  >  the default
+
+The file is `millstream.toml` in the working directory, or the one MILLSTREAM_CONFIG names. An unknown
+name or a bad value is refused, wherever it stands: a misspelt setting that does nothing is worse
+than none. `docs/reference/settings.md` is printed from this class.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+
+from millstream import duration
+from millstream.errors import BadSetting
+
+PREFIX = "MILLSTREAM_"
+FILE = Path("millstream.toml")
+
+# Variables of our prefix that are not settings, and who reads them.
+OTHER_VARIABLES: dict[str, str] = {
+    "MILLSTREAM_DSN": "the database of every command, unless --dsn is given",
+    "MILLSTREAM_CONFIG": "the settings file, instead of millstream.toml in the working directory",
+    "MILLSTREAM_FAILPOINT": "for tests: the process kills itself at this step of a refresh",
+}
+# The suite has variables of its own, such as another server's bin directory.
+TEST_VARIABLES = "MILLSTREAM_TEST_"
+
+
+def _read(value: object) -> object:
+    return duration.parse(value) if isinstance(value, str) else value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_read), PlainSerializer(duration.printed)]
+
+
+class Settings(BaseSettings):
+    """All settings; frozen, and right from birth: a bad one raises `BadSetting`."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+
+    min_schedule: Duration = Field(timedelta(milliseconds=200), description="The shortest schedule accepted.")
+    differential_max_change_ratio: float = Field(
+        0.15,
+        gt=0,
+        le=1,
+        description="In mode AUTO: when a larger share of a source has changed, refresh in full.",
+    )
+    max_lookup_rows: int = Field(
+        200_000,
+        ge=0,
+        description="When a lookup by key would return more rows than this, scan the table instead.",
+    )
+    spark_master: str = Field("local[*]", min_length=1, description="Where Spark runs, as Spark writes it.")
+    spark_conf: dict[str, str] = Field(
+        default_factory=dict,
+        description="Further Spark properties; they win over ours. In the environment: a JSON object.",
+    )
+
+    # Settings come by name from anywhere; pydantic checks each.
+    def __init__(self, **given: Any) -> None:
+        _refuse_unknown_variables()
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise _bad_value(error) from error
+        except SettingsError as error:
+            raise BadSetting(str(error), hint="A setting that is a table is written as a JSON object.") from error
+        except tomllib.TOMLDecodeError as error:
+            raise BadSetting.of("settings file", str(_file()), f"TOML ({error})") from error
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The places to look in, the strongest first."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=_file())
+
+
+def _file() -> Path:
+    """The settings file; one that is named must be there."""
+    named = os.environ.get("MILLSTREAM_CONFIG")
+    if named is not None and not Path(named).is_file():
+        raise BadSetting.of("MILLSTREAM_CONFIG", named, "the path of a settings file")
+    return Path(named) if named else FILE
+
+
+def _refuse_unknown_variables() -> None:
+    known = {PREFIX + name.upper() for name in Settings.model_fields} | set(OTHER_VARIABLES)
+    for variable in os.environ:
+        if variable.startswith(PREFIX) and variable not in known and not variable.startswith(TEST_VARIABLES):
+            raise BadSetting(
+                f"unknown setting {variable} in the environment", hint=f"The settings are: {_names()}.", name=variable
+            )
+
+
+def _bad_value(error: ValidationError) -> BadSetting:
+    """The first complaint, in our own words."""
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return BadSetting(f"unknown setting {name}", hint=f"The settings are: {_names()}.", name=name)
+    return BadSetting(
+        f"bad value for {name}: {first['input']!r}",
+        detail=f"{first['msg'].removeprefix('Value error, ')}.",
+        hint="docs/reference/settings.md lists every setting with its meaning.",
+        name=name,
+        value=first["input"],
+    )
+
+
+def _names() -> str:
+    return ", ".join(Settings.model_fields)

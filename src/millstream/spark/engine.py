@@ -1,0 +1,101 @@
+"""Evaluate a statement on Spark over Arrow tables and scans.
+
+    views in   Arrow tables (small) or scans that Spark's tasks read themselves (large)
+    rows out   one Arrow table
+
+Shuffle partitions, adaptive execution and code generation are chosen from the size of the input:
+for a hundred rows, planning and compiling cost more than the work.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from millstream.errors import RefreshFailed, ValueOutOfRange
+
+# What a view is made of.
+Rows: TypeAlias = "pa.Table | DataFrame"
+
+_SMALL = 100_000
+_counter = itertools.count()
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What a statement gave and cost."""
+
+    rows: pa.Table
+    jobs: int
+
+
+class Engine:
+    """The warm session and how statements are run on it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    def evaluate(self, statement: str, views: Mapping[str, Rows]) -> Evaluated:
+        """Run a statement over named views."""
+        self._tune(views)
+        group = f"millstream-{next(_counter)}"
+        context = self.spark.sparkContext
+        context.setJobGroup(group, "refresh")
+        try:
+            for name, rows in views.items():
+                self._frame(rows).createOrReplaceTempView(name)
+            rows = self.spark.sql(statement).toArrow()
+        except PySparkException as error:
+            raise _translated(error) from error
+        finally:
+            for name in views:
+                self.spark.catalog.dropTempView(name)
+        return Evaluated(rows, len(context.statusTracker().getJobIdsForGroup(group)))
+
+    def warm(self) -> None:
+        """Run what every refresh runs, so that the first real one finds compiled code."""
+        table = pa.table({"k": pa.array([1, 2], pa.int64()), "v": ["1.5", "2"]})
+        statement = (
+            "SELECT k, CAST(SUM(CAST(v AS DECIMAL(12,2))) AS STRING) AS s "
+            "FROM (SELECT a.k, b.v FROM {a} AS a JOIN {b} AS b ON a.k = b.k) GROUP BY k"
+        )
+        for _ in range(2):
+            number = next(_counter)
+            names = {"a": f"ms_warm_a_{number}", "b": f"ms_warm_b_{number}"}
+            self.evaluate(statement.format(**names), {name: table for name in names.values()})
+
+    def _frame(self, rows: Rows) -> DataFrame:
+        return rows if isinstance(rows, DataFrame) else self.spark.createDataFrame(rows)
+
+    def _tune(self, views: Mapping[str, Rows]) -> None:
+        size = sum(rows.num_rows if isinstance(rows, pa.Table) else _SMALL + 1 for rows in views.values())
+        small = size <= _SMALL
+        partitions = 1 if small else max(2, self.spark.sparkContext.defaultParallelism * 2)
+        for name, value in {
+            "spark.sql.shuffle.partitions": str(partitions),
+            "spark.sql.adaptive.enabled": str(not small).lower(),
+            "spark.sql.codegen.wholeStage": str(not small).lower(),
+        }.items():
+            self.spark.conf.set(name, value)
+
+
+def view_name(kind: str) -> str:
+    """A name no other evaluation uses."""
+    return f"ms_{kind}_{next(_counter)}"
+
+
+def _translated(error: PySparkException) -> RefreshFailed | ValueOutOfRange:
+    """Spark's error as ours; a number that does not fit is named."""
+    condition = error.getCondition() or ""
+    text = str(error)
+    if condition in ("CAST_INVALID_INPUT", "NUMERIC_VALUE_OUT_OF_RANGE") or "NUMERIC_VALUE_OUT_OF_RANGE" in text:
+        found = re.search(r"The value '?(.*?)'? (?:of the type|cannot be)", text)
+        return ValueOutOfRange.in_column("a column Spark computes with", found[1] if found else text.split("\n")[0])
+    return RefreshFailed.because("", text.split("\n\nJVM stacktrace")[0][:2000])

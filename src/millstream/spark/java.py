@@ -1,0 +1,37 @@
+"""Find Java, which Spark runs on, and say clearly when it is missing or too old."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from millstream.errors import JavaMissing
+
+OLDEST = 17
+
+
+def java_version() -> int:
+    """The major version of the Java that Spark will use; JavaMissing if there is none new enough."""
+    program = _program()
+    if program is None:
+        raise JavaMissing.found("No java program was found in JAVA_HOME or on the PATH.")
+    told = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', told.stderr + told.stdout)
+    if found is None:
+        raise JavaMissing.found(f"{program} did not tell its version.")
+    # Before 9, Java called itself 1.8.
+    major = int(found[2] or 0) if found[1] == "1" else int(found[1])
+    if major < OLDEST:
+        raise JavaMissing.found(f"{program} is Java {major}.")
+    return major
+
+
+def _program() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        program = Path(home) / "bin" / "java"
+        return str(program) if program.exists() else None
+    return shutil.which("java")

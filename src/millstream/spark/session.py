@@ -1,0 +1,50 @@
+"""One warm Spark session per process.
+
+Settings that decide results are fixed here: ANSI mode (an overflow is an error, not a NULL), UTC,
+exact decimals. Settings that decide speed are chosen per refresh, in `engine.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from millstream.spark.java import java_version
+
+# What decides results; a session handed in by the user gets these too.
+EXACT: Mapping[str, str] = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    # Exact or an error, never rounded.
+    "spark.sql.decimalOperations.allowPrecisionLoss": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+}
+
+# What keeps a local session small, quiet and quick to start.
+_LOCAL: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=4 -Dlog4j2.level=ERROR",
+    "spark.log.level": "ERROR",
+}
+
+
+def start(master: str, conf: Mapping[str, str]) -> SparkSession:
+    """Start (or find) the session; JavaMissing when Spark could not run."""
+    java_version()
+    builder = SparkSession.builder.appName("millstream").master(master)
+    for name, value in {**_LOCAL, **EXACT, **conf}.items():
+        builder = builder.config(name, value)
+    return prepare(builder.getOrCreate())
+
+
+def prepare(spark: SparkSession) -> SparkSession:
+    """Pin what decides results on any session."""
+    for name, value in EXACT.items():
+        spark.conf.set(name, value)
+    return spark

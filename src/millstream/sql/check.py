@@ -1,0 +1,105 @@
+"""Decline aloud what cannot be maintained: the construct, the place, the reason, a way round.
+
+Decided on the server's analysed tree, so an alias or a name that merely looks like a construct
+never fools it. `REFUSALS` is the list; the order is the order in which a reader would meet them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from millstream.errors import Unsupported
+from millstream.sql import position
+from millstream.sql.nodetree import Node, Value, walk
+
+SUPPORTED_AGGREGATES = frozenset({"count", "sum", "avg", "min", "max"})
+
+_LATER = "Millstream does not maintain it yet."
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One construct that is refused, and how to recognise it."""
+
+    what: str
+    found: Callable[[Node], bool]
+    words: tuple[str, ...]
+    reason: str = _LATER
+    way_round: str = "Move it into a view over the stream table."
+
+
+def _query(test: Callable[[Node], bool]) -> Callable[[Node], bool]:
+    return lambda node: node.kind == "QUERY" and test(node)
+
+
+def _kind(*kinds: str) -> Callable[[Node], bool]:
+    return lambda node: node.kind in kinds
+
+
+def _range(number: int) -> Callable[[Node], bool]:
+    return lambda node: node.kind in ("RTE", "RANGETBLENTRY") and node.number("rtekind") == number
+
+
+def _set_operation(node: Node) -> bool:
+    return node.kind == "SETOPERATIONSTMT" and not (node.number("op") == 1 and node.flag("all"))
+
+
+def _outer_join(node: Node) -> bool:
+    return node.kind == "JOINEXPR" and node.number("jointype") != 0
+
+
+REFUSALS: tuple[Refusal, ...] = (
+    Refusal("a data-modifying statement in WITH", _query(lambda q: q.flag("hasModifyingCTE")), ("INSERT", "UPDATE", "DELETE", "MERGE"),
+            "A stream table only reads.", "Run the statement on its own."),
+    Refusal("FOR UPDATE or FOR SHARE", _query(lambda q: q.filled("rowMarks")), ("FOR",),
+            "A stream table takes no row locks.", "Leave it out."),
+    Refusal("WITH RECURSIVE", _query(lambda q: q.flag("hasRecursive")), ("RECURSIVE",)),
+    Refusal("DISTINCT ON", _query(lambda q: q.flag("hasDistinctOn")), ("DISTINCT",)),
+    Refusal("DISTINCT", _query(lambda q: q.filled("distinctClause")), ("DISTINCT",),
+            way_round="Use GROUP BY over the same columns."),
+    Refusal("GROUPING SETS, ROLLUP or CUBE", _query(lambda q: q.filled("groupingSets")), ("GROUPING", "ROLLUP", "CUBE"),
+            way_round="Write one GROUP BY per grouping and combine them in a view."),
+    Refusal("LIMIT or OFFSET", _query(lambda q: q.filled("limitCount") or q.filled("limitOffset")), ("LIMIT", "OFFSET", "FETCH")),
+    Refusal("a set operation other than UNION ALL", _set_operation, ("UNION", "INTERSECT", "EXCEPT"),
+            way_round="Use UNION ALL, and GROUP BY where duplicates must go."),
+    Refusal("an outer join", _outer_join, ("LEFT", "RIGHT", "FULL"),
+            way_round="Use an inner join, or join in a view over the stream table."),
+    Refusal("a window function", _kind("WINDOWFUNC"), ("OVER",)),
+    Refusal("a subquery in an expression", _kind("SUBLINK"), ("EXISTS", "IN", "ANY", "SOME", "ALL"),
+            way_round="Write it as a join."),
+    Refusal("a set-returning function", lambda node: node.kind == "FUNCEXPR" and node.flag("funcretset"),
+            ("UNNEST", "GENERATE_SERIES", "JSONB_ARRAY_ELEMENTS", "LATERAL"),
+            way_round="Keep the expanded rows in a table of their own."),
+    Refusal("LATERAL", lambda node: node.kind in ("RTE", "RANGETBLENTRY") and node.flag("lateral"), ("LATERAL",)),
+    Refusal("TABLESAMPLE", lambda node: node.kind in ("RTE", "RANGETBLENTRY") and node.filled("tablesample"), ("TABLESAMPLE",),
+            "A sample differs each time.", "Leave it out."),
+    Refusal("VALUES", _range(5), ("VALUES",), way_round="Put the rows into a table."),
+    Refusal("a function in FROM", _range(3), ("FROM",), way_round="Keep its rows in a table."),
+    Refusal("XMLTABLE or JSON_TABLE", _range(4), ("XMLTABLE", "JSON_TABLE")),
+    Refusal("DISTINCT in an aggregate", lambda n: n.kind == "AGGREF" and n.filled("aggdistinct"), ("DISTINCT",)),
+    Refusal("ORDER BY in an aggregate", lambda n: n.kind == "AGGREF" and n.filled("aggorder"), ("ORDER",)),
+    Refusal("current_date, current_user and their like", _kind("SQLVALUEFUNCTION"),
+            ("CURRENT_DATE", "CURRENT_TIMESTAMP", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_USER", "SESSION_USER", "USER"),
+            "Its value changes without a change in the data.", "Filter by time in a view over the stream table."),
+)  # fmt: skip
+
+
+def check(tree: Value, query: str) -> None:
+    """Raise for the first construct that is refused."""
+    nodes = list(walk(tree))
+    for refusal in REFUSALS:
+        if any(refusal.found(node) for node in nodes):
+            where = position.find(query, *refusal.words)
+            raise Unsupported.construct(
+                refusal.what,
+                reason=refusal.reason,
+                way_round=refusal.way_round,
+                position=where,
+                excerpt=position.excerpt(query, where),
+            )
+
+
+def aggregates_in(tree: Value) -> Iterator[int]:
+    """The oids of the aggregate functions called."""
+    return (node.number("aggfnoid") for node in walk(tree) if node.kind == "AGGREF")

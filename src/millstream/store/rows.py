@@ -1,0 +1,66 @@
+"""Move rows between PostgreSQL and Arrow, column by column, inside the caller's transaction.
+
+COPY in CSV both ways: PostgreSQL prints NULL as nothing and an empty string as "", Arrow reads
+and writes the same, and neither side builds a row in Python. Only the types of `algebra.wire`
+travel, so there is one codec for small reads and for staging.
+"""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+from pyarrow import csv
+
+from millstream.store.connection import Connection
+
+
+def fetch(conn: Connection, query: str, schema: pa.Schema) -> pa.Table:
+    """The rows of a query; its columns must be those of the schema, in order."""
+    data = io.BytesIO()
+    with conn.cursor() as cursor, cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT csv)".encode()) as copy:
+        for chunk in copy:
+            data.write(chunk)
+    return parsed(data.getbuffer(), schema)
+
+
+def parsed(data: memoryview, schema: pa.Schema) -> pa.Table:
+    """Rows from PostgreSQL's CSV."""
+    if not data:
+        return schema.empty_table()
+    return csv.read_csv(
+        pa.py_buffer(data),
+        # One block: a value longer than a block would be refused.
+        read_options=csv.ReadOptions(column_names=schema.names, block_size=min(len(data) + 1, 2**31 - 1)),
+        parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        convert_options=csv.ConvertOptions(
+            column_types=schema,
+            null_values=[""],
+            true_values=["t"],
+            false_values=["f"],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def send(conn: Connection, relation: str, table: pa.Table) -> None:
+    """Append the rows to a (temporary) relation that has these columns."""
+    if table.num_rows == 0:
+        return
+    columns = ", ".join(f'"{name}"' for name in table.column_names)
+    data = io.BytesIO()
+    csv.write_csv(table, data, csv.WriteOptions(include_header=False, quoting_style="all_valid"))
+    with conn.cursor() as cursor, cursor.copy(f"COPY {relation} ({columns}) FROM STDIN (FORMAT csv)".encode()) as copy:
+        copy.write(data.getbuffer())
+
+
+_POSTGRES = {
+    pa.bool_(): "boolean", pa.int16(): "smallint", pa.int32(): "integer", pa.int64(): "bigint",
+    pa.float32(): "real", pa.float64(): "double precision", pa.string(): "text",
+}  # fmt: skip
+
+
+def postgres_type(type_: pa.DataType) -> str:
+    """The PostgreSQL type of a column that travels."""
+    return _POSTGRES[type_]

@@ -1,0 +1,169 @@
+"""The SQL that keeps the state of an aggregate's groups.
+
+    delta (as it travelled)  ->  groups (decoded, with an id)  ->  MERGE into the state
+
+A group's id is a 128-bit hash of its keys' text, so NULL keys match and one index serves. A row of
+`groups` either adds to the state or, where `absolute`, replaces it; a group without rows is gone.
+"""
+
+from __future__ import annotations
+
+from millstream.algebra.table import quoted
+from millstream.plan.block import Accumulator, AggregateHead, Block
+from millstream.plan.lower.aggregate import output_columns
+from millstream.store.names import Names, row_hash
+
+
+def create_sql(block: Block, head: AggregateHead, names: Names) -> list[str]:
+    """The state table; its columns take type and collation from the query's own expressions."""
+    branch = block.branches[0]
+    exprs = _expressions(block)
+    tables = ", ".join(f"{one.scan.table.qualified} AS {quoted(one.scan.alias)}" for one in branch.inputs)
+    columns = [f"{exprs.get(key.name, f'NULL::{key.type.name}')} AS {quoted(key.name)}" for key in head.keys]
+    columns += [f"{_initial(one, exprs)} AS {quoted(one.name)}" for one in head.accumulators]
+    least = "> 0" if head.keys else ">= 0"
+    statements = [
+        f"CREATE TABLE {names.state} AS SELECT NULL::uuid AS id, {', '.join(columns)} FROM {tables} WITH NO DATA",
+        f"ALTER TABLE {names.state} ADD PRIMARY KEY (id), ADD CONSTRAINT rows_counted CHECK (n0 {least})",
+    ]
+    return statements if head.keys else [*statements, _only_row(head, names)]
+
+
+def _expressions(block: Block) -> dict[str, str]:
+    """The first branch's columns as PostgreSQL's expressions over its tables, where they are leaves."""
+    branch = block.branches[0]
+    leaves = {(one.name, leaf.name): leaf.expr.sql for one in branch.inputs for leaf in one.leaves}
+    return {name: leaves[ref.alias, ref.column] for name, ref in branch.sources if ref is not None}
+
+
+def _initial(one: Accumulator, exprs: dict[str, str]) -> str:
+    if one.strategy == "extreme":
+        assert one.column is not None
+        return exprs[one.column]
+    return f"0::{one.type.name}"
+
+
+def _only_row(head: AggregateHead, names: Names) -> str:
+    """Without keys there is one group, and it exists from the start."""
+    values = ["NULL" if one.strategy == "extreme" else "0" for one in head.accumulators]
+    return f"INSERT INTO {names.state} VALUES ({id_sql(head, 'x')}, {', '.join(values)})"
+
+
+def id_sql(head: AggregateHead, alias: str) -> str:
+    """A group's id from its keys."""
+    if not head.keys:
+        return "'00000000-0000-0000-0000-000000000000'::uuid"
+    keys = [f"{alias}.{quoted(key.name)}" for key in head.keys]
+    return f"encode({row_hash(keys)}, 'hex')::uuid"
+
+
+def groups_table_sql(head: AggregateHead, names: Names) -> str:
+    """The temporary table of touched groups, shaped like the state."""
+    columns = ["id", *(quoted(key.name) for key in head.keys), "false AS absolute"]
+    for one in head.accumulators:
+        if one.strategy == "extreme":
+            columns += [f"{one.name} AS {one.name}_in", f"{one.name} AS {one.name}_out"]
+        else:
+            columns.append(one.name)
+    return (
+        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.groups.removeprefix('pg_temp.')} ON COMMIT DELETE ROWS "
+        f"AS SELECT {', '.join(columns)} FROM {names.state} WITH NO DATA"
+    )
+
+
+def decode_sql(head: AggregateHead, names: Names, *, absolute: bool) -> str:
+    """Fill `groups` from what Spark sent."""
+    keys = [f"{key.wire.decode_sql(f'd.{quoted(key.name)}', key.type)} AS {quoted(key.name)}" for key in head.keys]
+    values = [f"{_decoded(one, name)} AS {name}" for one, name in _values(head)]
+    inner = f"SELECT {', '.join(keys + values)} FROM {names.delta} AS d"
+    listed = [f"x.{quoted(key.name)}" for key in head.keys]
+    outer = [id_sql(head, "x"), *listed, str(absolute).lower(), *(f"x.{name}" for _, name in _values(head))]
+    return f"INSERT INTO {names.groups} SELECT {', '.join(outer)} FROM ({inner}) AS x"
+
+
+def _values(head: AggregateHead) -> list[tuple[Accumulator, str]]:
+    owners = [one for one in head.accumulators for _ in range(2 if one.strategy == "extreme" else 1)]
+    return list(zip(owners, output_columns(head), strict=True))
+
+
+def _decoded(one: Accumulator, name: str) -> str:
+    assert one.wire is not None
+    if one.strategy == "extreme" and one.order is None:
+        # PostgreSQL picks the best of the candidates, by its own order.
+        value = one.wire.decode_sql("v", one.type)
+        return f"(SELECT {one.function}({value}) FROM jsonb_array_elements_text(d.{name}::jsonb) AS v)"
+    return one.wire.decode_sql(f"d.{name}", one.type)
+
+
+def lost_sql(head: AggregateHead, names: Names) -> str:
+    """The keys, as they travel, of the groups that must be recomputed.
+
+    All that still have rows, where something is always recomputed; otherwise those whose stored
+    extreme went and was not matched by one that came.
+    """
+    keys = [key.wire.key_sql(f"g.{quoted(key.name)}") for key in head.keys] or ["1"]
+    lost = "true" if head.recomputed else " OR ".join(_lost(one, head) for one in head.extremes)
+    return (
+        f"SELECT {', '.join([*keys, '1'])} FROM {names.groups} AS g LEFT JOIN {names.state} AS s ON s.id = g.id "
+        f"WHERE coalesce(s.n0, 0) + g.n0 > 0 AND ({lost})"
+    )
+
+
+def _lost(one: Accumulator, head: AggregateHead) -> str:
+    present = next(a.name for a in head.accumulators if a.function == "present" and a.column == one.column)
+    reached, better = ("<=", ">") if one.function == "min" else (">=", "<")
+    return (
+        f"(s.{present} + g.{present} > 0 AND g.{one.name}_out {reached} s.{one.name}"
+        f" AND (g.{one.name}_in IS NULL OR g.{one.name}_in {better} s.{one.name}))"
+    )
+
+
+def forget_sql(head: AggregateHead, names: Names) -> str:
+    """Take the groups that were recomputed out of `groups`; what replaces them stands in `delta`."""
+    keys = [f"{key.wire.decode_sql(f'd.{quoted(key.name)}', key.type)} AS {quoted(key.name)}" for key in head.keys]
+    inner = f"SELECT {', '.join(keys) or '1'} FROM {names.delta} AS d"
+    return f"DELETE FROM {names.groups} WHERE id IN (SELECT {id_sql(head, 'x')} FROM ({inner}) AS x)"
+
+
+def vanished_sql(head: AggregateHead, names: Names) -> str:
+    """After a full read: stored groups that were not found become groups without rows."""
+    keys = [f"s.{quoted(key.name)}" for key in head.keys]
+    values = ["NULL" if one.strategy == "extreme" else "0" for one, _ in _values(head)]
+    return (
+        f"INSERT INTO {names.groups} SELECT {', '.join(['s.id', *keys, 'true', *values])} FROM {names.state} AS s "
+        f"WHERE NOT EXISTS (SELECT FROM {names.groups} AS g WHERE g.id = s.id)"
+    )
+
+
+def merge_sql(head: AggregateHead, names: Names) -> str:
+    """Bring the state up to date: add, replace, or remove."""
+    update = ", ".join(f"{one.name} = {_merged(one, head)}" for one in head.accumulators)
+    columns = ["id", *(quoted(key.name) for key in head.keys), *(one.name for one in head.accumulators)]
+    values = ["g.id", *(f"g.{quoted(key.name)}" for key in head.keys), *(_incoming(one) for one in head.accumulators)]
+    now = [_merged(one, head) for one in head.accumulators]
+    same = f"ROW({', '.join(f's.{one.name}' for one in head.accumulators)})::text IS NOT DISTINCT FROM ROW({', '.join(now)})::text"
+    gone = f"WHEN MATCHED AND {_merged(head.accumulators[0], head)} = 0 THEN DELETE " if head.keys else ""
+    return (
+        f"MERGE INTO {names.state} AS s USING {names.groups} AS g ON s.id = g.id {gone}"
+        f"WHEN MATCHED AND {same} THEN DO NOTHING WHEN MATCHED THEN UPDATE SET {update} "
+        f"WHEN NOT MATCHED AND g.n0 <> 0 THEN INSERT ({', '.join(columns)}) VALUES ({', '.join(values)})"
+    )
+
+
+def _incoming(one: Accumulator) -> str:
+    return f"g.{one.name}_in" if one.strategy == "extreme" else f"g.{one.name}"
+
+
+def _merged(one: Accumulator, head: AggregateHead) -> str:
+    """The new value of an accumulator."""
+    incoming = _incoming(one)
+    if one.strategy == "sum":
+        return f"CASE WHEN g.absolute THEN {incoming} ELSE s.{one.name} + {incoming} END"
+    if one.strategy == "recompute":
+        return incoming
+    present = next(a for a in head.accumulators if a.function == "present" and a.column == one.column)
+    best = "LEAST" if one.function == "min" else "GREATEST"
+    return (
+        f"CASE WHEN g.absolute THEN {incoming} WHEN s.{present.name} + g.{present.name} = 0 THEN NULL "
+        f"ELSE {best}(s.{one.name}, {incoming}) END"
+    )

@@ -1,0 +1,26 @@
+"""Fixed SQL kept in `.sql` files as named blocks.
+
+    -- due_tables --
+    -- What the statement is for.
+    SELECT ...;
+
+`load(package, file)` gives the blocks of a file by name; a misspelt name fails at import.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+from typing import LiteralString, cast
+
+_HEAD = re.compile(r"^-- (\w+) --$", re.MULTILINE)
+
+
+@cache
+def load(package: str, file: str) -> dict[str, LiteralString]:
+    """The named statements of one `.sql` file that lies beside `package`."""
+    text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
+    parts = _HEAD.split(text)
+    # The text ships with the package, so it is as literal as a string in the code.
+    return {name: cast(LiteralString, body.strip()) for name, body in zip(parts[1::2], parts[2::2], strict=True)}

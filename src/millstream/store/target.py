@@ -1,0 +1,197 @@
+"""The SQL that brings a stream table up to date in one statement.
+
+First `rows` is filled: one line per row that may change, with what shall be done to it,
+
+    op   I insert   U update   D delete        tid   where the stored row stands
+
+then one MERGE carries it out, so that the user's triggers fire once, on real changes only, when
+the table is complete. Rows are compared by their exact text.
+"""
+
+from __future__ import annotations
+
+from millstream.algebra.table import quoted
+from millstream.plan.block import Block
+from millstream.store.names import ROW_ID, Names, row_hash
+
+
+def create_sql(block: Block, names: Names, query: str) -> list[str]:
+    """The stream table: the query's columns as PostgreSQL types them, and what tells rows apart."""
+    statements = [f"CREATE TABLE {names.target} AS {query} WITH NO DATA"]
+    key = block.key
+    if key.kind == "row_id":
+        statements.append(f"ALTER TABLE {names.target} ADD COLUMN {ROW_ID} bytea NOT NULL PRIMARY KEY")
+    elif key.kind == "single":
+        statements.append(f"CREATE UNIQUE INDEX ON {names.target} ((true))")
+    else:
+        columns = ", ".join(map(quoted, key.columns))
+        nulls = " NULLS NOT DISTINCT" if key.nullable else ""
+        statements.append(f"CREATE UNIQUE INDEX ON {names.target} ({columns}){nulls}")
+    return statements
+
+
+def rows_table_sql(block: Block, names: Names) -> str:
+    """The temporary table of planned changes, shaped like the target."""
+    listed = ", ".join(f"t.{column}" for column in stored_columns(block))
+    return (
+        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.rows.removeprefix('pg_temp.')} ON COMMIT DELETE ROWS "
+        f"AS SELECT NULL::text AS op, NULL::tid AS tid, {listed} FROM {names.target} AS t WITH NO DATA"
+    )
+
+
+def stored_columns(block: Block) -> list[str]:
+    """The target's columns, quoted, in order."""
+    columns = [quoted(output.column.name) for output in block.outputs]
+    return [*columns, ROW_ID] if block.key.kind == "row_id" else columns
+
+
+def plan_sql(block: Block, names: Names, *, full: bool) -> list[str]:
+    """The statements that fill `rows`."""
+    if block.head is not None:
+        return [_matched(block, names, _group_rows(block, names))]
+    if block.key.kind == "row_id":
+        return _bag_full(block, names) if full else [_bag(block, names)]
+    statements = [_matched(block, names, _keyed_rows(block, names))]
+    return [*statements, _vanished(block, names)] if full else statements
+
+
+def merge_sql(block: Block, names: Names) -> str:
+    """Carry the plan out."""
+    columns = stored_columns(block)
+    update = ", ".join(f"{column} = o.{column}" for column in columns)
+    values = ", ".join(f"o.{column}" for column in columns)
+    return (
+        f"MERGE INTO {names.target} AS t USING (SELECT * FROM {names.rows} WHERE op IS NOT NULL) AS o ON t.ctid = o.tid "
+        f"WHEN MATCHED AND o.op = 'D' THEN DELETE WHEN MATCHED THEN UPDATE SET {update} "
+        f"WHEN NOT MATCHED THEN INSERT ({', '.join(columns)}) VALUES ({values})"
+    )
+
+
+def insert_sql(block: Block, names: Names) -> str:
+    """Carry out a plan that only inserts."""
+    columns = ", ".join(stored_columns(block))
+    return f"INSERT INTO {names.target} ({columns}) SELECT {columns} FROM {names.rows} WHERE op = 'I'"
+
+
+# -- groups and keyed rows -------------------------------------------------------------------
+
+
+def _group_rows(block: Block, names: Names) -> str:
+    """Each touched group: its key, whether it stands in the result, and its outputs."""
+    assert block.head is not None
+    having = f" AND ({block.having})" if block.having else ""
+    outputs = [f"{output.expr} AS {quoted(output.column.name)}" for output in block.outputs]
+    # A group that is gone has no state left; its key columns come from the touched group itself.
+    key = _key_from_groups(block)
+    own = [f"substring(uuid_send(g.id) FROM 1 FOR 16) AS {ROW_ID}"] if block.key.kind == "row_id" else []
+    return (
+        f"SELECT (s.id IS NOT NULL{having}) IS TRUE AS keep, {', '.join([*key, *outputs, *own])} "
+        f"FROM {names.groups} AS g LEFT JOIN {names.state} AS s ON s.id = g.id"
+    )
+
+
+def _key_from_groups(block: Block) -> list[str]:
+    sources = {output.column.name: output.expr.replace("s.", "g.", 1) for output in block.outputs}
+    return [f"{sources[name]} AS {quoted('__key_' + name)}" for name in block.key.columns]
+
+
+def _keyed_rows(block: Block, names: Names) -> str:
+    """Per key the row that stands in the new version, or that none does."""
+    outputs = ", ".join(f"{output.expr} AS {quoted(output.column.name)}" for output in block.outputs)
+    keys = [quoted(name) for name in block.key.columns]
+    shown = ", ".join(f"n.{key} AS {quoted('__key_' + name)}" for key, name in zip(keys, block.key.columns, strict=True))
+    return (
+        f"SELECT DISTINCT ON ({', '.join(f'n.{key}' for key in keys)}) n.__net > 0 AS keep, {shown}, n.* "
+        f"FROM (SELECT {outputs}, d.__net FROM {names.delta} AS d) AS n "
+        f"ORDER BY {', '.join(f'n.{key}' for key in keys)}, n.__net DESC"
+    )
+
+
+def _matched(block: Block, names: Names, new: str) -> str:
+    """Find the stored row of each new one, and what shall be done."""
+    columns = stored_columns(block)
+    texts = [f"ROW({', '.join(f'{alias}.{column}' for column in columns)})::text" for alias in ("t", "n")]
+    op = (
+        "CASE WHEN t.tid IS NULL THEN CASE WHEN n.keep THEN 'I' END WHEN NOT n.keep THEN 'D' "
+        f"WHEN {texts[0]} IS DISTINCT FROM {texts[1]} THEN 'U' END"
+    )
+    listed = ", ".join(f"n.{column}" for column in columns)
+    parts = [
+        f"SELECT {op}, t.tid, {listed} FROM new AS n LEFT JOIN stored AS t ON {on}{f' WHERE {where}' if where else ''}"
+        for on, where in _matches(block)
+    ]
+    return (
+        f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({new}), "
+        f"stored AS NOT MATERIALIZED (SELECT ctid AS tid, * FROM {names.target}) {' UNION ALL '.join(parts)}"
+    )
+
+
+def _matches(block: Block) -> list[tuple[str, str]]:
+    """How new rows meet stored ones: (condition, which new rows). NULL keys apart, so that the rest can hash."""
+    if block.key.kind == "single":
+        return [("true", "")]
+    if block.key.kind == "row_id":
+        return [(f"t.{ROW_ID} = n.{ROW_ID}", "")]
+    pairs = [(f"t.{quoted(name)}", f"n.{quoted('__key_' + name)}") for name in block.key.columns]
+    equal = " AND ".join(f"{stored} = {new}" for stored, new in pairs)
+    if not block.key.nullable:
+        return [(equal, "")]
+    some_null = " OR ".join(f"{new} IS NULL" for _, new in pairs)
+    same = " AND ".join(f"({stored} = {new} OR ({stored} IS NULL AND {new} IS NULL))" for stored, new in pairs)
+    return [(equal, f"NOT ({some_null})"), (same, some_null)]
+
+
+def _vanished(block: Block, names: Names) -> str:
+    """After a full read: stored rows whose key was not found."""
+    same = " AND ".join(f"o.{quoted(name)} = t.{quoted(name)}" for name in block.key.columns)
+    return (
+        f"INSERT INTO {names.rows} (op, tid) SELECT 'D', t.ctid FROM {names.target} AS t "
+        f"WHERE NOT EXISTS (SELECT FROM {names.rows} AS o WHERE {same})"
+    )
+
+
+# -- bags: equal rows are told apart by an ordinal -------------------------------------------
+
+
+def _bag_rows(block: Block, names: Names) -> str:
+    """Each distinct row once: its hash and how many more (or fewer) there shall be."""
+    columns = [quoted(output.column.name) for output in block.outputs]
+    outputs = ", ".join(f"{o.expr} AS {quoted(o.column.name)}" for o in block.outputs)
+    hashed = f"SELECT {row_hash([f'r.{column}' for column in columns])} AS h, r.* FROM (SELECT {outputs}, d.__net FROM {names.delta} AS d) AS r"
+    return (
+        f"SELECT * FROM (SELECT x.*, sum(x.__net) OVER w AS total, row_number() OVER w AS nth "
+        f"FROM ({hashed}) AS x WINDOW w AS (PARTITION BY x.h)) AS y WHERE y.nth = 1 AND y.total <> 0"
+    )
+
+
+def _bag(block: Block, names: Names) -> str:
+    """New copies get the next ordinals, copies that go lose the last ones."""
+    columns = [quoted(output.column.name) for output in block.outputs]
+    listed = ", ".join(f"n.{column}" for column in columns)
+    have = (
+        f"SELECT count(*) AS n FROM {names.target} AS t "
+        f"WHERE t.{ROW_ID} >= n.h AND t.{ROW_ID} <= n.h || '\\xffffffff'::bytea"
+    )
+    ordinals = (
+        "generate_series(LEAST(c.n, c.n + n.total)::int4, GREATEST(c.n, c.n + n.total)::int4 - 1) AS i (ordinal)"
+    )
+    return (
+        f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({_bag_rows(block, names)}) "
+        f"SELECT CASE WHEN n.total > 0 THEN 'I' WHEN t.ctid IS NULL THEN '?' ELSE 'D' END, t.ctid, {listed}, n.h || int4send(i.ordinal) "
+        f"FROM new AS n CROSS JOIN LATERAL ({have}) AS c CROSS JOIN LATERAL {ordinals} "
+        f"LEFT JOIN {names.target} AS t ON t.{ROW_ID} = n.h || int4send(i.ordinal)"
+    )
+
+
+def _bag_full(block: Block, names: Names) -> list[str]:
+    """All ids there shall be; those not stored are inserted, stored ones not among them go."""
+    columns = [quoted(output.column.name) for output in block.outputs]
+    listed = ", ".join(f"n.{column}" for column in columns)
+    return [
+        f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({_bag_rows(block, names)}) "
+        f"SELECT CASE WHEN t.ctid IS NULL THEN 'I' END, t.ctid, {listed}, n.h || int4send(i.ordinal) "
+        f"FROM new AS n CROSS JOIN LATERAL generate_series(0, n.total::int4 - 1) AS i (ordinal) "
+        f"LEFT JOIN {names.target} AS t ON t.{ROW_ID} = n.h || int4send(i.ordinal)",
+        f"INSERT INTO {names.rows} (op, tid) SELECT 'D', t.ctid FROM {names.target} AS t "
+        f"WHERE NOT EXISTS (SELECT FROM {names.rows} AS o WHERE o.{ROW_ID} = t.{ROW_ID})",
+    ]

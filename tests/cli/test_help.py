@@ -1,0 +1,30 @@
+"""Help: every command has it, and it ends in an example of that very command."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from millstream.cli.app import COMMANDS, name_of
+from millstream.cli.exits import MEANINGS
+
+from .conftest import Line
+
+NAMES = [name_of(command) for command in COMMANDS]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_help_ends_in_an_example_of_the_command(line: Line, command: object) -> None:
+    name, example = name_of(command), command.EXAMPLE  # type: ignore[attr-defined, arg-type]  # A module.
+    ended = line(name, "--help")
+    assert ended.code == 0
+    assert ended.out.rstrip().endswith(example)
+    assert shlex.split(example)[:2] == ["millstream", name]
+
+
+def test_the_programs_help_lists_commands_exit_codes_and_an_example(line: Line) -> None:
+    out = line("--help").out
+    assert all(name in out for name in NAMES)
+    assert all(meaning in out for meaning in MEANINGS.values())
+    assert out.rstrip().endswith("millstream demo --seconds 20")

@@ -1,0 +1,56 @@
+"""How values print: for people, and as JSON."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from millstream.cli.output import age, milliseconds, number, plain
+from millstream.frontier.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Thing:
+    """Something with a value of any type in it."""
+
+    value: object
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        (True, True),
+        (1.5, 1.5),
+        (Decimal("1.10"), "1.10"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "-Infinity"),
+        (datetime(2024, 1, 2, tzinfo=UTC), "2024-01-02T00:00:00+00:00"),
+        (date(2024, 1, 2), "2024-01-02"),
+        (timedelta(seconds=2), 2.0),
+        (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (b"\x00\xff", "\\x00ff"),
+        (Snapshot(1, 3, (2,)), "1:3:2"),
+        (Thing(Thing((1, "a"))), {"value": {"value": [1, "a"]}}),
+        ({"a": {1: Decimal("2")}}, {"a": {"1": "2"}}),
+    ],
+)
+def test_any_value_has_a_form_in_json(value: object, expected: object) -> None:
+    assert plain(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "printed"),
+    [(None, "-"), (0.42, "0.4 s"), (12.3, "12 s"), (180, "3 min"), (7200, "2 h"), (200_000, "2 d")],
+)
+def test_an_age_is_told_in_the_unit_that_fits(seconds: float | None, printed: str) -> None:
+    assert age(seconds) == printed
+
+
+def test_numbers_are_grouped_and_small_times_keep_a_digit() -> None:
+    assert (number(1234567), number(None)) == ("1,234,567", "-")
+    assert (milliseconds(3.21), milliseconds(1234.5), milliseconds(None)) == ("3.2 ms", "1,234 ms", "-")

@@ -1,0 +1,58 @@
+"""Log events: their fields, for people and for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from millstream.observe import log
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    yield io.StringIO()
+    logger = logging.getLogger("millstream")
+    for handler in [one for one in logger.handlers if isinstance(one, logging.StreamHandler)]:
+        logger.removeHandler(handler)
+    logger.setLevel(logging.NOTSET)
+
+
+def test_an_event_prints_with_its_fields(stream: io.StringIO) -> None:
+    log.show(stream=stream)
+    log.info("refreshed", table="totals", rows=3, reason="two words", nothing="")
+    assert stream.getvalue().rstrip().endswith('INFO refreshed table=totals rows=3 reason="two words" nothing=""')
+
+
+def test_a_percent_sign_in_an_event_is_no_format(stream: io.StringIO) -> None:
+    log.show(stream=stream)
+    log.warning("100 % done", share="5%")
+    assert "WARNING 100 % done share=5%" in stream.getvalue()
+
+
+def test_events_below_the_level_are_not_printed(stream: io.StringIO) -> None:
+    log.show(logging.WARNING, stream=stream)
+    log.info("refreshed")
+    log.debug("read")
+    log.error("stopped")
+    assert [line.split()[1] for line in stream.getvalue().splitlines()] == ["ERROR"]
+
+
+def test_as_json_each_line_is_an_object(stream: io.StringIO) -> None:
+    log.show(as_json=True, stream=stream)
+    log.info("refreshed", table="tötals", rows=3, level="mine")
+    event = json.loads(stream.getvalue())
+    assert event["event"] == "refreshed"
+    assert event["level"] == "INFO"
+    assert event["fields"] == {"table": "tötals", "rows": 3, "level": "mine"}
+
+
+def test_a_program_that_embeds_us_finds_the_fields_in_the_record(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="millstream"):
+        log.info("refreshed", rows=3)
+    record = caplog.records[0]
+    assert record.__dict__["fields"] == {"rows": 3}
+    assert record.filename == "test_log.py"

@@ -1,0 +1,72 @@
+"""Schedules: read, printed, due."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from millstream.errors import BadSetting
+from millstream.schedule.cadence import Cadence
+
+NOON = datetime(2024, 6, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("500ms", "500ms"),
+        ("60s", "1m"),
+        ("90s", "90s"),
+        ("24h", "1d"),
+        ("MANUAL", "manual"),
+        ("continuous", "continuous"),
+    ],
+)
+def test_a_schedule_prints_in_its_shortest_form_and_reads_back(text: str, printed: str) -> None:
+    cadence = Cadence.parse(text)
+    assert str(cadence) == printed
+    assert Cadence.parse(printed) == cadence
+
+
+def test_it_is_due_when_its_length_has_passed_since_the_last_refresh() -> None:
+    cadence = Cadence.parse("1s")
+    assert cadence.due(None, NOON)
+    assert not cadence.due(NOON - timedelta(milliseconds=999), NOON)
+    assert cadence.due(NOON - timedelta(seconds=1), NOON)
+
+
+def test_manual_is_never_due_and_continuous_always() -> None:
+    assert not Cadence.parse("manual").due(None, NOON)
+    assert Cadence.parse("continuous").due(NOON, NOON)
+
+
+@pytest.mark.parametrize("text", ["", "0s", "0ms", "often", "-1s", "1.5s"])
+def test_what_is_no_schedule_is_refused_with_what_was_expected(text: str) -> None:
+    with pytest.raises(BadSetting) as caught:
+        Cadence.parse(text)
+    assert repr(text) in caught.value.message
+    assert caught.value.hint.startswith("Expected")
+
+
+@pytest.mark.notimpl
+@pytest.mark.parametrize("text", ["calculated", "*/5 * * * *", "0 0 1 * * *", "@hourly"])
+def test_schedules_that_need_the_scheduler_are_refused_aloud(text: str) -> None:
+    with pytest.raises(BadSetting, match="bad value for schedule") as caught:
+        Cadence.parse(text)
+    assert "come with the scheduler" in caught.value.hint
+
+
+def test_a_schedule_shorter_than_the_setting_allows_is_refused() -> None:
+    with pytest.raises(BadSetting) as caught:
+        Cadence.parse("100ms", shortest=timedelta(milliseconds=200))
+    assert "200ms or longer (setting min_schedule)" in caught.value.hint
+
+
+def test_a_cadence_that_makes_no_sense_cannot_be_made() -> None:
+    with pytest.raises(ValueError, match="needs length"):
+        Cadence("every")
+    with pytest.raises(ValueError, match="has no length"):
+        Cadence("manual", timedelta(seconds=1))
+    with pytest.raises(ValueError, match="longer than nothing"):
+        Cadence("every", timedelta(0))

@@ -1,0 +1,104 @@
+"""Docs that cannot lie: the reference is what the code prints, commands exist, links lead somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from millstream.cli.app import COMMANDS, app, name_of
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+
+# Code in backticks is no link.
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+
+
+def generator() -> Any:
+    """The module docs/generate.py."""
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["commands.md", "settings.md", "errors.md", "failpoints.md"])
+def test_the_committed_reference_is_what_the_code_prints(name: str) -> None:
+    printed = generator().pages()[name]
+    assert (DOCS / "reference" / name).read_text() == printed, "run: make docs"
+
+
+def test_the_reference_has_no_page_that_the_code_does_not_print() -> None:
+    assert {path.name for path in (DOCS / "reference").iterdir()} == set(generator().pages())
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=name_of)
+def test_every_command_has_its_section_and_its_example(command: Any) -> None:
+    page = (DOCS / "reference" / "commands.md").read_text()
+    sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE))
+    assert command.EXAMPLE in sections[f"millstream {name_of(command)}"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_to_a_page(page: Path) -> None:
+    links = [link for link in LINK.findall(page.read_text()) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def shell_lines() -> Iterator[Any]:
+    """Every call of millstream in a shell block of the docs."""
+    for page in PAGES:
+        for block in SHELL.findall(page.read_text()):
+            for line in block.splitlines():
+                if line.startswith("millstream "):
+                    yield pytest.param(line, id=f"{page.stem}: {line[:40]}")
+
+
+@pytest.mark.parametrize("line", list(shell_lines()))
+def test_every_command_line_in_the_docs_is_understood(line: str) -> None:
+    name, *arguments = shlex.split(line, comments=True)[1:]
+    program: Any = typer.main.get_command(app)
+    needs_database = any("--dsn" in one.opts and one.required for one in program.commands[name].params)
+    given = [*(["--dsn", "postgresql:///x"] if needs_database else []), *arguments]
+    program.commands[name].make_context(name, given)
+
+
+def test_every_operator_page_names_its_law_and_its_limits() -> None:
+    pages = [page for page in (DOCS / "operators").glob("*.md") if page.name != "README.md"]
+    listed = LINK.findall((DOCS / "operators" / "README.md").read_text())
+    assert sorted(page.name for page in pages) == sorted(listed)
+    for page in pages:
+        headings = re.findall(r"^## (.+)$", page.read_text(), re.MULTILINE)
+        assert {"Law", "Example", "What is read", "Limits"} <= set(headings), page.name
+
+
+def test_every_decision_is_listed() -> None:
+    pages = {page.name for page in (DOCS / "decisions").glob("0*.md")}
+    assert pages == set(LINK.findall((DOCS / "decisions" / "README.md").read_text()))
+
+
+def test_the_names_of_files_in_the_docs_are_there() -> None:
+    named = {
+        (page, path)
+        for page in PAGES
+        for path in re.findall(
+            r"`((?:src/millstream|algebra|plan|sql|cli|docs|tests)/[\w/.-]+\.(?:py|md))`", page.read_text()
+        )
+    }
+    missing = [
+        (page.name, path)
+        for page, path in named
+        if not any((base / path).exists() for base in (ROOT, ROOT / "src" / "millstream"))
+    ]
+    assert missing == []

@@ -1,0 +1,76 @@
+"""The house: rooms import downwards only, the lock holds what is declared, the surroundings are looked at."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_rooms_import_downwards_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    assert lint_imports(no_cache=True) == 0
+
+
+def locked() -> dict[str, str]:
+    """Package and version, as the lock file has them."""
+    lines = (ROOT / "requirements.lock").read_text().splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pairs}
+
+
+def test_the_lock_holds_a_version_of_everything_declared_and_within_its_range() -> None:
+    declared = [Requirement(text) for text in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]]]
+    versions = locked()
+    assert [str(one) for one in declared if not one.specifier.contains(versions[one.name])] == []
+
+
+def test_the_lock_names_no_place_to_download_from() -> None:
+    assert not re.search(r"://|--(extra-)?index|--find-links|@ ", (ROOT / "requirements.lock").read_text())
+
+
+def surroundings(tmp_path: Path, **scripts: str) -> subprocess.CompletedProcess[str]:
+    """Run scripts/surroundings on a PATH where the named programs are these shell scripts."""
+    for name, body in scripts.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHON": "python3"}
+    environment.pop("JAVA_HOME", None)
+    command = [ROOT / "scripts" / "surroundings"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("told", "good"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', True),
+        ('java version "21" 2023-09-19 LTS', True),
+        ('openjdk version "24-ea" 2025-03-18', True),
+        ('openjdk version "11.0.2" 2019-01-15', False),
+        ('java version "1.8.0_402"', False),
+        ("no such thing", False),
+    ],
+)
+def test_java_must_be_17_or_newer(tmp_path: Path, told: str, good: bool) -> None:
+    ended = surroundings(tmp_path, java=f"echo '{told}' >&2")
+    assert (ended.returncode == 0) is good
+    if not good:
+        assert ended.stderr.startswith("error: ")
+        assert "hint: Install it with: " in ended.stderr
+
+
+def test_an_old_python_is_told_with_the_way_out(tmp_path: Path) -> None:
+    old = 'case "$2" in *print*) echo 3.9;; *) exit 1;; esac'
+    ended = surroundings(tmp_path, python3=old)
+    assert ended.returncode == 1
+    assert "Python 3.11 or newer is needed; python3 is 3.9" in ended.stderr
+    assert "make PYTHON=python3.12" in ended.stderr

@@ -1,0 +1,89 @@
+"""Settings: where they come from, which wins, and that a bad one is never taken."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from millstream.errors import BadSetting
+from millstream.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_without_any_place_the_defaults_hold() -> None:
+    settings = Settings()
+    assert settings.min_schedule == timedelta(milliseconds=200)
+    assert settings.differential_max_change_ratio == 0.15
+    assert settings.max_lookup_rows == 200_000
+    assert settings.spark_conf == {}
+
+
+def test_the_file_beats_the_default_the_environment_the_file_and_code_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("millstream.toml").write_text('max_lookup_rows = 1\nmin_schedule = "1s"\nspark_master = "local[1]"\n')
+    monkeypatch.setenv("MILLSTREAM_MIN_SCHEDULE", "2s")
+    monkeypatch.setenv("MILLSTREAM_SPARK_MASTER", "local[2]")
+    settings = Settings(spark_master="local[3]")
+    assert settings.max_lookup_rows == 1
+    assert settings.min_schedule == timedelta(seconds=2)
+    assert settings.spark_master == "local[3]"
+
+
+def test_another_file_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other.toml").write_text('[spark_conf]\n"spark.driver.memory" = "3g"\n')
+    monkeypatch.setenv("MILLSTREAM_CONFIG", str(tmp_path / "other.toml"))
+    assert Settings().spark_conf == {"spark.driver.memory": "3g"}
+
+
+def test_a_named_file_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILLSTREAM_CONFIG", "nowhere.toml")
+    with pytest.raises(BadSetting, match=r"MILLSTREAM_CONFIG: 'nowhere.toml'"):
+        Settings()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "complaint"),
+    [
+        ("MILLSTREAM_MAX_LOOKUP_ROWS", "many", "bad value for max_lookup_rows: 'many'"),
+        ("MILLSTREAM_MAX_LOOKUP_ROWS", "-1", "bad value for max_lookup_rows"),
+        ("MILLSTREAM_MIN_SCHEDULE", "soon", "bad value for min_schedule: 'soon'"),
+        ("MILLSTREAM_DIFFERENTIAL_MAX_CHANGE_RATIO", "1.5", "bad value for differential_max_change_ratio"),
+        ("MILLSTREAM_SPARK_CONF", "spark.a=1", "spark_conf"),
+        ("MILLSTREAM_MIN_SHEDULE", "1s", "unknown setting MILLSTREAM_MIN_SHEDULE"),
+    ],
+)
+def test_a_bad_or_unknown_variable_is_refused(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, complaint: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(BadSetting) as caught:
+        Settings()
+    assert complaint in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("variable", ["MILLSTREAM_DSN", "MILLSTREAM_FAILPOINT", "MILLSTREAM_TEST_BINDIR"])
+def test_variables_that_others_read_are_left_alone(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    monkeypatch.setenv(variable, "x")
+    Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"), [("min_shedule = 1", "unknown setting min_shedule"), ("min_schedule =", "settings file")]
+)
+def test_a_file_with_a_bad_name_or_bad_toml_is_refused(text: str, complaint: str) -> None:
+    Path("millstream.toml").write_text(text)
+    with pytest.raises(BadSetting, match=complaint):
+        Settings()
+
+
+def test_settings_do_not_change_after_birth() -> None:
+    with pytest.raises(Exception, match="frozen"):
+        Settings().max_lookup_rows = 3
