@@ -1,8 +1,8 @@
 """The Python API: `millstream.connect(dsn)` and what can be done with it.
 
-    with millstream.connect("postgresql://localhost/shop") as ms:
-        ms.create_stream_table("totals", "SELECT region, sum(amount) FROM orders GROUP BY region", schedule="1s")
-        ms.refresh("totals")
+with millstream.connect("postgresql://localhost/shop") as ms:
+    ms.create_stream_table("totals", "SELECT region, sum(amount) FROM orders GROUP BY region", schedule="1s")
+    ms.refresh("totals")
 """
 
 from __future__ import annotations
@@ -41,7 +41,13 @@ class Millstream:
     ) -> RefreshReport | None:
         """Create a stream table over a query and fill it; None when `initialize` is off."""
         return create.create(
-            self.app, name, query, schedule=schedule, refresh_mode=refresh_mode, initialize=initialize, cdc_mode=cdc_mode
+            self.app,
+            name,
+            query,
+            schedule=schedule,
+            refresh_mode=refresh_mode,
+            initialize=initialize,
+            cdc_mode=cdc_mode,
         )
 
     def drop_stream_table(self, name: str, cascade: bool = False) -> None:
@@ -93,7 +99,9 @@ class Millstream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

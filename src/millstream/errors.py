@@ -49,11 +49,15 @@ class MillstreamError(Exception):
 
     def as_dict(self) -> dict[str, Any]:
         """What `--json` prints."""
-        facts = {name: value if isinstance(value, int | float | bool) else str(value) for name, value in self.facts.items()}
+        facts = {
+            name: value if isinstance(value, int | float | bool) else str(value) for name, value in self.facts.items()
+        }
         return {"code": self.code, "message": self.message, "detail": self.detail, "hint": self.hint, "facts": facts}
 
 
-def _rebuilt(kind: type[MillstreamError], message: str, detail: str, hint: str, facts: dict[str, Any]) -> MillstreamError:
+def _rebuilt(
+    kind: type[MillstreamError], message: str, detail: str, hint: str, facts: dict[str, Any]
+) -> MillstreamError:
     return kind(message, detail=detail, hint=hint, **facts)
 
 
@@ -195,7 +199,9 @@ class BadQuery(QueryError):
     code = "MS101"
 
     @classmethod
-    def rejected(cls, message: str, *, sqlstate: str, detail: str, hint: str, position: int | None, excerpt: str) -> Self:
+    def rejected(
+        cls, message: str, *, sqlstate: str, detail: str, hint: str, position: int | None, excerpt: str
+    ) -> Self:
         return cls(
             message,
             detail=" ".join(part for part in (detail, excerpt) if part),
@@ -211,7 +217,9 @@ class Unsupported(QueryError):
     code = "MS102"
 
     @classmethod
-    def construct(cls, what: str, *, reason: str, way_round: str, position: int | None = None, excerpt: str = "") -> Self:
+    def construct(
+        cls, what: str, *, reason: str, way_round: str, position: int | None = None, excerpt: str = ""
+    ) -> Self:
         return cls(
             f"{what} is not supported in a stream table",
             detail=" ".join(part for part in (reason, excerpt) if part),
@@ -233,7 +241,8 @@ class Volatile(QueryError):
             detail=" ".join(
                 part
                 for part in (
-                    "A stream table equals its query at one moment; the result of this function can change without a change in the data.",
+                    "A stream table equals its query at one moment; the result of this function can change "
+                    "without a change in the data.",
                     excerpt,
                 )
                 if part
@@ -356,7 +365,9 @@ class Busy(MillstreamError):
 
     @classmethod
     def refreshing(cls, name: str) -> Self:
-        return cls(f'stream table "{name}" is being worked on by another session', hint="Try again in a moment.", name=name)
+        return cls(
+            f'stream table "{name}" is being worked on by another session', hint="Try again in a moment.", name=name
+        )
 
 
 class RefreshFailed(MillstreamError):
@@ -400,7 +411,10 @@ class Conflict(MillstreamError):
     @classmethod
     def on(cls, name: str, reason: str) -> Self:
         return cls(
-            f'refresh of "{name}" met a concurrent change', detail=reason, hint="It is tried again by itself.", name=name
+            f'refresh of "{name}" met a concurrent change',
+            detail=reason,
+            hint="It is tried again by itself.",
+            name=name,
         )
 
 

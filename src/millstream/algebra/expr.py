@@ -97,8 +97,8 @@ def conjuncts(expression: Expr) -> Iterator[Expr]:
     """The parts of an AND, at any depth."""
     node = unwrapped(expression.node)
     if isinstance(node, exp.And):
-        yield from conjuncts(Expr.of(node.left))
-        yield from conjuncts(Expr.of(node.right))
+        yield from conjuncts(Expr.of(node.this))
+        yield from conjuncts(Expr.of(node.expression))
     else:
         yield Expr.of(node)
 

@@ -233,4 +233,6 @@ def _check_refs(expression: Expr, *inputs: Relation) -> None:
     known = {ref for relation in inputs for ref in relation.columns}
     unknown = expression.refs - known
     if unknown:
-        raise ValueError(f"{expression} refers to {', '.join(map(str, sorted(unknown)))}, which its input does not have")
+        raise ValueError(
+            f"{expression} refers to {', '.join(map(str, sorted(unknown)))}, which its input does not have"
+        )

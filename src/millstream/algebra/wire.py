@@ -35,7 +35,8 @@ _DATE_IN = (
     "WHEN {x} > DATE '2000-01-01' THEN 2147483647 WHEN {x} < DATE '2000-01-01' THEN -2147483648 END"
 )
 _DATE_OUT = (
-    "CASE {x} WHEN 2147483647 THEN DATE 'infinity' WHEN -2147483648 THEN DATE '-infinity' ELSE DATE '2000-01-01' + {x} END"
+    "CASE {x} WHEN 2147483647 THEN DATE 'infinity' WHEN -2147483648 THEN DATE '-infinity' "
+    "ELSE DATE '2000-01-01' + {x} END"
 )
 _MICROSECONDS = "(extract(epoch FROM {x}) * 1000000 - 946684800000000)::int8"
 _STAMP_IN = (
@@ -56,10 +57,28 @@ _TIME_OUT = "CASE {x} WHEN 86400000000 THEN TIME '24:00:00' ELSE TIME '00:00:00'
 
 # Types whose text is the same exactly when PostgreSQL's `=` says the values are.
 _CANONICAL_TEXT = frozenset(
-    "uuid bytea oid inet cidr macaddr macaddr8 bit varbit timetz pg_lsn xid8 char name regclass".split()
+    [
+        "uuid",
+        "bytea",
+        "oid",
+        "inet",
+        "cidr",
+        "macaddr",
+        "macaddr8",
+        "bit",
+        "varbit",
+        "timetz",
+        "pg_lsn",
+        "xid8",
+        "char",
+        "name",
+        "regclass",
+    ]
 )
 _ORDERED_TEXT = frozenset({"uuid", "bytea"})
-_CANONICAL_ELEMENTS = frozenset("bool int2 int4 int8 text varchar date timestamp timestamptz uuid oid".split())
+_CANONICAL_ELEMENTS = frozenset(
+    ["bool", "int2", "int4", "int8", "text", "varchar", "date", "timestamp", "timestamptz", "uuid", "oid"]
+)
 
 
 @dataclass(frozen=True)
@@ -188,4 +207,6 @@ def _free() -> Wire:
         f"CASE WHEN scale(trim_scale({{x}})) > {FREE_SCALE} OR abs({{x}}) >= {_FREE_LIMIT} "
         "THEN 'out of range: ' || ({x})::text ELSE trim_scale({x})::text END"
     )
-    return Wire("string", f"decimal(38,{FREE_SCALE})", encode, equal=True, ordered=True, number="decimal", scale=FREE_SCALE)
+    return Wire(
+        "string", f"decimal(38,{FREE_SCALE})", encode, equal=True, ordered=True, number="decimal", scale=FREE_SCALE
+    )

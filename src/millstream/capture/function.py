@@ -217,7 +217,8 @@ def _same_names(images: Images) -> sql.Composed:
     """Asked of the system caches, which no snapshot holds back."""
     return sql.SQL(
         "NOT EXISTS (SELECT FROM unnest({attnums}::int4[], {names}::text[]) AS w (attnum, attname)"
-        " WHERE (pg_identify_object_as_address({classid}, {relid}, w.attnum)).object_names[3] IS DISTINCT FROM w.attname)"
+        " WHERE (pg_identify_object_as_address({classid}, {relid}, w.attnum)).object_names[3]"
+        " IS DISTINCT FROM w.attname)"
     ).format(
         classid=sql.Literal(1259),  # pg_class
         relid=sql.Literal(images.relid),

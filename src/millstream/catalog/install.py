@@ -46,10 +46,9 @@ class Migration:
 @cache
 def migrations() -> tuple[Migration, ...]:
     """Every migration there is, in order; their numbers have no gap."""
-    found = []
-    for file in resources.files("millstream.catalog").joinpath("migrations").iterdir():
-        if match := _FILE.match(file.name):
-            found.append(Migration(int(match[1]), match[2], file.read_text(encoding="utf-8")))
+    files = resources.files("millstream.catalog").joinpath("migrations").iterdir()
+    matched = [(match, file) for file in files if (match := _FILE.match(file.name))]
+    found = [Migration(int(match[1]), match[2], file.read_text(encoding="utf-8")) for match, file in matched]
     found.sort(key=lambda migration: migration.version)
     if [migration.version for migration in found] != list(range(1, len(found) + 1)):
         raise ValueError("the numbers of the migrations have a gap")

@@ -115,7 +115,8 @@ def _described(conn: Connection, oid: int) -> Canonical:
     # An empty path makes the server qualify every name that is not its own.
     conn.execute("SET LOCAL search_path = pg_catalog")
     row = conn.execute(
-        "SELECT pg_get_viewdef(%s::oid, false), (SELECT ev_action::text FROM pg_rewrite WHERE ev_class = %s AND ev_type = '1')",
+        "SELECT pg_get_viewdef(%s::oid, false), "
+        "(SELECT ev_action::text FROM pg_rewrite WHERE ev_class = %s AND ev_type = '1')",
         (oid, oid),
     ).fetchone()
     assert row is not None
@@ -140,7 +141,9 @@ def functions(conn: Connection, tree: nodetree.Value) -> list[Function]:
     return _looked_up(conn, oids, operators, outputs, inputs)
 
 
-def _looked_up(conn: Connection, oids: set[int], operators: set[int], outputs: set[int], inputs: set[int]) -> list[Function]:
+def _looked_up(
+    conn: Connection, oids: set[int], operators: set[int], outputs: set[int], inputs: set[int]
+) -> list[Function]:
     rows = conn.execute(
         """
         SELECT p.oid::int8, p.oid::regprocedure::text, p.provolatile, p.prokind = 'a'

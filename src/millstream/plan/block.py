@@ -134,6 +134,7 @@ class BlockColumn:
 
 
 Strategy = Literal["sum", "extreme", "recompute"]
+Function = Literal["rows", "present", "total", "min", "max"]
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class Accumulator:
     """
 
     name: str
-    function: Literal["rows", "present", "total", "min", "max"]
+    function: Function
     strategy: Strategy
     column: str | None
     """The body's column it is over; None for `rows`."""

@@ -148,7 +148,11 @@ def _one_branch(relation: Relation, flat: Flat, columns: Sequence[Column], typis
     plan = _BranchPlan(flat, 0, wanted, typist)
     over = [plan.placer.over_columns(expr) for expr in wanted]
     carried = dict.fromkeys(ref for expr in over for ref in sorted(expr.refs))
-    leaves = {Ref(plan.placer.names[alias], leaf.name): leaf for alias, own in plan.placer.leaves.items() for leaf in own.values()}
+    leaves = {
+        Ref(plan.placer.names[alias], leaf.name): leaf
+        for alias, own in plan.placer.leaves.items()
+        for leaf in own.values()
+    }
     body = {ref: BlockColumn(f"x{n}", leaves[ref].type, leaves[ref].wire) for n, ref in enumerate(carried)}
     branch = plan.finish([(body[ref].name, Placed(Expr(ref.sql), body[ref].wire, body[ref].type)) for ref in body])
     final = {ref: Expr(_decoded(column)) for ref, column in body.items()}
@@ -237,11 +241,14 @@ def _grouped(peeled: _Peeled, aggregate: Aggregate, columns: Sequence[Column], t
     reads |= {Ref(aggregate.alias, key.name): Expr(f"s.{quoted(key.name)}") for key in aggregate.keys}
     body = tuple(BlockColumn(name, one.type or measures.NUMERIC, one.wire) for name, one in agreed)
     outputs = tuple(
-        Output(c, f"({_written(named.expr, reads)})::{c.type.name}") for c, named in zip(columns, peeled.outputs, strict=True)
+        Output(c, f"({_written(named.expr, reads)})::{c.type.name}")
+        for c, named in zip(columns, peeled.outputs, strict=True)
     )
     having = " AND ".join(f"({_written(condition, reads)})" for condition in peeled.conditions) or None
     head = AggregateHead(key_columns, tuple(state.accumulators.values()))
-    return Block("result", tuple(branches), body, head, outputs, having, _group_key(peeled, aggregate, key_columns, columns))
+    return Block(
+        "result", tuple(branches), body, head, outputs, having, _group_key(peeled, aggregate, key_columns, columns)
+    )
 
 
 def _grouped_branch(
@@ -278,7 +285,9 @@ def _key(placer: Placer, expression: Expr) -> Placed:
 def _typed(placed: Placed, key: Named) -> PgType:
     if placed.type is None:
         raise Unsupported.construct(
-            f"grouping by {key.expr}", reason="Its type is not known exactly.", way_round="Group by one table's columns."
+            f"grouping by {key.expr}",
+            reason="Its type is not known exactly.",
+            way_round="Group by one table's columns.",
         )
     return placed.type
 
@@ -303,4 +312,3 @@ def _group_key(
         if ref is not None and ref.alias == aggregate.alias:
             shown.setdefault(ref.column, column.name)
     return keys.key_of_groups(shown, tuple(Column(key.name, key.type) for key in key_columns))
-

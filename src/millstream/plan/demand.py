@@ -47,9 +47,7 @@ def _other(branch: Branch, left: str, right: str, sender: str) -> str:
     return right if sender == left else left
 
 
-def _send(
-    branch: Branch, sender: str, receiver: str, starts: set[str], sent: dict[tuple[str, str], Message]
-) -> bool:
+def _send(branch: Branch, sender: str, receiver: str, starts: set[str], sent: dict[tuple[str, str], Message]) -> bool:
     """Plan sender -> receiver after all it depends on; False if nothing stands behind it."""
     if (sender, receiver) in sent:
         return True

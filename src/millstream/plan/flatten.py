@@ -81,9 +81,7 @@ def _union(node: Relation) -> list[Flat]:
 
 def _renamed(node: UnionAll, columns: tuple[Ref, ...], outputs: Mapping[Ref, Expr]) -> dict[Ref, Expr]:
     """The part's columns under the union's names, cast to the union's types."""
-    return {
-        new: _cast(outputs[old], type_) for new, old, type_ in zip(node.columns, columns, node.types, strict=True)
-    }
+    return {new: _cast(outputs[old], type_) for new, old, type_ in zip(node.columns, columns, node.types, strict=True)}
 
 
 def _cast(expression: Expr, type_: PgType) -> Expr:

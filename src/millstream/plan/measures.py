@@ -10,6 +10,7 @@ Sums are exact: Spark sends the difference of a batch as a decimal, PostgreSQL a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Call
@@ -17,7 +18,7 @@ from millstream.algebra.table import quoted
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, number_wire_of, wire_of
 from millstream.errors import Unsupported
-from millstream.plan.block import Accumulator, Use
+from millstream.plan.block import Accumulator, Function, Strategy, Use
 from millstream.plan.place import Placed
 
 INT8 = PgType(20, "bigint", "int8")
@@ -27,6 +28,9 @@ FLOAT8 = PgType(701, "double precision", "float8")
 # What PostgreSQL's sum() of each type returns.
 _SUM_TYPE = {"int2": "bigint", "int4": "bigint", "int8": "numeric", "numeric": "numeric",
              "float4": "real", "float8": "double precision"}  # fmt: skip
+
+
+_PREFIX: dict[Function, str] = {"rows": "n", "present": "c", "total": "t", "min": "x", "max": "x"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,7 @@ class State:
         if call.function == "count":
             return self._state("present", "sum", name, INT8, wire_of(INT8))
         if call.function in ("min", "max"):
-            return self._extreme(call, columns)
+            return self._extreme("min" if call.function == "min" else "max", columns)
         return self._total(call, name, placed)
 
     def _total(self, call: Call, name: str, placed: Placed) -> str:
@@ -78,33 +82,40 @@ class State:
             total = self._state("total", "sum", name, NUMERIC, _sum_wire(placed.wire))
         if call.function == "sum":
             return f"CASE WHEN {present} > 0 THEN {total}::{_SUM_TYPE[base]} END"
-        return f"CASE WHEN {present} > 0 THEN {total} / {present}{'' if placed.wire.number == 'float' else '::numeric'} END"
+        divisor = present if placed.wire.number == "float" else f"{present}::numeric"
+        return f"CASE WHEN {present} > 0 THEN {total} / {divisor} END"
 
-    def _extreme(self, call: Call, columns: tuple[tuple[str, Placed], ...]) -> str:
+    def _extreme(self, function: Literal["min", "max"], columns: tuple[tuple[str, Placed], ...]) -> str:
         name, placed = columns[0]
         if placed.type is None:
             raise Unsupported.construct(
-                f"{call.function} of an expression over several tables",
+                f"{function} of an expression over several tables",
                 reason="Its type is not known exactly.",
                 way_round="Take the extreme of one table's expression.",
             )
         order = name if placed.wire.ordered else (columns[1][0] if len(columns) > 1 else None)
         # When the last value of a group goes there is nothing to read again: the counter tells.
         self._state("present", "sum", name, INT8, wire_of(INT8))
-        return self._state(call.function, "extreme", name, placed.type, placed.wire, order)
+        return self._state(function, "extreme", name, placed.type, placed.wire, order)
 
-    def _state(self, function: str, strategy: str, column: str, type_: PgType, wire: Wire, order: str | None = None) -> str:
+    def _state(
+        self, function: Function, strategy: Strategy, column: str, type_: PgType, wire: Wire, order: str | None = None
+    ) -> str:
         return f"s.{quoted(self._add(function, strategy, column, type_, wire, order).name)}"
 
     def _add(
-        self, function: str, strategy: str, column: str | None, type_: PgType, wire: Wire, order: str | None = None
+        self,
+        function: Function,
+        strategy: Strategy,
+        column: str | None,
+        type_: PgType,
+        wire: Wire,
+        order: str | None = None,
     ) -> Accumulator:
         key = (function, column)
         if key not in self.accumulators:
-            prefix = {"rows": "n", "present": "c", "total": "t", "min": "x", "max": "x"}[function]
-            self.accumulators[key] = Accumulator(
-                f"{prefix}{len(self.accumulators)}", function, strategy, column, type_, wire, order  # type: ignore[arg-type]  # both come from the lists above
-            )
+            name = f"{_PREFIX[function]}{len(self.accumulators)}"
+            self.accumulators[key] = Accumulator(name, function, strategy, column, type_, wire, order)
         return self.accumulators[key]
 
 

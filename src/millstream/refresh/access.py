@@ -20,10 +20,10 @@ from pyspark.sql import SparkSession
 
 from millstream.algebra.table import quoted
 from millstream.plan.block import Input
+from millstream.refresh import reading
 from millstream.refresh.cut import Cut
 from millstream.refresh.report import InputReport, Path, Tally
 from millstream.spark.scan import PAGES_PER_TASK, Scanned, scan
-from millstream.refresh import reading
 from millstream.store.connection import pinned
 from millstream.store.rows import fetch, postgres_type, send
 
@@ -119,7 +119,8 @@ class Access:
         """The relations that hold the rows, with their size in pages."""
         table = one.scan.table
         rows = self.cut.conn.execute(
-            "SELECT format('%%I.%%I', n.nspname, c.relname), pg_relation_size(c.oid) / current_setting('block_size')::int "
+            "SELECT format('%%I.%%I', n.nspname, c.relname), "
+            "pg_relation_size(c.oid) / current_setting('block_size')::int "
             "FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
             "WHERE c.oid = ANY(%s::oid[]) AND c.relkind = 'r' ORDER BY c.oid",
             ([table.oid, *table.members],),

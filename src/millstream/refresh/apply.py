@@ -1,8 +1,8 @@
 """Apply what Spark found, inside the cut's transaction.
 
-    stage      COPY into a temporary table
-    state      groups decoded, those whose extreme was lost recomputed, MERGE
-    target     what shall be done to each row, checked, then one MERGE (or one INSERT)
+stage      COPY into a temporary table
+state      groups decoded, those whose extreme was lost recomputed, MERGE
+target     what shall be done to each row, checked, then one MERGE (or one INSERT)
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Apply:
 
     def _counts(self) -> dict[str, int]:
         query = f"SELECT op, count(*) FROM {self.names.rows} WHERE op IS NOT NULL GROUP BY op"
-        counts = {op: count for op, count in self.conn.execute(query.encode())}
+        counts: dict[str, int] = dict(self.conn.execute(query.encode()).fetchall())
         if "?" in counts:
             raise TargetDiffers.at(self.names.name, f"{counts['?']} rows that should go are not there.")
         return counts

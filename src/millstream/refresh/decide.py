@@ -1,13 +1,13 @@
 """Choose what a refresh does: a pure function of facts, whose result is printed and logged.
 
-    nothing waits                        NO_DATA        NO_CHANGE
-    never filled                         FULL           INITIAL
-    a full one was asked for             FULL           REQUESTED
-    its mode is FULL                     FULL           MODE_FULL
-    a source was truncated               REINITIALIZE   SOURCE_TRUNCATED
-    a source's partitions changed        REINITIALIZE   PARTITIONS_CHANGED
-    AUTO and too much has changed        FULL           CHANGE_RATIO
-    otherwise                            DIFFERENTIAL   CHANGED
+nothing waits                        NO_DATA        NO_CHANGE
+never filled                         FULL           INITIAL
+a full one was asked for             FULL           REQUESTED
+its mode is FULL                     FULL           MODE_FULL
+a source was truncated               REINITIALIZE   SOURCE_TRUNCATED
+a source's partitions changed        REINITIALIZE   PARTITIONS_CHANGED
+AUTO and too much has changed        FULL           CHANGE_RATIO
+otherwise                            DIFFERENTIAL   CHANGED
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from millstream.plan.block import Branch, Input
 from millstream.plan.demand import Message, messages
 from millstream.refresh.access import Access
+from millstream.refresh.reading import ROW, schema_of
 from millstream.spark.engine import Rows
 from millstream.spark.scan import Scanned
-from millstream.refresh.reading import ROW, schema_of
 
 
 @dataclass
@@ -46,10 +46,10 @@ def _answer(
     branch: Branch,
     message: Message,
     held: dict[str, Gathered],
-    answers: dict[tuple[str, str], "pa.Table | Scanned"],
+    answers: dict[tuple[str, str], pa.Table | Scanned],
     access: Access,
     before: int,
-) -> "pa.Table | Scanned | None":
+) -> pa.Table | Scanned | None:
     """What the receiver has for the sender's keys; None when there is nothing to ask for."""
     receiver = held[message.receiver]
     if receiver.whole is not None:
@@ -104,5 +104,7 @@ def _once(found: list[pa.Table]) -> pa.Table:
     if len(found) == 1:
         return found[0]
     rows = pa.concat_tables(found)
-    firsts = rows.append_column("__n", pa.array(range(rows.num_rows), pa.int64())).group_by(ROW).aggregate([("__n", "min")])
+    firsts = (
+        rows.append_column("__n", pa.array(range(rows.num_rows), pa.int64())).group_by(ROW).aggregate([("__n", "min")])
+    )
     return rows.take(firsts["__n_min"])

@@ -13,10 +13,10 @@ from millstream.plan.demand import seed_of_groups
 from millstream.plan.lower import lower
 from millstream.refresh.access import Access
 from millstream.refresh.demand import Gathered, gather, rows_of
+from millstream.refresh.reading import slice_sql
 from millstream.refresh.report import Tally
 from millstream.spark.engine import Engine, Rows, view_name
 from millstream.spark.scan import Scanned
-from millstream.refresh.reading import slice_sql
 
 
 @dataclass

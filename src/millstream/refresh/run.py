@@ -149,7 +149,7 @@ class Refresher:
 
     def _check_capture(self, relids: Sequence[int]) -> None:
         """Every source must be captured whole, as it was set up; otherwise nothing here can be trusted."""
-        trouble = {relid: what for relid, what in sources.drift(self.conn, relids).items()}
+        trouble = dict(sources.drift(self.conn, relids))
         trouble |= {relid: "; ".join(lacks) for relid, lacks in inventory.gaps(self.conn, relids).items() if lacks}
         if trouble:
             raise Gap(sorted(trouble), "; ".join(trouble.values()))
@@ -189,7 +189,12 @@ class Refresher:
         stream_tables.advance(self.conn, ids, str(now.snapshot), now.taken_at, action="NO_DATA", reason="NO_CHANGE")
         if initiated_by != "SCHEDULER":
             entries = [
-                _entry(job, RefreshReport(job.table.name, "NO_DATA", "NO_CHANGE", now.taken_at, now.snapshot), initiated_by, now.taken_at)
+                _entry(
+                    job,
+                    RefreshReport(job.table.name, "NO_DATA", "NO_CHANGE", now.taken_at, now.snapshot),
+                    initiated_by,
+                    now.taken_at,
+                )
                 for job in jobs
             ]
             history.add_all(self.conn, entries)
@@ -242,5 +247,3 @@ def _named(error: MillstreamError, job: Job) -> MillstreamError:
     if isinstance(error, RefreshFailed) and not error.facts.get("name"):
         return RefreshFailed.because(job.table.name, error.detail)
     return error
-
-

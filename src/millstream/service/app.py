@@ -32,6 +32,7 @@ class App:
         self.dsn = dsn
         self.settings = settings
         self.conn: Connection = connect(dsn)
+        _hide_our_schemas(self.conn)
         self.progress: Progress = progress or (lambda step, share: None)
         self.witness: Witness | None = None
         self._given = spark
@@ -58,7 +59,12 @@ class App:
     def refresher(self) -> Refresher:
         settings = self.settings
         return Refresher(
-            self.conn, self.dsn, self.engine, settings.max_lookup_rows, settings.differential_max_change_ratio, self.witness
+            self.conn,
+            self.dsn,
+            self.engine,
+            settings.max_lookup_rows,
+            settings.differential_max_change_ratio,
+            self.witness,
         )
 
     def plan(self, table: StreamTable) -> Planned:
@@ -81,3 +87,11 @@ class App:
     def close(self) -> None:
         """Close the connection; a Spark session that we started stays warm for the process."""
         self.conn.close()
+
+
+def _hide_our_schemas(conn: Connection) -> None:
+    """A role named millstream would find the catalog's schema first on its path, and tables named `sources` in it."""
+    conn.execute(
+        "SELECT set_config('search_path', coalesce(string_agg(quote_ident(s), ', '), 'public'), false) "
+        "FROM unnest(current_schemas(false)) AS s WHERE s NOT LIKE 'millstream%' AND s NOT LIKE 'pg\\_temp%'"
+    )

@@ -30,7 +30,9 @@ class Difference:
     sample: tuple[dict[str, Any], ...]
 
 
-def compare(conn: Connection, query: str, target: str, columns: Sequence[Column], rounded: Sequence[str] = ()) -> Difference:
+def compare(
+    conn: Connection, query: str, target: str, columns: Sequence[Column], rounded: Sequence[str] = ()
+) -> Difference:
     """Run both in the caller's transaction, in one statement, and subtract one from the other both ways."""
     listed = ", ".join(_compared(column, column.name in rounded) for column in columns)
     names = ", ".join(quoted(column.name) for column in columns)
@@ -41,11 +43,13 @@ def compare(conn: Connection, query: str, target: str, columns: Sequence[Column]
         "extra AS MATERIALIZED (SELECT * FROM actual EXCEPT ALL SELECT * FROM expected) "
     )
     counts = conn.execute(
-        f"{bags} SELECT (SELECT count(*) FROM expected), (SELECT count(*) FROM missing), (SELECT count(*) FROM extra)".encode()
+        f"{bags} SELECT (SELECT count(*) FROM expected), (SELECT count(*) FROM missing), "
+        "(SELECT count(*) FROM extra)".encode()
     ).fetchone()
     assert counts is not None
     sample = _sample(conn, bags) if counts[1] or counts[2] else ()
-    return Difference(*counts, sample)
+    rows, missing, extra = counts
+    return Difference(rows, missing, extra, sample)
 
 
 def _compared(column: Column, rounded: bool) -> str:

@@ -84,11 +84,22 @@ def _check_free(app: App, schema: str, name: str) -> None:
     if not exists:
         raise BadSetting.of("name", f"{schema}.{name}", "a schema that exists")
     if kind is not None:
-        kinds = {"r": "table", "p": "partitioned table", "v": "view", "m": "materialized view", "i": "index", "S": "sequence"}
+        kinds = {
+            "r": "table",
+            "p": "partitioned table",
+            "v": "view",
+            "m": "materialized view",
+            "i": "index",
+            "S": "sequence",
+        }
         raise NameTaken.by(f"{schema}.{name}", kinds.get(kind, "relation"))
     if not allowed:
         role = app.conn.info.user
-        raise NoRights.to(f"create tables in schema {schema}", role=role, grant=f"GRANT CREATE ON SCHEMA {quoted(schema)} TO {quoted(role)};")
+        raise NoRights.to(
+            f"create tables in schema {schema}",
+            role=role,
+            grant=f"GRANT CREATE ON SCHEMA {quoted(schema)} TO {quoted(role)};",
+        )
 
 
 def _recorded(

@@ -93,9 +93,14 @@ def _spark(block: Block) -> str:
 def _last(entry: HistoryEntry | None) -> str:
     if entry is None:
         return "none yet"
-    lines = [f"{entry.action} ({entry.reason}) at {entry.started_at}: {entry.rows_read} rows read, {entry.spark_jobs} Spark jobs"]
+    lines = [
+        f"{entry.action} ({entry.reason}) at {entry.started_at}",
+        f"{entry.rows_read} rows read, {entry.spark_jobs} Spark jobs",
+    ]
     lines += [f"+{entry.rows_inserted} ~{entry.rows_updated} -{entry.rows_deleted}"]
-    lines += [f"{one['alias']}: {one['rows']} rows by {one['path']} {one.get('why', '')}".rstrip() for one in entry.inputs]
+    lines += [
+        f"{one['alias']}: {one['rows']} rows by {one['path']} {one.get('why', '')}".rstrip() for one in entry.inputs
+    ]
     lines += ["  ".join(f"{name} {ms:.0f} ms" for name, ms in entry.phases.items())]
     return "\n".join(lines)
 

@@ -12,8 +12,8 @@ from millstream.catalog import history, relations, sources, stream_tables
 from millstream.catalog.history import HistoryEntry, Initiator
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import Conflict, MillstreamError, SourceChanged
-from millstream.observe.failpoint import failpoint
 from millstream.observe import log
+from millstream.observe.failpoint import failpoint
 from millstream.refresh.report import RefreshReport
 from millstream.refresh.run import Gap, Job
 from millstream.schedule.cadence import Cadence
@@ -82,7 +82,9 @@ def _repair(app: App, gap: Gap) -> None:
             raise SourceChanged.shape(str(relid), "The table was dropped.") from error
         for name in sources.needed(app.conn, relid):
             if table.column(name) is None:
-                raise SourceChanged.shape(f"{table.schema}.{table.name}", f'Its column "{name}" was dropped or renamed.')
+                raise SourceChanged.shape(
+                    f"{table.schema}.{table.name}", f'Its column "{name}" was dropped or renamed.'
+                )
         trigger.install(app.conn, table, sources.needed(app.conn, relid))
 
 
@@ -98,12 +100,16 @@ def _record_failures(app: App, jobs: Sequence[Job], outcomes: Sequence[RefreshRe
         now = datetime.now(UTC)
         history.add(
             app.conn,
-            HistoryEntry(job.table.id, "SKIP", outcome.code, "FAILED", "MANUAL", now, finished_at=now, error=outcome.as_dict()),
+            HistoryEntry(
+                job.table.id, "SKIP", outcome.code, "FAILED", "MANUAL", now, finished_at=now, error=outcome.as_dict()
+            ),
         )
 
 
 def _prune(app: App, outcomes: Sequence[RefreshReport | MillstreamError], jobs: Sequence[Job]) -> None:
-    moved = [job for job, o in zip(jobs, outcomes, strict=True) if isinstance(o, RefreshReport) and o.action != "NO_DATA"]
+    moved = [
+        job for job, o in zip(jobs, outcomes, strict=True) if isinstance(o, RefreshReport) and o.action != "NO_DATA"
+    ]
     relids = sorted({one.scan.table.oid for job in moved for one in job.block.inputs()})
     if relids:
         try:

@@ -52,8 +52,8 @@ def status(app: App) -> list[StreamTableStatus]:
 def _status(table: StreamTable, rows: int, pending: int) -> StreamTableStatus:
     age = (datetime.now(UTC) - table.data_timestamp).total_seconds() if table.data_timestamp else None
     return StreamTableStatus(
-        table.name, table.schema_name, table.status, table.refresh_mode, table.schedule, rows, table.data_timestamp, age,
-        table.last_action, table.last_reason, pending, table.consecutive_errors, table.last_error,
+        table.name, table.schema_name, table.status, table.refresh_mode, table.schedule, rows, table.data_timestamp,
+        age, table.last_action, table.last_reason, pending, table.consecutive_errors, table.last_error,
     )  # fmt: skip
 
 

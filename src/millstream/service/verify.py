@@ -67,5 +67,13 @@ def compared(conn: Connection, job: Job, report: RefreshReport) -> Verification:
     found: Difference = compare(conn, job.table.canonical_query, job.names.target, columns, rounded)
     ok = found.missing == 0 and found.extra == 0
     return Verification(
-        job.table.name, ok, found.rows, found.missing, found.extra, found.sample, report.frontier, report.data_timestamp, rounded
+        job.table.name,
+        ok,
+        found.rows,
+        found.missing,
+        found.extra,
+        found.sample,
+        report.frontier,
+        report.data_timestamp,
+        rounded,
     )

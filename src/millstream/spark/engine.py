@@ -69,7 +69,7 @@ class Engine:
         for _ in range(2):
             number = next(_counter)
             names = {"a": f"ms_warm_a_{number}", "b": f"ms_warm_b_{number}"}
-            self.evaluate(statement.format(**names), {name: table for name in names.values()})
+            self.evaluate(statement.format(**names), dict.fromkeys(names.values(), table))
 
     def _frame(self, rows: Rows) -> DataFrame:
         return rows if isinstance(rows, DataFrame) else self.spark.createDataFrame(rows)

@@ -36,7 +36,8 @@ def scan(spark: SparkSession, dsn: str, snapshot: str, queries: Sequence[str], s
                     for found in cursor.fetch_record_batch():
                         counter.add(found.num_rows)
                         yield pa.RecordBatch.from_arrays(
-                            [column.cast(field.type) for column, field in zip(found.columns, schema, strict=True)], names=names
+                            [column.cast(field.type) for column, field in zip(found.columns, schema, strict=True)],
+                            names=names,
                         )
 
     spread = parts.repartition(max(1, min(len(queries), 64)))

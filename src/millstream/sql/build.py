@@ -16,7 +16,16 @@ from sqlglot import exp
 
 from millstream.algebra.expr import Expr, Ref, transform, unwrapped
 from millstream.algebra.relation import (
-    Aggregate, Call, Filter, Join, Measure, Named, Project, Relation, Scan, UnionAll,
+    Aggregate,
+    Call,
+    Filter,
+    Join,
+    Measure,
+    Named,
+    Project,
+    Relation,
+    Scan,
+    UnionAll,
 )  # fmt: skip
 from millstream.algebra.table import Table
 from millstream.algebra.types import PgType
@@ -35,9 +44,7 @@ class Names(Protocol):
 
 def build(text: str, names: Names) -> Relation:
     """The Relation of a canonical query text."""
-    query = sqlglot.parse_one(text, read="postgres")
-    assert isinstance(query, exp.Query)
-    return _Builder(names).query(query, {})
+    return _Builder(names).text(text)
 
 
 # A WITH query waits to be built each time it is used.
@@ -66,6 +73,12 @@ class _Builder:
         self.aliases: set[str] = set()
 
     # -- queries ---------------------------------------------------------------------------
+
+    def text(self, text: str) -> Relation:
+        """The relation of a canonical text: the query itself, or a view in it."""
+        query = sqlglot.parse_one(text, read="postgres")
+        assert isinstance(query, exp.Expression)
+        return self.query(query, {})
 
     def query(self, query: exp.Expression, ctes: Ctes) -> Relation:
         if isinstance(query, exp.Subquery):
@@ -135,7 +148,7 @@ class _Builder:
         return self._expr(on, scope) if on else None
 
     def _from_item(self, item: exp.Expression, scope: _Scope, ctes: Ctes) -> Relation:
-        if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Query):
+        if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Select | exp.SetOperation):
             relation = self.query(item.this, ctes)
             self._name(item, relation, scope)
         elif isinstance(item, exp.Subquery):  # parentheses around a join
@@ -152,7 +165,7 @@ class _Builder:
             return relation
         found = self.names.table(item.db, item.name)
         if isinstance(found, str):
-            relation = _Builder._view(self, found)
+            relation = self.text(found)
             self._name(item, relation, scope)
             return relation
         if item.args.get("only"):
@@ -162,10 +175,6 @@ class _Builder:
         scan = Scan(found, self._fresh(item.alias_or_name))
         self._name(item, scan, scope)
         return scan
-
-    def _view(self, text: str) -> Relation:
-        query = sqlglot.parse_one(text, read="postgres")
-        return self.query(query, {})
 
     def _name(self, item: exp.Expression, relation: Relation, scope: _Scope) -> None:
         alias = item.args.get("alias")
@@ -271,14 +280,18 @@ def _call(node: exp.Expression) -> Call:
 def _aggregates(select: exp.Select) -> bool:
     if select.args.get("group") or select.args.get("having"):
         return True
-    return any(node.find_ancestor(exp.Select) is select for item in select.expressions for node in item.find_all(exp.AggFunc))
+    return any(
+        node.find_ancestor(exp.Select) is select for item in select.expressions for node in item.find_all(exp.AggFunc)
+    )
 
 
 def _using(names: list[str], left: dict[tuple[str, str], Ref], scope: _Scope) -> Expr:
     pairs = []
     for name in names:
         one = next(ref for (_, column), ref in left.items() if column == name)
-        other = next(ref for (alias, column), ref in scope.columns.items() if column == name and (alias, column) not in left)
+        other = next(
+            ref for (alias, column), ref in scope.columns.items() if column == name and (alias, column) not in left
+        )
         pairs.append(f"({one.sql} = {other.sql})")
     return Expr(" AND ".join(pairs))
 
@@ -295,10 +308,8 @@ def _with_ctes(query: exp.Union) -> str:
 
 
 def _ancestors(node: exp.Expression) -> list[exp.Expression]:
-    found = []
-    while node.parent is not None:
-        node = node.parent
-        found.append(node)
+    found, parent = list[exp.Expression](), node.parent
+    while isinstance(parent, exp.Expression):
+        found.append(parent)
+        parent = parent.parent
     return found
-
-

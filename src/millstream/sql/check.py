@@ -37,8 +37,12 @@ def _kind(*kinds: str) -> Callable[[Node], bool]:
     return lambda node: node.kind in kinds
 
 
+def _ranged(test: Callable[[Node], bool]) -> Callable[[Node], bool]:
+    return lambda node: node.kind in ("RTE", "RANGETBLENTRY") and test(node)
+
+
 def _range(number: int) -> Callable[[Node], bool]:
-    return lambda node: node.kind in ("RTE", "RANGETBLENTRY") and node.number("rtekind") == number
+    return _ranged(lambda node: node.number("rtekind") == number)
 
 
 def _set_operation(node: Node) -> bool:
@@ -50,7 +54,8 @@ def _outer_join(node: Node) -> bool:
 
 
 REFUSALS: tuple[Refusal, ...] = (
-    Refusal("a data-modifying statement in WITH", _query(lambda q: q.flag("hasModifyingCTE")), ("INSERT", "UPDATE", "DELETE", "MERGE"),
+    Refusal("a data-modifying statement in WITH", _query(lambda q: q.flag("hasModifyingCTE")),
+            ("INSERT", "UPDATE", "DELETE", "MERGE"),
             "A stream table only reads.", "Run the statement on its own."),
     Refusal("FOR UPDATE or FOR SHARE", _query(lambda q: q.filled("rowMarks")), ("FOR",),
             "A stream table takes no row locks.", "Leave it out."),
@@ -60,7 +65,8 @@ REFUSALS: tuple[Refusal, ...] = (
             way_round="Use GROUP BY over the same columns."),
     Refusal("GROUPING SETS, ROLLUP or CUBE", _query(lambda q: q.filled("groupingSets")), ("GROUPING", "ROLLUP", "CUBE"),
             way_round="Write one GROUP BY per grouping and combine them in a view."),
-    Refusal("LIMIT or OFFSET", _query(lambda q: q.filled("limitCount") or q.filled("limitOffset")), ("LIMIT", "OFFSET", "FETCH")),
+    Refusal("LIMIT or OFFSET", _query(lambda q: q.filled("limitCount") or q.filled("limitOffset")),
+            ("LIMIT", "OFFSET", "FETCH")),
     Refusal("a set operation other than UNION ALL", _set_operation, ("UNION", "INTERSECT", "EXCEPT"),
             way_round="Use UNION ALL, and GROUP BY where duplicates must go."),
     Refusal("an outer join", _outer_join, ("LEFT", "RIGHT", "FULL"),
@@ -71,8 +77,8 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("a set-returning function", lambda node: node.kind == "FUNCEXPR" and node.flag("funcretset"),
             ("UNNEST", "GENERATE_SERIES", "JSONB_ARRAY_ELEMENTS", "LATERAL"),
             way_round="Keep the expanded rows in a table of their own."),
-    Refusal("LATERAL", lambda node: node.kind in ("RTE", "RANGETBLENTRY") and node.flag("lateral"), ("LATERAL",)),
-    Refusal("TABLESAMPLE", lambda node: node.kind in ("RTE", "RANGETBLENTRY") and node.filled("tablesample"), ("TABLESAMPLE",),
+    Refusal("LATERAL", _ranged(lambda r: r.flag("lateral")), ("LATERAL",)),
+    Refusal("TABLESAMPLE", _ranged(lambda r: r.filled("tablesample")), ("TABLESAMPLE",),
             "A sample differs each time.", "Leave it out."),
     Refusal("VALUES", _range(5), ("VALUES",), way_round="Put the rows into a table."),
     Refusal("a function in FROM", _range(3), ("FROM",), way_round="Keep its rows in a table."),
@@ -80,7 +86,8 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("DISTINCT in an aggregate", lambda n: n.kind == "AGGREF" and n.filled("aggdistinct"), ("DISTINCT",)),
     Refusal("ORDER BY in an aggregate", lambda n: n.kind == "AGGREF" and n.filled("aggorder"), ("ORDER",)),
     Refusal("current_date, current_user and their like", _kind("SQLVALUEFUNCTION"),
-            ("CURRENT_DATE", "CURRENT_TIMESTAMP", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_USER", "SESSION_USER", "USER"),
+            ("CURRENT_DATE", "CURRENT_TIMESTAMP", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP",
+             "CURRENT_USER", "SESSION_USER", "USER"),
             "Its value changes without a change in the data.", "Filter by time in a view over the stream table."),
 )  # fmt: skip
 

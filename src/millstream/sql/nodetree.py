@@ -103,9 +103,11 @@ def walk(value: Value) -> Iterator[Node]:
 # The field that tells the type of an expression node's result.
 _TYPE_FIELD = {
     "VAR": "vartype", "CONST": "consttype", "PARAM": "paramtype", "AGGREF": "aggtype", "WINDOWFUNC": "wintype",
-    "FUNCEXPR": "funcresulttype", "OPEXPR": "opresulttype", "DISTINCTEXPR": "opresulttype", "NULLIFEXPR": "opresulttype",
+    "FUNCEXPR": "funcresulttype", "OPEXPR": "opresulttype",
+    "DISTINCTEXPR": "opresulttype", "NULLIFEXPR": "opresulttype",
     "RELABELTYPE": "resulttype", "COERCEVIAIO": "resulttype", "ARRAYCOERCEEXPR": "resulttype", "CASE": "casetype",
-    "CONVERTROWTYPEEXPR": "resulttype", "COALESCE": "coalescetype", "COALESCEEXPR": "coalescetype", "CASEEXPR": "casetype",
+    "CONVERTROWTYPEEXPR": "resulttype", "COALESCE": "coalescetype", "COALESCEEXPR": "coalescetype",
+    "CASEEXPR": "casetype",
     "MINMAX": "minmaxtype", "MINMAXEXPR": "minmaxtype", "ARRAY": "array_typeid", "ARRAYEXPR": "array_typeid",
     "ROW": "row_typeid", "ROWEXPR": "row_typeid", "SUBSCRIPTINGREF": "refrestype", "FIELDSELECT": "resulttype",
     "COERCETODOMAIN": "resulttype", "SQLVALUEFUNCTION": "type",

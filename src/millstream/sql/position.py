@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlglot
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 
 def find(query: str, *words: str) -> int | None:

@@ -141,7 +141,8 @@ def merge_sql(head: AggregateHead, names: Names) -> str:
     columns = ["id", *(quoted(key.name) for key in head.keys), *(one.name for one in head.accumulators)]
     values = ["g.id", *(f"g.{quoted(key.name)}" for key in head.keys), *(_incoming(one) for one in head.accumulators)]
     now = [_merged(one, head) for one in head.accumulators]
-    same = f"ROW({', '.join(f's.{one.name}' for one in head.accumulators)})::text IS NOT DISTINCT FROM ROW({', '.join(now)})::text"
+    stored = [f"s.{one.name}" for one in head.accumulators]
+    same = f"ROW({', '.join(stored)})::text IS NOT DISTINCT FROM ROW({', '.join(now)})::text"
     gone = f"WHEN MATCHED AND {_merged(head.accumulators[0], head)} = 0 THEN DELETE " if head.keys else ""
     return (
         f"MERGE INTO {names.state} AS s USING {names.groups} AS g ON s.id = g.id {gone}"

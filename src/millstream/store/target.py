@@ -61,7 +61,8 @@ def merge_sql(block: Block, names: Names) -> str:
     update = ", ".join(f"{column} = o.{column}" for column in columns)
     values = ", ".join(f"o.{column}" for column in columns)
     return (
-        f"MERGE INTO {names.target} AS t USING (SELECT * FROM {names.rows} WHERE op IS NOT NULL) AS o ON t.ctid = o.tid "
+        f"MERGE INTO {names.target} AS t "
+        f"USING (SELECT * FROM {names.rows} WHERE op IS NOT NULL) AS o ON t.ctid = o.tid "
         f"WHEN MATCHED AND o.op = 'D' THEN DELETE WHEN MATCHED THEN UPDATE SET {update} "
         f"WHEN NOT MATCHED THEN INSERT ({', '.join(columns)}) VALUES ({values})"
     )
@@ -99,7 +100,9 @@ def _keyed_rows(block: Block, names: Names) -> str:
     """Per key the row that stands in the new version, or that none does."""
     outputs = ", ".join(f"{output.expr} AS {quoted(output.column.name)}" for output in block.outputs)
     keys = [quoted(name) for name in block.key.columns]
-    shown = ", ".join(f"n.{key} AS {quoted('__key_' + name)}" for key, name in zip(keys, block.key.columns, strict=True))
+    shown = ", ".join(
+        f"n.{key} AS {quoted('__key_' + name)}" for key, name in zip(keys, block.key.columns, strict=True)
+    )
     return (
         f"SELECT DISTINCT ON ({', '.join(f'n.{key}' for key in keys)}) n.__net > 0 AS keep, {shown}, n.* "
         f"FROM (SELECT {outputs}, d.__net FROM {names.delta} AS d) AS n "
@@ -157,7 +160,10 @@ def _bag_rows(block: Block, names: Names) -> str:
     """Each distinct row once: its hash and how many more (or fewer) there shall be."""
     columns = [quoted(output.column.name) for output in block.outputs]
     outputs = ", ".join(f"{o.expr} AS {quoted(o.column.name)}" for o in block.outputs)
-    hashed = f"SELECT {row_hash([f'r.{column}' for column in columns])} AS h, r.* FROM (SELECT {outputs}, d.__net FROM {names.delta} AS d) AS r"
+    hashed = (
+        f"SELECT {row_hash([f'r.{column}' for column in columns])} AS h, r.* "
+        f"FROM (SELECT {outputs}, d.__net FROM {names.delta} AS d) AS r"
+    )
     return (
         f"SELECT * FROM (SELECT x.*, sum(x.__net) OVER w AS total, row_number() OVER w AS nth "
         f"FROM ({hashed}) AS x WINDOW w AS (PARTITION BY x.h)) AS y WHERE y.nth = 1 AND y.total <> 0"
@@ -172,12 +178,11 @@ def _bag(block: Block, names: Names) -> str:
         f"SELECT count(*) AS n FROM {names.target} AS t "
         f"WHERE t.{ROW_ID} >= n.h AND t.{ROW_ID} <= n.h || '\\xffffffff'::bytea"
     )
-    ordinals = (
-        "generate_series(LEAST(c.n, c.n + n.total)::int4, GREATEST(c.n, c.n + n.total)::int4 - 1) AS i (ordinal)"
-    )
+    ordinals = "generate_series(LEAST(c.n, c.n + n.total)::int4, GREATEST(c.n, c.n + n.total)::int4 - 1) AS i (ordinal)"
     return (
         f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({_bag_rows(block, names)}) "
-        f"SELECT CASE WHEN n.total > 0 THEN 'I' WHEN t.ctid IS NULL THEN '?' ELSE 'D' END, t.ctid, {listed}, n.h || int4send(i.ordinal) "
+        f"SELECT CASE WHEN n.total > 0 THEN 'I' WHEN t.ctid IS NULL THEN '?' ELSE 'D' END, t.ctid, "
+        f"{listed}, n.h || int4send(i.ordinal) "
         f"FROM new AS n CROSS JOIN LATERAL ({have}) AS c CROSS JOIN LATERAL {ordinals} "
         f"LEFT JOIN {names.target} AS t ON t.{ROW_ID} = n.h || int4send(i.ordinal)"
     )

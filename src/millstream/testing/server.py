@@ -56,7 +56,9 @@ class Server:
         """Start the server and wait until it answers."""
         command = [str(self.bindir / "postgres"), "-D", str(self.directory / "data"), "-p", str(self.port)]
         log = (self.directory / "log").open("ab")
-        self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, **_account())
+        self.process = subprocess.Popen(
+            command, stdout=log, stderr=log, start_new_session=True, user=_user(), group=_group()
+        )
         self._wait_until_ready()
 
     def _wait_until_ready(self, seconds: float = 60) -> None:
@@ -114,7 +116,7 @@ def create(bindir: Path, settings: Mapping[str, str]) -> Server:
         str(bindir / "initdb"), "-D", str(directory / "data"), "-U", "postgres",
         "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions",
     ]  # fmt: skip
-    made = subprocess.run(command, capture_output=True, check=False, **_account())
+    made = subprocess.run(command, capture_output=True, check=False, user=_user(), group=_group())
     if made.returncode != 0:
         raise ServerDown.not_started(directory, made.stderr.decode(errors="replace"))
     conf = {**CONFIGURATION, "unix_socket_directories": str(directory), **settings}
@@ -142,18 +144,19 @@ def free_port() -> int:
         return port
 
 
-def _account() -> dict[str, int]:
-    """The user and group PostgreSQL runs as: `nobody` when we are root, else ourselves."""
-    if os.getuid() != 0:
-        return {}
-    nobody = pwd.getpwnam("nobody")
-    return {"user": nobody.pw_uid, "group": nobody.pw_gid}
+def _user() -> int | None:
+    """The user PostgreSQL runs as: `nobody` when we are root, else ourselves."""
+    return pwd.getpwnam("nobody").pw_uid if os.getuid() == 0 else None
+
+
+def _group() -> int | None:
+    return pwd.getpwnam("nobody").pw_gid if os.getuid() == 0 else None
 
 
 def _give_away(directory: Path) -> None:
-    account = _account()
-    if account:
-        os.chown(directory, account["user"], account["group"])
+    user, group = _user(), _group()
+    if user is not None and group is not None:
+        os.chown(directory, user, group)
 
 
 def _tail(log: Path, lines: int = 8) -> str:

@@ -6,11 +6,11 @@ Without a terminal and without a length it would run for ever unseen; there it e
 from __future__ import annotations
 
 from contextlib import ExitStack
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.padding import Padding
 from rich.syntax import Syntax
 
 from millstream.cli.demo.board import Board
@@ -92,9 +92,9 @@ def _create(client: Millstream, steps: Steps, console: Console) -> None:
         with steps.step(f"create stream table {chapter.name}"):
             client.create_stream_table(chapter.name, chapter.query, schedule=f"{INTERVAL * 1000:.0f}ms")
         console.print(f"  {chapter.shows}", style="dim", markup=False)
-        # Syntax fills its lines up with blanks; Text does not.
-        query = Syntax(chapter.query, "sql", background_color="default").highlight(chapter.query)
-        console.print(Padding(query, (0, 0, 0, 4), expand=False))
+        # As Text: a Syntax or a Padding would fill its lines up with blanks.
+        highlighted = Syntax("", "sql", background_color="default").highlight(indent(chapter.query, "    "))
+        console.print(highlighted)
 
 
 def _prove(console: Console, board: Board, results: list[Verification]) -> None:

@@ -1,6 +1,6 @@
 """Lower Filter: keep the rows for which the predicate is true; multiplicities are carried along.
 
-    before = input.before    after = input.after
+before = input.before    after = input.after
 """
 
 from __future__ import annotations

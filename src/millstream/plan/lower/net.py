@@ -1,6 +1,6 @@
 """Take out what cancels: per row value, how much more often it stands in the new version.
 
-    net = sum(after) - sum(before),  rows with net 0 are gone
+net = sum(after) - sum(before),  rows with net 0 are gone
 """
 
 from __future__ import annotations

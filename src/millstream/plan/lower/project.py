@@ -1,6 +1,6 @@
 """Lower Project: compute the outputs of each row; multiplicities are carried along.
 
-    before = input.before    after = input.after
+before = input.before    after = input.after
 """
 
 from __future__ import annotations

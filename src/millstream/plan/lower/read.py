@@ -1,8 +1,8 @@
 """Lower Read: the rows of an input, with both multiplicities, decimals made numbers.
 
-    a row read at the new frontier     before 1, after 1
-    an image of the slice, inserted    before -1           so before + after counts come out as
-    an image of the slice, deleted     before +1           they were and as they are
+a row read at the new frontier     before 1, after 1
+an image of the slice, inserted    before -1           so before + after counts come out as
+an image of the slice, deleted     before +1           they were and as they are
 """
 
 from __future__ import annotations

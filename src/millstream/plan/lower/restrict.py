@@ -1,6 +1,6 @@
 """Keep the rows of certain groups only, before those groups are recomputed.
 
-    before, after: carried along; a NULL in a key is a value like any other
+before, after: carried along; a NULL in a key is a value like any other
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Lower UnionAll: the rows of all parts, one after the other.
 
-    before, after: concatenated
+before, after: concatenated
 """
 
 from __future__ import annotations

@@ -1,0 +1,77 @@
+"""What every test may ask for: a real PostgreSQL, a fresh database in it, a connection to that.
+
+MILLSTREAM_TEST_BINDIR names another PostgreSQL's bin directory; without it the embedded PostgreSQL 18 runs.
+The tests connect as a role that is not named like one of our schemas: a role's own name comes first in its
+search_path, so the tables of a role "millstream" would be made among ours.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import psycopg
+import pytest
+
+from millstream.store.connection import Connection, connect
+from millstream.testing.server import Server, embedded
+
+# Nothing here survives the run, so nothing need reach the disk.
+SETTINGS = {"fsync": "off", "full_page_writes": "off"}
+ROLE = "tester"
+
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """One server for the whole run."""
+    with embedded(bindir=os.environ.get("MILLSTREAM_TEST_BINDIR") or None, settings=SETTINGS) as running:
+        with psycopg.connect(running.dsn, autocommit=True) as admin:
+            admin.execute(f"CREATE ROLE {ROLE} SUPERUSER LOGIN")
+        yield running
+
+
+@pytest.fixture
+def database(server: Server) -> Iterator[str]:
+    """A fresh database for one test: its dsn."""
+    name = f"test_{next(_numbers)}"
+    with psycopg.connect(server.dsn, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+        try:
+            yield f"postgresql://{ROLE}@127.0.0.1:{server.port}/{name}"
+        finally:
+            _roll_back_prepared(admin, name)
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _roll_back_prepared(admin: psycopg.Connection, database: str) -> None:
+    # A prepared transaction keeps its database from being dropped, and can be ended only from inside it.
+    query = "SELECT gid FROM pg_prepared_xacts WHERE database = %s"
+    gids = [gid for (gid,) in admin.execute(query, (database,)).fetchall()]
+    if gids:
+        with psycopg.connect(admin.info.dsn, dbname=database, autocommit=True) as inside:
+            for gid in gids:
+                inside.execute(f"ROLLBACK PREPARED '{gid}'")
+
+
+@pytest.fixture
+def conn(database: str) -> Iterator[Connection]:
+    """A connection to the fresh database, as Millstream opens them."""
+    with connect(database) as connection:
+        yield connection
+
+
+@pytest.fixture
+def another(database: str) -> Iterator[Callable[[], Connection]]:
+    """Opens more connections to the fresh database; all are closed at the end."""
+    opened: list[Connection] = []
+
+    def open_one() -> Connection:
+        opened.append(connect(database))
+        return opened[-1]
+
+    yield open_one
+    for connection in opened:
+        connection.close()
