@@ -137,9 +137,9 @@ def test_verify_ends_with_0_when_all_is_equal(line: Line) -> None:
     line.double.answers["verify"] = verification()
     ended = line("verify", "totals")
     assert ended.code == Exit.OK
-    assert "totals equals its query: 4 rows, none missing, none extra, as of" in ended.out
+    assert "totals equals its query: 4 rows, none missing, none extra, at" in ended.out
     line.double.answers["verify"] = verification(rounded=("mean",))
-    assert "none extra (mean to 12 digits), as of" in line("verify", "totals").out
+    assert "none extra (mean to 12 digits), at" in line("verify", "totals").out
 
 
 def test_verify_ends_with_1_and_names_the_rows_when_one_differs(line: Line) -> None:

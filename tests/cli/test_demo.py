@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 
 from rich.console import Console
 
@@ -21,7 +22,7 @@ def filled_board() -> Board:
     board = Board(lambda: Count(committed=1234, rolled_back=56, rows=7890), SIZES, length=20)
     for chapter in CHAPTERS:
         board.note(report(name=f"public.{chapter.name}"))
-    board.peek = [("north", 12, 345)]
+    board.peek = [("north", 12, Decimal("345.678"))]
     board.seconds = 7.0
     return board
 
@@ -36,7 +37,7 @@ def shown(board: Board, width: int = 100) -> str:
 
 def test_the_screen_shows_traffic_action_changes_rows_read_time_and_lag() -> None:
     text = shown(filled_board())
-    for part in ("1,234", "56", "7,890", "7 of 20 s", "DIFFERENTIAL", "+1 ~2 -3", "87 ms", "north", "345", " d"):
+    for part in ("1,234", "56", "7,890", "7 of 20 s", "DIFFERENTIAL", "+1 ~2 -3", "87 ms", "north", "345.68", " d"):
         assert part in text
     assert all(chapter.name in text for chapter in CHAPTERS)
 

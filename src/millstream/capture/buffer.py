@@ -59,18 +59,44 @@ class Pending:
 
 
 def pending(conn: Connection, pairs: Sequence[Pair], cap: int = 1_000_000) -> list[Pending]:
-    """For each (source, frontier), in order: what waits there. One query, equal pairs asked once."""
+    """For each (source, frontier), in order: what waits there. One query finds where anything does,
+    equal pairs asked once; only those are then counted."""
     distinct = list(dict.fromkeys(pairs))
     if not distinct:
         return []
-    parts = [_count(place, relid, frontier, cap) for place, (relid, frontier) in enumerate(distinct)]
     try:
-        rows = conn.execute(sql.SQL(" UNION ALL ").join(parts)).fetchall()
+        awake = _awake(conn, distinct)
+        rows = conn.execute(sql.SQL(" UNION ALL ").join(_count(*one, cap) for one in awake)).fetchall() if awake else []
     except errors.UndefinedTable as error:
         relids = ", ".join(str(relid) for relid, _ in distinct)
         raise SourceChanged.shape(relids, f"A change buffer is gone: {error.diag.message_primary}.") from error
-    found = {distinct[place]: Pending(*distinct[place], *facts) for place, *facts in rows}
+    found = {pair: Pending(*pair, 0) for pair in distinct}
+    found |= {distinct[place]: Pending(*distinct[place], *facts) for place, *facts in rows}
     return [found[pair] for pair in pairs]
+
+
+def _awake(conn: Connection, pairs: Sequence[Pair]) -> list[tuple[int, int, Snapshot]]:
+    """The pairs after whose frontier there is anything, with their place.
+
+    Frontiers are parameters, so that the text is the same at every tick and the server keeps its plan.
+    """
+    frontiers = list(dict.fromkeys(frontier for _, frontier in pairs))
+    parameters = {f"f{number}": str(frontier) for number, frontier in enumerate(frontiers)}
+    parameters |= {f"x{number}": str(frontier.xmin) for number, frontier in enumerate(frontiers)}
+    parts = [
+        sql.SQL(
+            "SELECT {place} WHERE EXISTS (SELECT FROM {buffer}"
+            " WHERE xid >= {xmin}::xid8 AND NOT pg_visible_in_snapshot(xid, {frontier}::pg_snapshot))"
+        ).format(
+            place=sql.Literal(place),
+            buffer=buffer_name(relid),
+            xmin=sql.Placeholder(f"x{frontiers.index(frontier)}"),
+            frontier=sql.Placeholder(f"f{frontiers.index(frontier)}"),
+        )
+        for place, (relid, frontier) in enumerate(pairs)
+    ]
+    rows = conn.execute(sql.SQL(" UNION ALL ").join(parts), parameters, prepare=True)
+    return [(place, *pairs[place]) for (place,) in rows]
 
 
 def _count(place: int, relid: int, frontier: Snapshot, cap: int) -> sql.Composed:

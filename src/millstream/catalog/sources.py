@@ -86,6 +86,14 @@ def read_by(conn: Connection, stream_table_id: int) -> list[Source]:
     return [_source(row) for row in conn.execute(_SQL["read_by"], (stream_table_id,))]
 
 
+def read_by_each(conn: Connection, stream_table_ids: Sequence[int]) -> dict[int, list[Source]]:
+    """The sources of each of these stream tables, in one query."""
+    found: dict[int, list[Source]] = {id: [] for id in stream_table_ids}
+    for id, *row in conn.execute(_SQL["read_by_each"], (list(stream_table_ids),)):
+        found[id].append(_source(tuple(row)))
+    return found
+
+
 def unread(conn: Connection) -> list[Source]:
     """The sources that no stream table reads any more."""
     return [_source(row) for row in conn.execute(_SQL["unread"])]

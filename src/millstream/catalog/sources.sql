@@ -23,6 +23,13 @@ JOIN millstream.dependencies AS d ON d.source_relid = s.relid
 WHERE d.stream_table_id = %s
 ORDER BY s.relid;
 
+-- read_by_each --
+SELECT d.stream_table_id, s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason
+FROM millstream.sources AS s
+JOIN millstream.dependencies AS d ON d.source_relid = s.relid
+WHERE d.stream_table_id = ANY (%s)
+ORDER BY d.stream_table_id, s.relid;
+
 -- remove --
 DELETE FROM millstream.sources WHERE relid = %s;
 

@@ -72,6 +72,11 @@ def get(conn: Connection, id: int) -> StreamTable:
     return found[0]
 
 
+def get_all(conn: Connection, ids: Sequence[int]) -> dict[int, StreamTable]:
+    """Those of these ids that exist, in one query."""
+    return {table.id: table for table in _select(conn, "get_all", (list(ids),))}
+
+
 def named(conn: Connection, name: str) -> StreamTable:
     """The stream table of that name, read as PostgreSQL reads it: `totals`, `shop.totals`, `"Shop"."Totals"`."""
     schema, bare = _parts(conn, name)

@@ -11,6 +11,9 @@ RETURNING id;
 -- get --
 SELECT * FROM millstream.stream_tables WHERE id = %s;
 
+-- get_all --
+SELECT * FROM millstream.stream_tables WHERE id = ANY (%s);
+
 -- every --
 SELECT * FROM millstream.stream_tables ORDER BY schema_name, name;
 

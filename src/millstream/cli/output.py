@@ -122,6 +122,11 @@ def moment(at: datetime | None) -> str:
     return "-" if at is None else at.astimezone().isoformat(sep=" ", timespec="seconds")
 
 
+def clock(at: datetime) -> str:
+    """The time of day of a moment that was just now."""
+    return at.astimezone().strftime("%H:%M:%S")
+
+
 def age(seconds: float | None) -> str:
     """How long ago: 0.4 s, 12 s, 3 min, 2 h, 5 d."""
     if seconds is None:

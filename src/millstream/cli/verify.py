@@ -11,7 +11,7 @@ from millstream.algebra.table import quoted
 from millstream.cli.doors import opened
 from millstream.cli.exits import Exit
 from millstream.cli.options import AsJson, Dsn
-from millstream.cli.output import moment, number, out, print_json, table
+from millstream.cli.output import clock, number, out, print_json, table
 
 if TYPE_CHECKING:
     from millstream.service.verify import Verification
@@ -56,7 +56,7 @@ def verdict(result: Verification) -> Text:
         )
     )
     rounded = f" ({', '.join(result.rounded)} to 12 digits)" if result.rounded else ""
-    return Text.assemble(sign, (result.name, "bold"), f" {found}{rounded}, as of {moment(result.data_timestamp)}")
+    return Text.assemble(sign, (result.name, "bold"), f" {found}{rounded}, at {clock(result.data_timestamp)}")
 
 
 def _show(result: Verification) -> None:

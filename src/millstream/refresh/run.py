@@ -9,7 +9,7 @@ back to its own savepoint; the others commit.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +20,7 @@ from millstream.capture import buffer, inventory
 from millstream.catalog import history, sources, stream_tables
 from millstream.catalog.history import HistoryEntry, Initiator
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import Busy, Conflict, MillstreamError, RefreshFailed
+from millstream.errors import Busy, Conflict, MillstreamError, NoSuchStreamTable, RefreshFailed
 from millstream.frontier.snapshot import Slice
 from millstream.observe.failpoint import failpoint
 from millstream.plan.block import Block
@@ -89,7 +89,11 @@ class Refresher:
             return [Conflict.on(job.table.name, str(error)) for job in jobs]
 
     def _in_cut(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[RefreshReport | MillstreamError]:
-        current = [Job(stream_tables.get(self.conn, job.table.id), job.block, job.full) for job in jobs]
+        tables = stream_tables.get_all(self.conn, [job.table.id for job in jobs])
+        gone = [NoSuchStreamTable.named(job.table.name) for job in jobs if job.table.id not in tables]
+        if gone:
+            raise gone[0]
+        current = [Job(tables[job.table.id], job.block, job.full) for job in jobs]
         facts = self._facts(current)
         decisions = [decide(one) for one in facts]
         outcomes: list[RefreshReport | MillstreamError] = []
@@ -124,7 +128,7 @@ class Refresher:
     # -- deciding --------------------------------------------------------------------------
 
     def _facts(self, jobs: Sequence[Job]) -> list[Facts]:
-        read = {job.table.id: sources.read_by(self.conn, job.table.id) for job in jobs}
+        read = sources.read_by_each(self.conn, [job.table.id for job in jobs])
         relids = sorted({source.relid for own in read.values() for source in own})
         self._check_capture(relids)
         sizes = self._sizes(relids)
@@ -213,23 +217,24 @@ class Refresher:
     @contextmanager
     def _locked(self, jobs: Sequence[Job]) -> Iterator[set[int]]:
         """Hold each table's lock, taken before the cut: a snapshot from before the lock could be stale."""
-        free = {job.table.id for job in jobs if try_lock(self.conn, job.table.id)}
+        free = try_lock(self.conn, [job.table.id for job in jobs])
         try:
             yield free
         finally:
-            for id_ in free:
-                unlock(self.conn, id_)
+            unlock(self.conn, free)
 
 
-def try_lock(conn: Connection, id_: int) -> bool:
-    """Take the session's lock on a stream table, if nobody has it."""
-    row = conn.execute("SELECT pg_try_advisory_lock(hashtext('millstream'), %s)", (id_,)).fetchone()
-    return bool(row and row[0])
+# A session's lock: it goes with the connection, however the process ends.
+def try_lock(conn: Connection, ids: Sequence[int]) -> set[int]:
+    """Take the locks on these stream tables that nobody has."""
+    taken = "SELECT id, pg_try_advisory_lock(hashtext('millstream'), id) FROM unnest(%s::int4[]) AS id"
+    return {id_ for id_, held in conn.execute(taken, (list(ids),)) if held}
 
 
-def unlock(conn: Connection, id_: int) -> None:
+def unlock(conn: Connection, ids: Iterable[int]) -> None:
+    """Give them back."""
     if not conn.closed and not conn.broken:
-        conn.execute("SELECT pg_advisory_unlock(hashtext('millstream'), %s)", (id_,))
+        conn.execute("SELECT pg_advisory_unlock(hashtext('millstream'), id) FROM unnest(%s::int4[]) AS id", (list(ids),))
 
 
 def _entry(job: Job, report: RefreshReport, initiated_by: Initiator, started: datetime) -> HistoryEntry:

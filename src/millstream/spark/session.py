@@ -6,6 +6,8 @@ exact decimals. Settings that decide speed are chosen per refresh, in `engine.py
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
@@ -37,6 +39,8 @@ _LOCAL: Mapping[str, str] = {
 def start(master: str, conf: Mapping[str, str]) -> SparkSession:
     """Start (or find) the session; JavaMissing when Spark could not run."""
     java_version()
+    # Tasks must run in this very environment, whatever `python3` means on the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("millstream").master(master)
     for name, value in {**_LOCAL, **EXACT, **conf}.items():
         builder = builder.config(name, value)

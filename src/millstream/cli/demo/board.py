@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from millstream.cli.demo.story import CHAPTERS, Chapter
@@ -50,7 +51,7 @@ class Board:
     traffic: Callable[[], Count]
     sizes: Mapping[str, int]
     lines: dict[str, Line] = field(default_factory=lambda: {one.name: Line(one) for one in CHAPTERS})
-    peek: list[tuple[str, int, object]] = field(default_factory=list)
+    peek: list[tuple[str, int, Decimal]] = field(default_factory=list)
     trouble: str = ""
     seconds: float = 0.0
     length: float | None = None

@@ -5,6 +5,8 @@ Without a terminal and without a length it would run for ever unseen; there it e
 
 from __future__ import annotations
 
+import signal
+import sys
 from contextlib import ExitStack
 from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
@@ -35,8 +37,10 @@ SIZE = Size()
 LENGTH_WITHOUT_TERMINAL = 30.0
 
 WELCOME = """\
-A shop sells; its application writes to four plain PostgreSQL tables. Millstream keeps three SQL views
-over them fresh. It does not run the views again: it reads what changed and the rows that this can meet."""
+A shop sells; its application writes to four plain PostgreSQL tables. Millstream
+keeps three SQL views over them fresh. It does not run the views again: it reads
+what changed, and the rows that this can meet.
+"""
 
 
 def run(
@@ -52,6 +56,8 @@ def run(
     At the end each stream table is compared with its query, while the traffic goes on. Ends with exit
     code 1 if one differs.
     """
+    # By default SIGTERM would end us at once and leave the private server running.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(128 + signal.SIGTERM))
     console = err() if as_json else out()
     length = seconds if seconds or console.is_terminal else LENGTH_WITHOUT_TERMINAL
     board, results = _play(ctx.obj, console, length)
@@ -65,7 +71,7 @@ def run(
 
 def _play(doors: Doors, console: Console, length: float | None) -> tuple[Board, list[Verification]]:
     """All of the demo but its last words."""
-    console.print(WELCOME + "\n", markup=False)
+    console.print(WELCOME, markup=False)
     steps = Steps(console)
     with ExitStack() as stack:
         with steps.step("start a private PostgreSQL server"):
@@ -81,15 +87,16 @@ def _play(doors: Doors, console: Console, length: float | None) -> tuple[Board, 
         traffic.start()
         board = Board(lambda: traffic.count, rows_by_table(reader), length=length)
         keep_fresh(client, reader, board, console)
-        with steps.step("compare each stream table with its query, while the shop goes on selling"):
+        with steps.step("compare each with its query, while the shop goes on selling"):
             results = [client.verify(chapter.name) for chapter in CHAPTERS]
     return board, results
 
 
 def _create(client: Millstream, steps: Steps, console: Console) -> None:
-    """Create the three stream tables; the first of them waits for Spark, some ten seconds."""
+    """Create the three stream tables; the first one waits for Spark."""
     for chapter in CHAPTERS:
-        with steps.step(f"create stream table {chapter.name}"):
+        waits = " (and start Spark, some ten seconds)" if chapter is CHAPTERS[0] else ""
+        with steps.step(f"create stream table {chapter.name}{waits}"):
             client.create_stream_table(chapter.name, chapter.query, schedule=f"{INTERVAL * 1000:.0f}ms")
         console.print(f"  {chapter.shows}", style="dim", markup=False)
         # As Text: a Syntax or a Padding would fill its lines up with blanks.

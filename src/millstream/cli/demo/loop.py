@@ -1,9 +1,17 @@
-"""The demo's middle part: refresh what is due, every half second, until the time is over."""
+"""The demo's middle part: refresh what is due, every half second, until the time is over.
+
+Ctrl-C asks for the end: the refresh at work is finished first, since breaking into a call to Spark leaves
+its connection in an unknown state. A second Ctrl-C does not wait.
+"""
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -26,23 +34,39 @@ PEEK = "SELECT region, lines, revenue FROM sales_by_region ORDER BY region"
 
 def keep_fresh(client: Millstream, reader: Connection, board: Board, console: Console) -> None:
     """Tick until the board's length is over, or until Ctrl-C; live on a terminal, in lines elsewhere."""
-    try:
+    with _asked_to_end() as asked:
         if console.is_terminal:
             with Live(get_renderable=lambda: screen(board), console=console, refresh_per_second=8):
-                _ticks(client, reader, board, shown=lambda: None)
+                _ticks(client, reader, board, asked, shown=lambda: None)
         else:
-            _ticks(client, reader, board, shown=_now_and_then(board, console))
-    except KeyboardInterrupt:
-        console.print("Ended by Ctrl-C.")
+            _ticks(client, reader, board, asked, shown=_now_and_then(board, console))
 
 
-def _ticks(client: Millstream, reader: Connection, board: Board, shown: Callable[[], None]) -> None:
+@contextmanager
+def _asked_to_end() -> Iterator[Event]:
+    """Ctrl-C sets the event for the length of the `with` block."""
+    asked = Event()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    # Spark has put a handler of its own here, which cancels its jobs.
+    former = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def _ticks(client: Millstream, reader: Connection, board: Board, asked: Event, shown: Callable[[], None]) -> None:
     began = time.monotonic()
-    while board.length is None or board.seconds < board.length:
+    while not asked.is_set() and (board.length is None or board.seconds < board.length):
         tick = time.monotonic()
         _tick(client, board)
         board.peek = reader.execute(PEEK).fetchall()
-        time.sleep(max(0.0, tick + INTERVAL - time.monotonic()))
+        asked.wait(max(0.0, tick + INTERVAL - time.monotonic()))
         board.seconds = time.monotonic() - began
         shown()
 

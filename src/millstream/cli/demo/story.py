@@ -30,7 +30,8 @@ WHERE status <> 'shipped'
         name="sales_by_region",
         shows="joins and sums: a customer who moves takes past sales along",
         query="""
-SELECT c.region, count(*) AS lines, sum(l.quantity * l.unit_price) AS revenue
+SELECT c.region, count(*) AS lines,
+       sum(l.quantity * l.unit_price) AS revenue
 FROM order_lines AS l
 JOIN orders AS o ON o.id = l.order_id
 JOIN customers AS c ON c.id = o.customer_id
@@ -42,7 +43,8 @@ GROUP BY c.region
         name="price_range",
         shows="min and max: only the products touched are computed anew",
         query="""
-SELECT p.name, count(*) AS sold, min(l.unit_price) AS lowest, max(l.unit_price) AS highest
+SELECT p.name, count(*) AS sold,
+       min(l.unit_price) AS lowest, max(l.unit_price) AS highest
 FROM order_lines AS l
 JOIN products AS p ON p.id = l.product_id
 GROUP BY p.name

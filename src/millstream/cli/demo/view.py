@@ -107,6 +107,6 @@ def _peek(board: Board) -> Panel:
     for heading in ("region", "lines", "revenue"):
         table.add_column(heading, justify="left" if heading == "region" else "right")
     for region, lines, revenue in board.peek:
-        table.add_row(region, number(lines), f"{revenue:,}")
+        table.add_row(region, number(lines), f"{revenue:,.2f}")
     title = "SELECT * FROM sales_by_region"
     return Panel(table, title=title, title_align="left", border_style="blue")

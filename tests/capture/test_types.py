@@ -1,0 +1,198 @@
+"""A value of any type comes out of the buffer as it went into the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from psycopg import errors
+
+from millstream.catalog import sources
+from millstream.store.connection import Connection
+
+if TYPE_CHECKING:
+    from tests.capture.conftest import Watch
+
+TYPES: dict[str, list[str]] = {
+    "boolean": ["true", "false"],
+    "smallint": ["-32768", "32767"],
+    "integer": ["-2147483648", "2147483647"],
+    "bigint": ["-9223372036854775808", "9223372036854775807"],
+    "numeric": ["1.0", "1.00", "NaN", "Infinity", "-Infinity", "1e-20", "9" * 60],
+    "numeric(12,2)": ["1.5", "-9999999999.99", "NaN"],
+    "numeric(4,-2)": ["123456"],
+    "real": ["1.1", "NaN", "-Infinity", "-0"],
+    "double precision": ["1.1", "NaN", "Infinity", "-0", "1e-308"],
+    "text": ["", "a", "Zürich 注文", "x" * 10000],
+    "varchar(20)": ["", "twenty characters   "],
+    "char(5)": ["a", "abcde", ""],
+    '"char"': ["x"],
+    "name": ["n"],
+    "date": ["2024-02-29", "infinity", "-infinity", "0044-03-15 BC", "20000-01-01"],
+    "time": ["24:00:00", "00:00:00.000001"],
+    "time(0)": ["10:20:30"],
+    "timetz": ["10:20:30+05:30", "24:00:00-12"],
+    "timestamp": ["2024-02-29 12:00:00.123456", "infinity", "-infinity", "4713-01-01 BC"],
+    "timestamptz": ["2024-02-29 12:00:00.123456+02", "infinity", "-infinity"],
+    "interval": ["1 year -2 days 03:04:05.6", "-1 mon"],
+    "interval day to second": ["5 days 01:02:03"],
+    "uuid": ["123e4567-e89b-12d3-a456-426614174000"],
+    "bytea": ["\\x", "\\x00ff"],
+    "json": ['{"b": 1,  "a": [null]}', "null"],
+    "jsonb": ['{"b": 1, "a": [null]}', "null"],
+    "xml": ["<a>1</a>"],
+    "money": ["12.34"],
+    "integer[]": ["{}", "{1,NULL,3}", "[2:3]={1,2}", "{{1,2},{3,4}}"],
+    "numeric(6,2)[]": ["{1.5,NULL}"],
+    "text[]": ['{"a,b","\\"",NULL,""}'],
+    "mood": ["sad", "happy"],
+    "mood[]": ["{sad,NULL}"],
+    "positive": ["1", "12.50"],
+    "positive[]": ["{1,2.5}"],
+    "not_empty": ["x"],
+    "address": ['("High St, 1",12345)', "(,)"],
+    "address[]": ['{"(\\"High St\\",1)"}'],
+    "inet": ["192.168.0.1/24", "::1"],
+    "cidr": ["10.0.0.0/8"],
+    "macaddr": ["08:00:2b:01:02:03"],
+    "macaddr8": ["08:00:2b:01:02:03:04:05"],
+    "int4range": ["[1,5)", "empty", "(,)"],
+    "tstzrange": ["[2024-01-01,2024-02-01)"],
+    "int4multirange": ["{[1,2),[5,7)}"],
+    "bit(3)": ["101"],
+    "bit varying": ["10101", ""],
+    "bit varying(8)": ["1"],
+    "point": ["(1,2)"],
+    "box": ["(2,2),(1,1)"],
+    "polygon": ["((0,0),(1,1),(1,0))"],
+    "tsvector": ["'a':1 'b':2"],
+    "tsquery": ["'a' & 'b'"],
+    "pg_lsn": ["16/B374D848"],
+    "oid": ["4294967295"],
+    "xid8": ["12345678901"],
+    "regclass": ["pg_class"],
+    "pg_snapshot": ["10:20:12"],
+    "citext": ["AbC"],
+    "hstore": ['"a"=>"1", "b"=>NULL'],
+    "vector(3)": ["[1,2,3]"],
+    'text COLLATE "C"': ["a", "B"],
+}
+
+DEFINITIONS = """
+    CREATE TYPE mood AS ENUM ('sad', 'happy');
+    CREATE DOMAIN positive_base AS numeric(8,2) CHECK (VALUE > 0);
+    CREATE DOMAIN positive AS positive_base NOT NULL;
+    CREATE DOMAIN not_empty AS text CHECK (VALUE <> '');
+    CREATE TYPE address AS (street text, zip int);
+"""
+
+
+
+@pytest.fixture
+def types(conn: Connection) -> dict[str, list[str]]:
+    """The types of this server, declared. What was not built into it, or lies not beside it, is left out."""
+    conn.execute(DEFINITIONS)
+    there = {name for (name,) in conn.execute("SELECT name FROM pg_available_extensions")}
+    for extension in {"citext", "hstore", "vector"} & there:
+        conn.execute(f"CREATE EXTENSION {extension}")
+    return {name: values for name, values in TYPES.items() if _known(conn, name, values[0])}
+
+
+def _known(conn: Connection, name: str, value: str) -> bool:
+    try:
+        conn.execute(f"SELECT CAST(%s AS {name.split(' COLLATE')[0]})", (value,))
+    except (errors.FeatureNotSupported, errors.UndefinedObject):
+        assert name in ("xml", "vector(3)"), f"{name} is built in everywhere"
+        return False
+    return True
+
+
+def test_values_of_every_type_are_captured_as_they_are(
+    conn: Connection, watch: Watch, types: dict[str, list[str]]
+) -> None:
+    columns = list(types)
+    conn.execute(f"CREATE TABLE t ({', '.join(f'v{n} {name}' for n, name in enumerate(columns))}, other int)")
+    # A domain that is NOT NULL has no NULL, so each row starts from the first value of every type.
+    firsts = [types[name][0] for name in columns]
+    t = watch("t", [f"v{n}" for n in range(len(columns))])
+    insert = f"INSERT INTO t VALUES ({', '.join(['%s'] * len(columns))}, 0)"
+    conn.execute(insert, firsts)
+    for place, name in enumerate(columns):
+        for value in types[name][1:]:
+            conn.execute(insert, [*firsts[:place], value, *firsts[place + 1 :]])
+    assert t.check().came.total() == 1 + sum(len(values) - 1 for values in types.values())
+    conn.execute("UPDATE t SET other = 1")
+    assert t.check().images == 0
+    conn.execute("DELETE FROM t")
+    t.check()
+
+
+def test_each_column_goes_to_null_and_back(conn: Connection, watch: Watch, types: dict[str, list[str]]) -> None:
+    columns = [name for name in types if name != "positive"]
+    conn.execute(f"CREATE TABLE t ({', '.join(f'v{n} {name}' for n, name in enumerate(columns))})")
+    conn.execute("INSERT INTO t DEFAULT VALUES")
+    t = watch("t")
+    for place, name in enumerate(columns):
+        conn.execute(f"UPDATE t SET v{place} = %s", (types[name][0],))
+        assert t.check().images == 2, name
+    for place in range(len(columns)):
+        conn.execute(f"UPDATE t SET v{place} = NULL")
+    t.check()
+
+
+def test_buffer_columns_have_base_types_without_modifiers_and_keep_collations(conn: Connection, watch: Watch) -> None:
+    conn.execute(DEFINITIONS)
+    conn.execute('CREATE TABLE t (a positive, b varchar(3), c text COLLATE "C", d mood, e bit(3), f char(4), g positive[])')
+    t = watch("t")
+    names = [column.type_name for column in t.source.columns]
+    assert names == ["numeric", "character varying", "text", "public.mood", '"bit"', "bpchar", "public.positive[]"]
+    stored = conn.execute(
+        "SELECT format_type(atttypid, atttypmod), attcollation = '\"C\"'::regcollation, attnotnull FROM pg_attribute"
+        f" WHERE attrelid = 'millstream_changes.changes_{t.source.relid}'::regclass AND attname LIKE 'c_' ORDER BY attname"
+    ).fetchall()
+    assert [row[0].removeprefix("public.") for row in stored] == [name.removeprefix("public.") for name in names]
+    assert [row[1] for row in stored] == [False, False, True, False, False, False, False]
+    assert not any(row[2] for row in stored)
+
+
+def test_a_value_too_long_for_a_line_is_captured(conn: Connection, watch: Watch) -> None:
+    conn.execute("CREATE TABLE t (id int, v text, w text)")
+    conn.execute("ALTER TABLE t ALTER v SET STORAGE EXTERNAL")
+    t = watch("t", ["id", "v"])
+    conn.execute("INSERT INTO t SELECT g, repeat(md5(g::text), 50000), '' FROM generate_series(1, 3) AS g")
+    conn.execute("UPDATE t SET w = 'unseen'")
+    assert t.check().images == 3
+    conn.execute("UPDATE t SET v = v || '!' WHERE id = 2")
+    assert t.check().images == 2
+
+
+def test_stored_generated_columns_are_captured(conn: Connection, watch: Watch) -> None:
+    conn.execute("CREATE TABLE t (a int, b int GENERATED ALWAYS AS (a * 2) STORED, i int GENERATED ALWAYS AS IDENTITY)")
+    t = watch("t")
+    conn.execute("INSERT INTO t (a) VALUES (1), (2)")
+    conn.execute("UPDATE t SET a = 5 WHERE a = 1")
+    assert t.check().images == 4
+
+
+@pytest.mark.parametrize("by_row", [False, True], ids=["by statement", "by row"])
+def test_virtual_generated_columns_are_captured(conn: Connection, watch: Watch, by_row: bool) -> None:
+    if conn.info.server_version < 180000:
+        pytest.skip("virtual generated columns came with PostgreSQL 18")
+    conn.execute(
+        'CREATE TABLE t (a int, b int, "tg_op" int GENERATED ALWAYS AS (a * 2 + 1) VIRTUAL,'
+        " s text GENERATED ALWAYS AS ('<' || b || '>') VIRTUAL)"
+    )
+    if by_row:
+        conn.execute("CREATE TABLE parent (); ALTER TABLE t INHERIT parent")
+    t = watch("t", ["tg_op", "s"])
+    conn.execute("INSERT INTO t VALUES (1, 10), (2, 20)")
+    conn.execute("UPDATE t SET a = 5 WHERE a = 1")
+    conn.execute("DELETE FROM t WHERE a = 2")
+    taken = t.check()
+    assert taken.came == {("", "3", "<10>"): 1, ("", "5", "<20>"): 1, ("", "11", "<10>"): 1}
+    conn.execute("ALTER TABLE t RENAME a TO z")
+    conn.execute("INSERT INTO t VALUES (7, 70)")
+    assert t.skip().changed == 1, "the expression is made of a column that was renamed"
+    t = watch("t", ["tg_op", "s"])
+    conn.execute("ALTER TABLE t ALTER s SET EXPRESSION AS ('[' || b || ']')")
+    assert t.source.relid in sources.drift(conn)
