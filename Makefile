@@ -33,7 +33,8 @@ docs: setup  ## print docs/reference/ from the code
 	$(BIN)/python docs/generate.py
 
 bench: setup  ## the benchmarks (BENCH=refresh_floor for one of them)
-	@set -e; for each in bench/$(or $(BENCH),[a-z]*).py; do echo "== $$each"; $(BIN)/python $$each; done
+	@set -e; for each in $(or $(BENCH:%=bench/%.py),$$(grep -l __main__ bench/*.py)); do \
+	  echo "== $$each"; $(BIN)/python $$each; done
 
 lock: surroundings  ## resolve pyproject.toml anew and write requirements.lock
 	@PYTHON=$(PYTHON) scripts/lock

@@ -13,7 +13,10 @@ from itertools import count
 
 import psycopg
 import pytest
+from pyspark.sql import SparkSession
 
+import millstream
+from millstream import Millstream
 from millstream.store.connection import Connection, connect
 from millstream.testing.server import Server, embedded
 
@@ -75,3 +78,18 @@ def another(database: str) -> Iterator[Callable[[], Connection]]:
     yield open_one
     for connection in opened:
         connection.close()
+
+
+@pytest.fixture(scope="session")
+def spark() -> SparkSession:
+    """One warm Spark session for the whole run: starting one takes some ten seconds."""
+    from millstream.spark import session
+
+    return session.start("local[2]", {})
+
+
+@pytest.fixture
+def ms(database: str, spark: SparkSession) -> Iterator[Millstream]:
+    """Millstream in the fresh database, on the warm session."""
+    with millstream.connect(database, spark=spark) as connected:
+        yield connected

@@ -8,13 +8,15 @@ with millstream.connect("postgresql://localhost/shop") as ms:
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from millstream.catalog import install
 from millstream.catalog.history import HistoryEntry
+from millstream.errors import NotYet
 from millstream.refresh.report import RefreshReport
-from millstream.service import create, drop, explain, refresh, status, verify
+from millstream.service import alter, create, drop, explain, health, refresh, status, verify
 from millstream.service.app import App, Progress
+from millstream.service.doctor import Check
 from millstream.service.explain import Explanation
 from millstream.service.status import StreamTableStatus
 from millstream.service.verify import Verification
@@ -48,6 +50,21 @@ class Millstream:
             refresh_mode=refresh_mode,
             initialize=initialize,
             cdc_mode=cdc_mode,
+        )
+
+    def alter_stream_table(
+        self,
+        name: str,
+        *,
+        schedule: str | None = None,
+        refresh_mode: str | None = None,
+        status: str | None = None,
+        query: str | None = None,
+        cdc_mode: str | None = None,
+    ) -> None:
+        """Change what is given: the schedule, the refresh mode, or the status (ACTIVE or SUSPENDED)."""
+        alter.alter(
+            self.app, name, schedule=schedule, refresh_mode=refresh_mode, status=status, query=query, cdc_mode=cdc_mode
         )
 
     def drop_stream_table(self, name: str, cascade: bool = False) -> None:
@@ -87,6 +104,16 @@ class Millstream:
     def history(self, name: str, n: int = 20) -> list[HistoryEntry]:
         """The last refreshes, newest first."""
         return status.history(self.app, name, n)
+
+    def health(self) -> list[Check]:
+        """One check per stream table (does it keep up?) and per source (is it captured whole?)."""
+        return health.health(self.app)
+
+    def events(self, name: str, after: int = 0) -> NoReturn:
+        """Change events of a stream table: refused, they are not kept yet."""
+        raise NotYet.feature(
+            "reading change events", "Put a trigger on the stream table: it fires on real changes only."
+        )
 
     def uninstall(self, *, cascade: bool = False) -> None:
         """Remove Millstream and every stream table from the database."""

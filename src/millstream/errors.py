@@ -184,6 +184,16 @@ class NotInstalled(MillstreamError):
         )
 
 
+class NotYet(MillstreamError):
+    """Something that is designed and not built."""
+
+    code = "MS007"
+
+    @classmethod
+    def feature(cls, what: str, way_round: str) -> Self:
+        return cls(f"{what} is not there yet", hint=way_round, feature=what)
+
+
 # -- MS1xx: the query ------------------------------------------------------------------------
 
 
@@ -351,6 +361,16 @@ class LockNotHad(MillstreamError):
             hint="Try again when that transaction has ended (see pg_stat_activity and pg_prepared_xacts).",
             source=source,
             holders=holders or [],
+        )
+
+    @classmethod
+    def by_reader(cls, source: str) -> Self:
+        return cls(
+            f"could not read {source}: it is locked",
+            detail="Another transaction has truncated or altered it, or waits to, and has not committed.",
+            hint="Try again when that transaction has ended (see pg_locks and pg_prepared_xacts).",
+            source=source,
+            holders=[],
         )
 
 

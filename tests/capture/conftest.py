@@ -107,9 +107,7 @@ _FAILED = psycopg.pq.TransactionStatus.INERROR
 
 def _bag(reader: Connection, columns: Sequence[sql.Composable], table: sql.Composable, where: sql.Composable) -> Bag:
     # A row of no columns still counts: the literal keeps the select list from being empty.
-    query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
-        sql.SQL(", ").join([sql.SQL("''"), *columns]), table, where
-    )
+    query = sql.SQL("SELECT {} FROM {} WHERE {}").format(sql.SQL(", ").join([sql.SQL("''"), *columns]), table, where)
     return Counter(tuple(row) for row in reader.execute(query))
 
 
@@ -125,7 +123,9 @@ def watch(conn: Connection, database: str) -> Iterator[Watch]:
     def watched(name: str, columns: Sequence[str] | None = None, **options: Any) -> Watched:
         oid = conn.execute("SELECT %s::regclass::oid", (name,)).fetchall()[0][0]
         table = relations.table(conn, oid)
-        source = trigger.install(conn, table, [c.name for c in table.columns] if columns is None else columns, **options)
+        source = trigger.install(
+            conn, table, [c.name for c in table.columns] if columns is None else columns, **options
+        )
         readers.append(connect(database))
         return Watched(readers[-1], source)
 

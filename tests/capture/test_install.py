@@ -129,7 +129,9 @@ def test_a_lock_that_is_not_to_be_had_is_an_error_that_says_who(
     capture(conn, t, ["a"])
 
 
-def test_a_prepared_transaction_in_the_way_is_named(conn: Connection, another: Callable[[], Connection], t: int) -> None:
+def test_a_prepared_transaction_in_the_way_is_named(
+    conn: Connection, another: Callable[[], Connection], t: int
+) -> None:
     writer = another()
     writer.execute("BEGIN")
     writer.execute("INSERT INTO t VALUES (1)")

@@ -25,7 +25,7 @@ SABOTAGE = {
         "is of another kind",
     ),
     "all disabled": ("ALTER TABLE t DISABLE TRIGGER ALL", "is disabled"),
-    "function gone": ("DROP FUNCTION millstream_changes.capture_{} CASCADE", "the capture function is absent"),
+    "function gone": ("DROP FUNCTION millstream_changes.capture_{} CASCADE", "is absent"),
     "buffer gone": ("DROP TABLE millstream_changes.changes_{}", "the change buffer is absent"),
 }  # fmt: skip
 

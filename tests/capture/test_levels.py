@@ -181,6 +181,25 @@ def test_attaching_and_detaching_is_drift_and_setting_up_again_marks_it(conn: Co
     assert orders.skip().changed == 1
 
 
+@pytest.mark.usefixtures("partitioned")
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+def test_a_detached_partition_can_go_its_own_way(conn: Connection, watch: Watch, isolation: str) -> None:
+    """Its triggers are still there until capture is set up again; they must not get in its users' way."""
+    orders = watch("orders")
+    conn.execute("INSERT INTO orders_us VALUES (1, 'us', 2000)")
+    conn.execute("ALTER TABLE orders DETACH PARTITION orders_us")
+    conn.execute("ALTER TABLE orders_us DROP COLUMN amount; ALTER TABLE orders_us ADD COLUMN amount point")
+    conn.execute(f"BEGIN ISOLATION LEVEL {isolation}")
+    conn.execute("INSERT INTO orders_us VALUES ('us', 2001, '(1,2)')")
+    conn.execute("UPDATE orders_us SET id = id + 1")
+    conn.execute("DELETE FROM orders_us")
+    conn.execute("COMMIT")
+    assert orders.skip().changed == 3
+    watch("orders")
+    functions = "SELECT count(*) FROM pg_proc WHERE proname LIKE 'capture%'"
+    assert conn.execute(functions).fetchall() == [(4,)], "one for each table that is left"
+
+
 # -- children --------------------------------------------------------------------------------
 
 

@@ -50,7 +50,9 @@ def t(conn: Connection, watch: Watch) -> Watched:
 def marks(t: Watched) -> tuple[int, int]:
     """How many X and how many images wait."""
     where = f"FROM millstream_changes.changes_{t.source.relid} WHERE NOT pg_visible_in_snapshot(xid, '{t.frontier}')"
-    row = t.reader.execute(f"SELECT count(*) FILTER (WHERE action = 'X'), count(*) FILTER (WHERE action <> 'X') {where}")
+    row = t.reader.execute(
+        f"SELECT count(*) FILTER (WHERE action = 'X'), count(*) FILTER (WHERE action <> 'X') {where}"
+    )
     changed, images = row.fetchall()[0]
     return changed, images
 
@@ -147,7 +149,9 @@ def test_changes_of_other_columns_are_nobodys_business(conn: Connection, t: Watc
     assert not sources.drift(conn)
 
 
-def test_a_wider_varchar_is_drift_under_any_snapshot(conn: Connection, another: Callable[[], Connection], watch: Watch) -> None:
+def test_a_wider_varchar_is_drift_under_any_snapshot(
+    conn: Connection, another: Callable[[], Connection], watch: Watch
+) -> None:
     conn.execute("CREATE TABLE t (id int, v varchar(2))")
     t = watch("t")
     writer = another()

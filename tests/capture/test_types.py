@@ -87,7 +87,6 @@ DEFINITIONS = """
 """
 
 
-
 @pytest.fixture
 def types(conn: Connection) -> dict[str, list[str]]:
     """The types of this server, declared. What was not built into it, or lies not beside it, is left out."""
@@ -142,7 +141,9 @@ def test_each_column_goes_to_null_and_back(conn: Connection, watch: Watch, types
 
 def test_buffer_columns_have_base_types_without_modifiers_and_keep_collations(conn: Connection, watch: Watch) -> None:
     conn.execute(DEFINITIONS)
-    conn.execute('CREATE TABLE t (a positive, b varchar(3), c text COLLATE "C", d mood, e bit(3), f char(4), g positive[])')
+    conn.execute(
+        'CREATE TABLE t (a positive, b varchar(3), c text COLLATE "C", d mood, e bit(3), f char(4), g positive[])'
+    )
     t = watch("t")
     names = [column.type_name for column in t.source.columns]
     assert names == ["numeric", "character varying", "text", "public.mood", '"bit"', "bpchar", "public.positive[]"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from millstream.cli.exits import Exit
+from millstream.observe import log
 
 from .conftest import AT, Line, report, status, verification
 
@@ -188,3 +190,14 @@ def test_doctor_ends_with_1_when_something_is_wrong(line: Line) -> None:
 
 def test_the_version_is_told(line: Line) -> None:
     assert line("--version").out.startswith("millstream ")
+
+
+def test_what_is_being_done_is_printed_on_stderr_when_asked_for(line: Line) -> None:
+    def answer() -> list[object]:
+        log.info("looked", rows=3)
+        return []
+
+    line.double.answers["status"] = answer
+    assert "INFO looked rows=3" in line("--verbose", "list").err
+    assert line("list").err == ""
+    assert logging.getLogger("millstream").level == logging.NOTSET

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from datetime import timedelta
 from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
 
 from rich.console import Console
 
 from millstream.cli.demo.board import Board
+from millstream.cli.demo.loop import keep_fresh
 from millstream.cli.demo.story import CHAPTERS
 from millstream.cli.demo.view import plain, screen, sparkline
 from millstream.testing.shop import Count
 
-from .conftest import AT, report
+from .conftest import AT, report, status
 
 SIZES = {"customers": 10, "products": 20, "orders": 300, "order_lines": 4000}
 
@@ -81,3 +86,39 @@ def test_a_sparkline_is_as_tall_as_its_values() -> None:
 
 def test_the_chapters_name_their_sources() -> None:
     assert all(source in SIZES for chapter in CHAPTERS for source in chapter.sources)
+
+
+def test_the_trouble_of_a_stream_table_is_shown() -> None:
+    board = filled_board()
+    board.trouble = "open_orders: it broke [MS402]"
+    assert board.trouble in shown(board)
+    assert plain(board).splitlines()[-1] == board.trouble
+
+
+def test_ticks_note_reports_and_trouble_and_end_with_the_length() -> None:
+    client: Any = SimpleNamespace(
+        tick=lambda: [report(name="open_orders")],
+        status=lambda: [status(name="price_range", consecutive_errors=2, last_error="it broke"), status()],
+    )
+    reader: Any = SimpleNamespace(execute=lambda _: SimpleNamespace(fetchall=lambda: [("north", 1, Decimal(2))]))
+    board = Board(Count, SIZES, length=1.2)
+    with (console := Console(width=120)).capture() as printed:
+        keep_fresh(client, reader, board, console)
+    assert board.lines["open_orders"].refreshes == 3
+    assert board.trouble == "price_range: it broke"
+    assert board.peek == [("north", 1, Decimal(2))]
+    assert printed.get() == ""
+
+
+def test_ctrl_c_ends_the_loop_after_the_refresh_at_work() -> None:
+    def tick() -> list[Any]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return [report(name="open_orders")]
+
+    before = signal.getsignal(signal.SIGINT)
+    client: Any = SimpleNamespace(tick=tick, status=list)
+    reader: Any = SimpleNamespace(execute=lambda _: SimpleNamespace(fetchall=list))
+    board = Board(Count, SIZES)
+    keep_fresh(client, reader, board, Console(width=120))
+    assert board.lines["open_orders"].refreshes == 1
+    assert signal.getsignal(signal.SIGINT) == before

@@ -13,12 +13,14 @@ from millstream.observe import log
 
 
 @pytest.fixture
-def stream() -> Iterator[io.StringIO]:
+def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+    """Where `show` prints in a test; hidden again after it."""
+    shown: list[logging.Handler] = []
+    show = log.show
+    monkeypatch.setattr(log, "show", lambda *given, **named: shown.append(show(*given, **named)))
     yield io.StringIO()
-    logger = logging.getLogger("millstream")
-    for handler in [one for one in logger.handlers if isinstance(one, logging.StreamHandler)]:
-        logger.removeHandler(handler)
-    logger.setLevel(logging.NOTSET)
+    for handler in shown:
+        log.hide(handler)
 
 
 def test_an_event_prints_with_its_fields(stream: io.StringIO) -> None:
@@ -56,3 +58,12 @@ def test_a_program_that_embeds_us_finds_the_fields_in_the_record(caplog: pytest.
     record = caplog.records[0]
     assert record.__dict__["fields"] == {"rows": 3}
     assert record.filename == "test_log.py"
+
+
+def test_what_was_shown_can_be_hidden_again() -> None:
+    stream = io.StringIO()
+    handler = log.show(stream=stream)
+    log.hide(handler)
+    log.error("stopped")
+    assert stream.getvalue() == ""
+    assert logging.getLogger("millstream").level == logging.NOTSET

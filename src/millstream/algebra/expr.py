@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-import sqlglot
 from sqlglot import exp
 
+from millstream.algebra.dialect import Canonical, parse_one
 from millstream.algebra.table import quoted
 
 
@@ -43,7 +43,7 @@ class Expr:
 
     @classmethod
     def of(cls, node: exp.Expression) -> Self:
-        return cls(node.sql(dialect="postgres"))
+        return cls(node.sql(dialect=Canonical))
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -113,7 +113,8 @@ def unwrapped(node: exp.Expression) -> exp.Expression:
 def parenthesised(node: exp.Expression) -> exp.Expression:
     """In parentheses unless it is one word."""
     simple = exp.Column | exp.Literal | exp.Paren | exp.Null | exp.Boolean | exp.Func
-    return node if isinstance(node, simple) else exp.Paren(this=node)
+    # To sqlglot AND, OR and ^ are functions too.
+    return node if isinstance(node, simple) and not isinstance(node, exp.Binary) else exp.Paren(this=node)
 
 
 def ref_of(column: exp.Column) -> Ref:
@@ -121,6 +122,6 @@ def ref_of(column: exp.Column) -> Ref:
 
 
 def _parsed(text: str) -> exp.Expression:
-    node = sqlglot.parse_one(f"SELECT {text}", read="postgres").expressions[0]
+    node = parse_one(f"SELECT {text}").expressions[0]
     assert isinstance(node, exp.Expression)
     return node.pop()

@@ -1,4 +1,4 @@
-"""The text of a source's capture function, which its triggers run.
+"""The text of a capture function, which the triggers of one table run: the source itself, or one of its members.
 
 It runs in the user's transaction, so it must not fail, must not be slow, and must not be fooled:
 
@@ -41,35 +41,48 @@ Level = Literal["STATEMENT", "ROW"]
 
 @dataclass(frozen=True)
 class Images:
-    """What a capture function writes, and what it looks at before it does."""
+    """What the capture functions of a source write."""
 
     relid: int
     level: Level
     columns: tuple[CapturedColumn, ...]
-    watched: tuple[CapturedColumn, ...]
-    """The captured columns, and those that the expressions of virtual ones are made of."""
     expressions: tuple[str | None, ...]
-    """For each captured column: the expression of a virtual generated one."""
+    """For each captured column: the expression of a virtual generated one, as the source itself has it."""
 
     def __post_init__(self) -> None:
         if len(self.columns) != len(self.expressions):
             raise ValueError("one expression, or None, for each captured column")
 
 
-def function_name(relid: int) -> sql.Identifier:
-    """The capture function of a source."""
-    return sql.Identifier(SCHEMA, f"capture_{relid}")
+@dataclass(frozen=True)
+class Watch:
+    """What a capture function looks at before it writes: the columns of its own table that it is going to name.
+
+    A member has them under attnums of its own. One that was detached goes its own way, and must be able to.
+    """
+
+    table: int
+    columns: tuple[CapturedColumn, ...]
+    """The captured columns, and those that the expressions of virtual ones are made of."""
 
 
-def definition(conn: Connection, images: Images) -> sql.Composed:
+def function_name(relid: int, table: int) -> str:
+    """The name, without its schema, of the function that captures for a source from one of its tables."""
+    return f"capture_{relid}" if table == relid else f"capture_{relid}_{table}"
+
+
+def definition(conn: Connection, images: Images, watch: Watch) -> sql.Composed:
     """CREATE OR REPLACE FUNCTION; the connection knows how to quote the body as a string."""
     return sql.SQL(
         "CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql"
         " SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {body}"
-    ).format(name=function_name(images.relid), body=sql.Literal(body(images).as_string(conn)))
+    ).format(
+        name=sql.Identifier(SCHEMA, function_name(images.relid, watch.table)),
+        body=sql.Literal(body(images, watch).as_string(conn)),
+    )
 
 
-def body(images: Images) -> sql.Composed:
+def body(images: Images, watch: Watch) -> sql.Composed:
     """The function's body."""
     return sql.SQL("""
 #variable_conflict use_column
@@ -84,7 +97,7 @@ BEGIN
     END IF;
     IF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
         intact := {as_recorded};
-    ELSIF NOT ({same_names}) THEN
+    ELSIF {other_names} THEN
         intact := false;
     ELSIF TG_OP = 'DELETE' THEN
         intact := {same_old_types};
@@ -107,10 +120,10 @@ END
 """).format(
         buffer_text=sql.Literal(f"{SCHEMA}.changes_{images.relid}"),
         buffer=buffer_name(images.relid),
-        as_recorded=_as_recorded(images),
-        same_names=_same_names(images),
-        same_old_types=_same_types(images, _went(images)),
-        same_new_types=_same_types(images, _came(images)),
+        as_recorded=_as_recorded(watch),
+        other_names=_other_names(watch),
+        same_old_types=_same_types(watch, _went(images)),
+        same_new_types=_same_types(watch, _came(images)),
         insert=_one_sided(images, "I", _came(images)),
         update=_paired(images),
         delete=_one_sided(images, "D", _went(images)),
@@ -197,41 +210,41 @@ def _numbered(images: Images, rows: sql.SQL) -> sql.Composed:
 # -- what is looked at first -----------------------------------------------------------------
 
 
-def _as_recorded(images: Images) -> sql.Composed:
+def _as_recorded(watch: Watch) -> sql.Composed:
     """Are the watched columns there, with their names, types, modifiers and collations? Asked once per session and
     definition of the table: a simple expression over constants, folded, and dropped when the table is altered."""
     return sql.SQL(
         "millstream_changes.columns_stood({source}::regclass,"
         " {attnums}::int2[], {names}::name[], {types}::oid[], {typmods}::int4[], {collations}::oid[])"
     ).format(
-        source=sql.Literal(str(images.relid)),
-        attnums=_array([column.attnum for column in images.watched]),
-        names=_array([column.name for column in images.watched]),
-        types=_array([column.type_oid for column in images.watched]),
-        typmods=_array([column.typmod for column in images.watched]),
-        collations=_array([column.collation for column in images.watched]),
+        source=sql.Literal(str(watch.table)),
+        attnums=_array([column.attnum for column in watch.columns]),
+        names=_array([column.name for column in watch.columns]),
+        types=_array([column.type_oid for column in watch.columns]),
+        typmods=_array([column.typmod for column in watch.columns]),
+        collations=_array([column.collation for column in watch.columns]),
     )
 
 
-def _same_names(images: Images) -> sql.Composed:
+def _other_names(watch: Watch) -> sql.Composed:
     """Asked of the system caches, which no snapshot holds back."""
     return sql.SQL(
-        "NOT EXISTS (SELECT FROM unnest({attnums}::int4[], {names}::text[]) AS w (attnum, attname)"
+        "EXISTS (SELECT FROM unnest({attnums}::int4[], {names}::text[]) AS w (attnum, attname)"
         " WHERE (pg_identify_object_as_address({classid}, {relid}, w.attnum)).object_names[3]"
         " IS DISTINCT FROM w.attname)"
     ).format(
         classid=sql.Literal(1259),  # pg_class
-        relid=sql.Literal(images.relid),
-        attnums=_array([column.attnum for column in images.watched]),
-        names=_array([column.name for column in images.watched]),
+        relid=sql.Literal(watch.table),
+        attnums=_array([column.attnum for column in watch.columns]),
+        names=_array([column.name for column in watch.columns]),
     )
 
 
-def _same_types(images: Images, rows: sql.SQL) -> sql.Composed:
+def _same_types(watch: Watch, rows: sql.SQL) -> sql.Composed:
     """Asked of the first row; without a row there is nothing to capture."""
     each = [
         sql.SQL("pg_typeof({})::oid = {}").format(sql.Identifier("r", column.name), sql.Literal(column.type_oid))
-        for column in images.watched
+        for column in watch.columns
     ]
     alike = sql.SQL(" AND ").join([sql.SQL("true"), *each])
     return sql.SQL("coalesce((SELECT {} FROM {} AS r LIMIT 1), true)").format(alike, rows)

@@ -27,6 +27,7 @@ class Found:
 
     table: Name
     name: str
+    function: str
     enabled: str
     by_row: bool
     operation: int
@@ -41,16 +42,21 @@ def gaps(conn: Connection, relids: Sequence[int]) -> dict[int, list[str]]:
     """The same for many sources; four queries in all. Read in a cut, it tells how things stood at the cut."""
     wanted = trees(conn, relids)
     found = triggers(conn, relids)
-    machinery = {relid: there for relid, *there in conn.execute(_SQL["machinery"], (list(relids),))}
-    return {relid: _gaps(wanted.get(relid), found[relid], *machinery[relid]) for relid in relids}
+    buffered = {relid for (relid,) in conn.execute(_SQL["buffers"], (list(relids),))}
+    return {relid: _gaps(wanted.get(relid), found[relid], relid in buffered) for relid in relids}
 
 
 def triggers(conn: Connection, relids: Sequence[int]) -> dict[int, list[Found]]:
-    """The triggers that call each source's capture function, on any table."""
+    """The triggers that call a capture function of each source, on any table."""
     found: dict[int, list[Found]] = {relid: [] for relid in relids}
     for relid, oid, schema, table, *facts in conn.execute(_SQL["triggers"], (list(relids),)):
         found[relid].append(Found(Name(oid, schema, table), *facts))
     return found
+
+
+def functions(conn: Connection, relid: int) -> list[str]:
+    """The names, without the schema, of a source's capture functions."""
+    return [name for (name,) in conn.execute(_SQL["functions"], (relid,))]
 
 
 def superfluous(tree: Tree | None, found: Sequence[Found]) -> list[Found]:
@@ -59,15 +65,14 @@ def superfluous(tree: Tree | None, found: Sequence[Found]) -> list[Found]:
     return [each for each in found if (each.table.oid, each.name) not in needed]
 
 
-def _gaps(tree: Tree | None, found: Sequence[Found], has_buffer: bool, has_function: bool) -> list[str]:
+def _gaps(tree: Tree | None, found: Sequence[Found], has_buffer: bool) -> list[str]:
     if tree is None:
         return ["the table was dropped"]
     there = {(each.table.oid, each.name): each for each in found}
     wrong = [_wrong(trigger, there.get((trigger.table.oid, trigger.name))) for trigger in tree.triggers()]
     left = [f"trigger {each.name} on {each.table} is left over" for each in superfluous(tree, found)]
-    parts = [] if has_buffer else ["the change buffer is absent"]
-    parts += [] if has_function else ["the capture function is absent"]
-    return [*parts, *(each for each in wrong if each), *left]
+    buffer = [] if has_buffer else ["the change buffer is absent"]
+    return [*buffer, *(each for each in wrong if each), *left]
 
 
 def _wrong(trigger: Trigger, found: Found | None) -> str:
@@ -78,6 +83,7 @@ def _wrong(trigger: Trigger, found: Found | None) -> str:
         return f"trigger {trigger} is disabled"
     if found.enabled != "A":
         return f"trigger {trigger} does not fire always"
-    if found.by_row != (trigger.level == "ROW") or found.operation != _BITS[trigger.operation]:
+    kind = (found.function, found.by_row, found.operation)
+    if kind != (trigger.function, trigger.level == "ROW", _BITS[trigger.operation]):
         return f"trigger {trigger} is of another kind"
     return ""

@@ -20,6 +20,7 @@ from typing import Literal
 
 from psycopg import sql
 
+from millstream.capture.buffer import SCHEMA
 from millstream.capture.function import Level, function_name
 from millstream.catalog import relations
 from millstream.catalog.relations import Name
@@ -53,6 +54,11 @@ class Trigger:
         """Unique on the table: a partition can serve two sources, its root and itself."""
         return f"millstream_{self.operation.lower()}_{self.relid}"
 
+    @property
+    def function(self) -> str:
+        """What it runs, without the schema."""
+        return function_name(self.relid, self.table.oid)
+
     def statements(self) -> list[sql.Composed]:
         """Create it, and have it fire under any session_replication_role."""
         names = {"name": sql.Identifier(self.name), "table": self.table.identifier}
@@ -65,7 +71,7 @@ class Trigger:
                 operation=sql.SQL(self.operation),
                 transitions=TRANSITIONS[self.operation] if self.level == "STATEMENT" else sql.SQL(""),
                 level=sql.SQL(self.level),
-                function=function_name(self.relid),
+                function=sql.Identifier(SCHEMA, self.function),
             ),
             sql.SQL("ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}").format(**names),
         ]

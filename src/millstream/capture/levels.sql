@@ -25,19 +25,24 @@ GROUP BY t.root
 HAVING bool_or(t.member = t.root);
 
 -- triggers --
--- The triggers that call the capture function of one of these sources, wherever they are.
-SELECT s.relid, c.oid, n.nspname, c.relname, t.tgname, t.tgenabled::text, (t.tgtype & 1) = 1, t.tgtype & 60
-FROM unnest(%s::oid[]) AS s (relid)
-JOIN pg_proc AS p ON p.proname = 'capture_' || s.relid
-    AND p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'millstream_changes')
+-- The triggers that call a capture function of one of these sources, wherever they are.
+SELECT s.relid, c.oid, n.nspname, c.relname, t.tgname, p.proname, t.tgenabled::text, (t.tgtype & 1) = 1, t.tgtype & 60
+FROM pg_proc AS p
+JOIN unnest(%s::oid[]) AS s (relid) ON split_part(p.proname, '_', 2) = s.relid::text
 JOIN pg_trigger AS t ON t.tgfoid = p.oid AND NOT t.tgisinternal
 JOIN pg_class AS c ON c.oid = t.tgrelid
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'millstream_changes') AND p.proname LIKE 'capture%%'
 ORDER BY s.relid, c.oid, t.tgname;
 
--- machinery --
--- Whether the buffer and the function of each source are there.
-SELECT s.relid,
-    to_regclass('millstream_changes.changes_' || s.relid) IS NOT NULL,
-    to_regproc('millstream_changes.capture_' || s.relid) IS NOT NULL
-FROM unnest(%s::oid[]) AS s (relid);
+-- functions --
+-- The capture functions of a source: its own, and those of its members.
+SELECT p.proname
+FROM pg_proc AS p
+WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'millstream_changes')
+    AND p.proname LIKE 'capture%%' AND split_part(p.proname, '_', 2) = %s::text
+ORDER BY p.proname;
+
+-- buffers --
+-- Those of these sources that have a buffer.
+SELECT s.relid FROM unnest(%s::oid[]) AS s (relid) WHERE to_regclass('millstream_changes.changes_' || s.relid) IS NOT NULL;

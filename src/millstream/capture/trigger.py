@@ -16,13 +16,15 @@ before it alone the change cannot be told, so each reader whose slice holds the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from psycopg import errors, sql
 
 from millstream.algebra.table import Table
-from millstream.capture import buffer_table
-from millstream.capture.function import Images, definition, function_name
-from millstream.capture.inventory import Found, gaps, missing, superfluous, triggers
+from millstream.capture import buffer_table, inventory
+from millstream.capture.buffer import SCHEMA
+from millstream.capture.function import Images, Watch, definition, function_name
+from millstream.capture.inventory import gaps, missing, superfluous, triggers
 from millstream.capture.levels import Tree, trees
 from millstream.catalog import sources
 from millstream.catalog.locks import PATIENT, Patience, under_lock
@@ -55,11 +57,13 @@ def _set_up(conn: Connection, root: Name, asked: Sequence[str]) -> Source:
     if tree is None:
         raise SourceChanged.shape(str(root), "The table was dropped.")
     former = sources.get(conn, root.oid)
-    trouble = _trouble(conn, root.oid) if former else ""
-    images = _images(conn, tree, former, asked)
+    has_gap = former is not None and _has_gap(conn, root.oid)
+    columns = _columns(conn, tree)
+    images = _images(conn, tree, columns[root.oid], former, asked)
     buffer_table.make(conn, root.oid, images.columns)
-    _make_triggers(conn, tree, images)
-    if trouble:
+    _make_functions(conn, tree, images, columns)
+    _make_triggers(conn, tree)
+    if has_gap:
         buffer_table.mark(conn, root.oid)
     mode = former.mode if former else "TRIGGER"
     source = Source(root.oid, root.schema, root.name, mode, images.columns, tree.members)
@@ -67,47 +71,89 @@ def _set_up(conn: Connection, root: Name, asked: Sequence[str]) -> Source:
     return source
 
 
-def _trouble(conn: Connection, relid: int) -> str:
-    """Why what was captured so far does not tell the whole change; empty when it does."""
-    found = [*missing(conn, relid), *sources.drift(conn, [relid]).values()]
-    return "; ".join(found)
+def _has_gap(conn: Connection, relid: int) -> bool:
+    """Does what was captured so far not tell the whole change?"""
+    return bool(missing(conn, relid) or sources.drift(conn, [relid]))
 
 
-def _images(conn: Connection, tree: Tree, former: Source | None, asked: Sequence[str]) -> Images:
+# -- what is captured ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Found:
+    """A column as the table has it now."""
+
+    column: CapturedColumn
+    expression: str | None
+    made_of: tuple[int, ...]
+    """Of a virtual generated column: the attnums in its expression."""
+
+
+# By table, then by name.
+Columns = dict[int, dict[str, Found]]
+
+
+def _columns(conn: Connection, tree: Tree) -> Columns:
+    found: Columns = {table.oid: {} for table in tree.tables}
+    for oid, *facts, expression, made_of in conn.execute(_SQL["columns"], (list(found),)):
+        column = CapturedColumn(*facts)
+        found[oid][column.name] = Found(column, expression, tuple(made_of))
+    return found
+
+
+def _images(
+    conn: Connection, tree: Tree, found: dict[str, Found], former: Source | None, asked: Sequence[str]
+) -> Images:
     """What is to be captured: what was asked for, and what others rely on as far as it is still there."""
-    rows = conn.execute(_SQL["columns"], {"relid": tree.relid}).fetchall()
-    found = {row[1]: (CapturedColumn(*row[:7]), row[7], row[8]) for row in rows}
     for name in asked:
         if name not in found:
             raise SourceChanged.shape(str(tree.tables[0]), f'It has no column "{name}".')
-    kept = [column.name for column in former.columns] if former else []
+    kept = {column.name for column in former.columns} if former else set()
     wanted = {*asked, *kept, *sources.needed(conn, tree.relid)} & found.keys()
-    chosen = sorted((found[name] for name in wanted), key=lambda each: each[0].attnum)
-    made_of = {attnum for _, expression, parts in chosen if expression for attnum in parts}
-    watched = [column for column, _, _ in found.values() if column.name in wanted or column.attnum in made_of]
-    columns = tuple(column for column, _, _ in chosen)
-    expressions = tuple(expression for _, expression, _ in chosen)
-    return Images(tree.relid, tree.level, columns, tuple(watched), expressions)
+    chosen = sorted((found[name] for name in wanted), key=lambda each: each.column.attnum)
+    columns = tuple(each.column for each in chosen)
+    return Images(tree.relid, tree.level, columns, tuple(each.expression for each in chosen))
 
 
-# -- triggers --------------------------------------------------------------------------------
+def _watch(images: Images, table: int, columns: Columns) -> Watch:
+    """The columns of a table that its function names, as this table has them."""
+    root = columns[images.relid]
+    chosen = [root[column.name] for column in images.columns]
+    made_of = {attnum for each in chosen if each.expression for attnum in each.made_of}
+    named = {column.name for column in images.columns}
+    named |= {name for name, each in root.items() if each.column.attnum in made_of}
+    return Watch(table, tuple(each.column for name, each in columns[table].items() if name in named))
 
 
-def _make_triggers(conn: Connection, tree: Tree, images: Images) -> None:
-    name = function_name(tree.relid)
-    conn.execute(definition(conn, images))
-    # Nobody may hang our function on a table of their own and write into the buffer through it.
-    conn.execute(sql.SQL("REVOKE ALL ON FUNCTION {}() FROM PUBLIC").format(name))
-    _drop(conn, superfluous(tree, triggers(conn, [tree.relid])[tree.relid]))
+# -- functions and triggers ------------------------------------------------------------------
+
+
+def _make_functions(conn: Connection, tree: Tree, images: Images, columns: Columns) -> None:
+    for table in tree.tables:
+        conn.execute(definition(conn, images, _watch(images, table.oid, columns)))
+        # Nobody may hang our function on a table of their own and write into the buffer through it.
+        name = sql.Identifier(SCHEMA, function_name(tree.relid, table.oid))
+        conn.execute(sql.SQL("REVOKE ALL ON FUNCTION {}() FROM PUBLIC").format(name))
+
+
+def _make_triggers(conn: Connection, tree: Tree) -> None:
+    _drop_triggers(conn, superfluous(tree, triggers(conn, [tree.relid])[tree.relid]))
     for trigger in tree.triggers():
         for statement in trigger.statements():
             conn.execute(statement)
+    _drop_functions(conn, tree.relid, keep={function_name(tree.relid, table.oid) for table in tree.tables})
 
 
-def _drop(conn: Connection, found: Sequence[Found]) -> None:
+def _drop_triggers(conn: Connection, found: Sequence[inventory.Found]) -> None:
     for each in found:
         drop = sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(each.name), each.table.identifier)
         conn.execute(drop)
+
+
+def _drop_functions(conn: Connection, relid: int, keep: set[str]) -> None:
+    for name in inventory.functions(conn, relid):
+        if name not in keep:
+            conn.execute(sql.SQL("DROP FUNCTION {}()").format(sql.Identifier(SCHEMA, name)))
 
 
 # -- taking away -----------------------------------------------------------------------------
@@ -130,6 +176,6 @@ def remove(conn: Connection, relid: int, *, patience: Patience = PATIENT) -> boo
 def _take_away(conn: Connection, relid: int) -> None:
     # First, because it fails where a stream table depends on the source.
     sources.remove(conn, relid)
-    _drop(conn, triggers(conn, [relid])[relid])
-    conn.execute(sql.SQL("DROP FUNCTION IF EXISTS {}()").format(function_name(relid)))
+    _drop_triggers(conn, triggers(conn, [relid])[relid])
+    _drop_functions(conn, relid, keep=set())
     buffer_table.drop(conn, relid)

@@ -41,7 +41,7 @@ class Patience:
 
     def pause(self, attempt: int) -> float:
         """The wait after the given attempt (the first is 0): doubling, with jitter."""
-        longest = min(self.first_pause * 2.0**attempt, self.longest_pause)
+        longest = min(self.first_pause * 2.0 ** min(attempt, 30), self.longest_pause)
         return longest * random.uniform(0.5, 1.0)
 
 

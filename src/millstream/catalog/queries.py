@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psycopg
-from psycopg import sql
 
 from millstream.algebra.types import Column
 from millstream.catalog import relations
@@ -78,7 +77,8 @@ def _create_view(conn: Connection, query: str) -> None:
     offset = query.find(body)
     try:
         # The user's own query: the only text from outside that becomes a statement, and only as a view.
-        conn.execute(sql.SQL(_PREFIX).as_string(None).encode() + body.encode())
+        # `binary` makes psycopg use the extended protocol, which takes one statement and no more.
+        conn.execute(_PREFIX.encode() + body.encode(), binary=True)
     except psycopg.errors.InsufficientPrivilege as error:
         raise _rights(conn, error) from error
     except psycopg.Error as error:
@@ -101,8 +101,11 @@ def _rejected(query: str, offset: int, error: psycopg.Error) -> BadQuery:
     where = None
     if diag.statement_position is not None and int(diag.statement_position) > len(_PREFIX):
         where = int(diag.statement_position) - len(_PREFIX) + offset
+    message = diag.message_primary or str(error)
+    if "multiple commands" in message:
+        message = "the query must be one statement"
     return BadQuery.rejected(
-        diag.message_primary or str(error),
+        message,
         sqlstate=diag.sqlstate or "",
         detail=diag.message_detail or "",
         hint=diag.message_hint or "",
@@ -171,3 +174,17 @@ def relation_kinds(conn: Connection, names: Sequence[tuple[str, str]]) -> dict[t
         ([schema for schema, _ in names], [name for _, name in names]),
     ).fetchall()
     return {(row[0], row[1]): (row[2], row[3]) for row in rows}
+
+
+def implicit_schema(conn: Connection, name: str) -> str:
+    """The schema of a relation that the server names without one: the session's temporary schema, or its own."""
+    row = conn.execute(
+        """
+        SELECT n.nspname
+        FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE c.relname = %s AND (n.oid = pg_my_temp_schema() OR n.nspname = 'pg_catalog')
+        ORDER BY n.oid = pg_my_temp_schema() DESC
+        """,
+        (name,),
+    ).fetchone()
+    return str(row[0]) if row else ""

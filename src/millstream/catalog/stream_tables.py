@@ -187,6 +187,20 @@ def set_status(conn: Connection, id: int, status: Status) -> None:
     conn.execute(_SQL["set_status"], (status, id))
 
 
+def change(
+    conn: Connection,
+    id: int,
+    *,
+    schedule: str | None = None,
+    refresh_mode: str | None = None,
+    status: str | None = None,
+    cdc_mode: str | None = None,
+) -> None:
+    """Change what is given; a table that is made active again starts without errors."""
+    row = {"id": id, "schedule": schedule, "refresh_mode": refresh_mode, "status": status, "cdc_mode": cdc_mode}
+    conn.execute(_SQL["change"], row)
+
+
 def remove(conn: Connection, id: int) -> None:
     """Forget it, its blocks, its dependencies and its history; its table is the caller's to drop."""
     conn.execute(_SQL["remove"], (id,))

@@ -62,5 +62,16 @@ RETURNING consecutive_errors;
 -- set_status --
 UPDATE millstream.stream_tables SET status = %s, updated_at = clock_timestamp() WHERE id = %s;
 
+-- change --
+UPDATE millstream.stream_tables
+SET schedule = coalesce(%(schedule)s, schedule),
+    refresh_mode = coalesce(%(refresh_mode)s, refresh_mode),
+    status = coalesce(%(status)s, status),
+    cdc_mode = coalesce(%(cdc_mode)s, cdc_mode),
+    consecutive_errors = CASE WHEN %(status)s = 'ACTIVE' THEN 0 ELSE consecutive_errors END,
+    last_error = CASE WHEN %(status)s = 'ACTIVE' THEN NULL ELSE last_error END,
+    updated_at = clock_timestamp()
+WHERE id = %(id)s;
+
 -- remove --
 DELETE FROM millstream.stream_tables WHERE id = %s;

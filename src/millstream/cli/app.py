@@ -62,7 +62,8 @@ def root(
     ] = False,
 ) -> None:
     """Keeps SQL views over PostgreSQL fresh, incrementally, computing on Apache Spark."""
-    log.show(logging.DEBUG if verbose else logging.WARNING)
+    shown = log.show(logging.DEBUG if verbose else logging.WARNING)
+    ctx.call_on_close(lambda: log.hide(shown))
     ctx.obj = ctx.obj or REAL
 
 

@@ -71,12 +71,18 @@ class Json(logging.Formatter):
 
 
 def show(level: int = logging.INFO, *, as_json: bool = False, stream: TextIO | None = None) -> logging.Handler:
-    """Print events of this level and above, on stderr unless told otherwise; returns the handler to remove."""
+    """Print events of this level and above, on stderr unless told otherwise; `hide` ends it."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(Json() if as_json else Text())
     _LOGGER.addHandler(handler)
     _LOGGER.setLevel(level)
     return handler
+
+
+def hide(handler: logging.Handler) -> None:
+    """Undo a `show`."""
+    _LOGGER.removeHandler(handler)
+    _LOGGER.setLevel(logging.NOTSET)
 
 
 def _word(value: object) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from millstream.algebra.expr import Expr, Ref, ref_of, unwrapped
+from millstream.algebra.expr import Expr, Ref, parenthesised, ref_of, unwrapped
 from millstream.algebra.relation import Scan
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, wire_of
@@ -49,7 +49,14 @@ def single_table_parts(expression: Expr) -> Iterator[Expr]:
 
 
 def _children(node: exp.Expression) -> list[exp.Expression]:
-    return [child for child in node.iter_expressions() if not isinstance(child, exp.DataType | exp.Identifier)]
+    """The expressions it is made of; of a CASE, its conditions and results."""
+    found = list[exp.Expression]()
+    for child in node.iter_expressions():
+        if isinstance(node, exp.Case) and isinstance(child, exp.If):
+            found += [child.this, child.args["true"]]
+        elif not isinstance(child, exp.DataType | exp.Identifier | exp.Var):
+            found.append(child)
+    return found
 
 
 class Placer:
@@ -61,6 +68,11 @@ class Placer:
         self.leaves: dict[str, dict[tuple[Expr, str], Leaf]] = {scan.alias: {} for scan in scans}
         parts = list(dict.fromkeys(part for one in expressions for part in single_table_parts(one)))
         self.types = dict(zip(parts, typist(parts, scans), strict=True)) if parts else {}
+        self._typist = typist
+
+    def type_of(self, node: exp.Expression) -> PgType:
+        """PostgreSQL's type of an expression over several tables."""
+        return self._typist([Expr.of(node)], list(self.scans.values()))[0]
 
     def inputs(self, filters: Sequence[Expr]) -> tuple[Input, ...]:
         """The inputs with the leaves gathered so far and the filters over one table."""
@@ -104,7 +116,8 @@ class Placer:
             return expression
         node = expression.node
         for child in _children(node):
-            child.replace(exp.Paren(this=self.over_columns(Expr.of(child)).node))
+            if child.find(exp.Column):
+                child.replace(exp.Paren(this=self.over_columns(Expr.of(child)).node))
         return Expr.of(node)
 
 
@@ -126,7 +139,7 @@ def _comparison(placer: Placer, node: exp.Expression, use: Use) -> Placed:
     ordering = isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE)
     if not _comparable(one, other) or (ordering and not (one.wire.ordered and other.wire.ordered)):
         raise across(Expr.of(node), "Its order or equality is not the same in Spark.")
-    made = type(node)(this=one.expr.node, expression=other.expr.node)
+    made = type(node)(this=parenthesised(one.expr.node), expression=parenthesised(other.expr.node))
     return Placed(Expr.of(made), wire_of(BOOL), BOOL)
 
 
@@ -201,7 +214,7 @@ def _case(placer: Placer, node: exp.Expression, use: Use) -> Placed:
     default = node.args.get("default")
     values = results + ([default] if default is not None else [])
     placed = [placer.place(Expr.of(value), use) for value in values]
-    wire = _common(placed, node)
+    wire, type_ = _common(placed, node), placer.type_of(node)
     made = exp.Case(
         ifs=[
             exp.If(this=placer.place(Expr.of(branch.this), "carry").expr.node, true=value.expr.node)
@@ -209,13 +222,13 @@ def _case(placer: Placer, node: exp.Expression, use: Use) -> Placed:
         ],
         default=placed[-1].expr.node if default is not None else None,
     )
-    return Placed(Expr.of(made), wire, placed[0].type)
+    return Placed(Expr.of(made), wire, type_)
 
 
 def _coalesce(placer: Placer, node: exp.Expression, use: Use) -> Placed:
     placed = [placer.place(Expr.of(value), use) for value in (node.this, *node.expressions)]
     made = exp.Coalesce(this=placed[0].expr.node, expressions=[one.expr.node for one in placed[1:]])
-    return Placed(Expr.of(made), _common(placed, node), placed[0].type)
+    return Placed(Expr.of(made), _common(placed, node), placer.type_of(node))
 
 
 def _common(placed: list[Placed], node: exp.Expression) -> Wire:
@@ -230,15 +243,17 @@ def _common(placed: list[Placed], node: exp.Expression) -> Wire:
     raise across(Expr.of(node), "Its alternatives travel in different ways.")
 
 
-def _null_test(placer: Placer, node: exp.Expression, use: Use) -> Placed:
-    if not isinstance(unwrapped(node.expression), exp.Null):
-        return _logical(placer, node, use)
+def _is(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    """IS NULL, IS TRUE, IS FALSE."""
+    wanted = unwrapped(node.expression)
+    if not isinstance(wanted, exp.Null | exp.Boolean):
+        raise across(Expr.of(node))
     inner = placer.place(Expr.of(node.this), "carry")
-    return Placed(Expr.of(exp.Is(this=exp.Paren(this=inner.expr.node), expression=exp.Null())), wire_of(BOOL), BOOL)
+    return Placed(Expr.of(exp.Is(this=exp.Paren(this=inner.expr.node), expression=wanted)), wire_of(BOOL), BOOL)
 
 
 SAFE: dict[type[exp.Expression], Rule] = {
-    exp.And: _logical, exp.Or: _logical, exp.Not: _logical, exp.Is: _null_test,
+    exp.And: _logical, exp.Or: _logical, exp.Not: _logical, exp.Is: _is,
     exp.EQ: _comparison, exp.NEQ: _comparison, exp.GT: _comparison, exp.GTE: _comparison,
     exp.LT: _comparison, exp.LTE: _comparison, exp.NullSafeEQ: _comparison, exp.NullSafeNEQ: _comparison,
     exp.Add: _arithmetic, exp.Sub: _arithmetic, exp.Mul: _arithmetic, exp.Neg: _negative,

@@ -2,20 +2,20 @@
 
 Everything a refresh reads, it reads here: change buffers, source rows, its own stored table. The
 result, the frontier and the history are written in the same transaction, so a crash at any
-instruction leaves all of it or nothing.
+instruction leaves all of it or nothing. What it will read is held first (see `hold.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-import psycopg
-
+from millstream.catalog.relations import Name
 from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
+from millstream.refresh.hold import hold
 from millstream.store.connection import Connection
 
 
@@ -28,22 +28,22 @@ class Cut:
     taken_at: datetime
     exported: str
     """The name under which other sessions can take the same snapshot."""
+    busy: frozenset[Name] = frozenset()
+    """Sources that were not to be had; nothing that reads them may be refreshed here."""
 
 
 @contextmanager
-def cut(conn: Connection) -> Iterator[Cut]:
-    """Open the transaction, take the snapshot; commit at the end of the block."""
-    conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    try:
-        with conn.transaction():
-            yield _taken(conn)
-    finally:
-        conn.isolation_level = None
+def cut(conn: Connection, tables: Sequence[Name] = ()) -> Iterator[Cut]:
+    """Open the transaction, hold these tables, take the snapshot; commit at the end of the block."""
+    with conn.transaction():
+        conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        busy = hold(conn, tables)
+        yield _taken(conn, busy)
     failpoint("committed")
 
 
-def _taken(conn: Connection) -> Cut:
+def _taken(conn: Connection, busy: frozenset[Name]) -> Cut:
     row = conn.execute("SELECT pg_current_snapshot()::text, clock_timestamp(), pg_export_snapshot()").fetchone()
     assert row is not None
     failpoint("cut_taken")
-    return Cut(conn, Snapshot.parse(row[0]), row[1], row[2])
+    return Cut(conn, Snapshot.parse(row[0]), row[1], row[2], busy)

@@ -78,10 +78,12 @@ def _answer(
 
 def distinct_keys(tables: list[pa.Table], columns: tuple[str, ...]) -> pa.Table:
     """Each key once; one with a NULL in it meets nothing."""
-    keys = pa.concat_tables([table.select(list(columns)) for table in tables])
-    for column in columns:
+    # One column may be tied to two: a.x = b.y AND a.x = b.z.
+    distinct = list(dict.fromkeys(columns))
+    keys = pa.concat_tables([table.select(distinct) for table in tables])
+    for column in distinct:
         keys = keys.filter(pc.is_valid(keys[column]))
-    return keys.group_by(list(dict.fromkeys(columns))).aggregate([]).select(list(columns))
+    return keys.group_by(distinct).aggregate([]).select(list(columns))
 
 
 def rows_of(one: Input, gathered: Gathered) -> Rows:

@@ -14,10 +14,13 @@ import pyarrow as pa
 from millstream.algebra.table import quoted
 from millstream.capture import buffer
 from millstream.frontier.snapshot import Snapshot
-from millstream.plan.block import Input
+from millstream.plan.block import Input, Leaf
 
 ROW = "__row"
 """Where a row is stored: tells it apart from others read in the same snapshot."""
+
+# Types whose modifier cuts or rounds.
+_MODIFIED = frozenset({"numeric", "bpchar", "varchar", "bit", "varbit", "time", "timestamp", "timestamptz"})
 
 
 def schema_of(one: Input, *, located: bool = False) -> pa.Schema:
@@ -60,9 +63,17 @@ def lookup_sql(one: Input, columns: Sequence[str], keys: str, *, before: int, nu
 
 def keys_sql(one: Input, columns: Sequence[str], relation: str) -> str:
     """A FROM item that gives the keys in the types of the leaf columns, each once."""
-    leaves = [one.leaf(column) for column in columns]
-    decoded = [f"{leaf.wire.decode_sql(f'w.w{n}', leaf.type)} AS k{n}" for n, leaf in enumerate(leaves)]
+    decoded = [f"{_key(one.leaf(column), f'w.w{n}')} AS k{n}" for n, column in enumerate(columns)]
     return f"(SELECT DISTINCT {', '.join(decoded)} FROM {relation} AS w) AS k"
+
+
+def _key(leaf: Leaf, value: str) -> str:
+    # The sender's value may not fit the receiver's own type: a bigint meets an integer, numeric(9,4) a numeric(5,2).
+    if leaf.wire.number == "int":
+        return value
+    if leaf.type.kind == "base" and leaf.type.base in _MODIFIED:
+        return f"({leaf.wire.decode.format(x=value)})::{leaf.type.base}"
+    return leaf.wire.decode_sql(value, leaf.type)
 
 
 def _same(expression: str, key: str, nulls: bool) -> str:

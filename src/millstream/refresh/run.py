@@ -20,10 +20,11 @@ from millstream.capture import buffer, inventory
 from millstream.catalog import history, sources, stream_tables
 from millstream.catalog.history import HistoryEntry, Initiator
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import Busy, Conflict, MillstreamError, NoSuchStreamTable, RefreshFailed
+from millstream.errors import Busy, Conflict, LockNotHad, MillstreamError, NoSuchStreamTable, RefreshFailed
 from millstream.frontier.snapshot import Slice
 from millstream.observe.failpoint import failpoint
 from millstream.plan.block import Block
+from millstream.refresh import hold
 from millstream.refresh.access import Access
 from millstream.refresh.apply import Apply
 from millstream.refresh.cut import Cut, cut
@@ -83,10 +84,17 @@ class Refresher:
         if not jobs:
             return []
         try:
-            with cut(self.conn) as now:
-                return self._in_cut(now, jobs, initiated_by)
+            with cut(self.conn, hold.names(self.conn, set().union(*map(_reads, jobs)))) as now:
+                return self._unless_busy(now, jobs, initiated_by)
         except psycopg.errors.SerializationFailure as error:
             return [Conflict.on(job.table.name, str(error)) for job in jobs]
+
+    def _unless_busy(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[RefreshReport | MillstreamError]:
+        """Leave out what reads a source that was not to be had."""
+        busy = {job.table.id: ", ".join(str(one) for one in now.busy if one.oid in _reads(job)) for job in jobs}
+        ready = [job for job in jobs if not busy[job.table.id]]
+        done = iter(self._in_cut(now, ready, initiated_by) if ready else ())
+        return [LockNotHad.by_reader(name) if (name := busy[job.table.id]) else next(done) for job in jobs]
 
     def _in_cut(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[RefreshReport | MillstreamError]:
         tables = stream_tables.get_all(self.conn, [job.table.id for job in jobs])
@@ -225,6 +233,11 @@ class Refresher:
 
 
 # A session's lock: it goes with the connection, however the process ends.
+def _reads(job: Job) -> set[int]:
+    """The tables that it reads."""
+    return {one.scan.table.oid for one in job.block.inputs()}
+
+
 def try_lock(conn: Connection, ids: Sequence[int]) -> set[int]:
     """Take the locks on these stream tables that nobody has."""
     taken = "SELECT id, pg_try_advisory_lock(hashtext('millstream'), id) FROM unnest(%s::int4[]) AS id"

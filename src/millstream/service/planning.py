@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import sqlglot
-
+from millstream.algebra.dialect import Canonical, parse_one
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Relation, Scan
 from millstream.algebra.table import Table, quoted
@@ -85,7 +84,7 @@ def _check_function(function: queries.Function, query: str) -> None:
 
 def _check_faithful(conn: Connection, canonical: Canonical) -> None:
     """Our parser must read the query as the server does: print what it read, and let the server compare."""
-    printed = sqlglot.parse_one(canonical.text, read="postgres").sql(dialect="postgres")
+    printed = parse_one(canonical.text).sql(dialect=Canonical)
     if queries.canonical(conn, printed).text != canonical.text:
         raise Unsupported.construct(
             "this query's syntax",
@@ -122,8 +121,8 @@ class _Catalog:
         self.query = query
 
     def table(self, schema: str, name: str) -> Table | str:
-        found = queries.relation_kinds(self.conn, [(schema, name)])
-        oid, kind = found[schema, name]
+        schema = schema or queries.implicit_schema(self.conn, name)
+        oid, kind = queries.relation_kinds(self.conn, [(schema, name)])[schema, name]
         if kind == "v":
             view = queries.view(self.conn, oid)
             _check(self.conn, view, self.query)

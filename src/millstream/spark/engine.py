@@ -76,14 +76,32 @@ class Engine:
 
     def _tune(self, views: Mapping[str, Rows]) -> None:
         size = sum(rows.num_rows if isinstance(rows, pa.Table) else _SMALL + 1 for rows in views.values())
-        small = size <= _SMALL
-        partitions = 1 if small else max(2, self.spark.sparkContext.defaultParallelism * 2)
-        for name, value in {
-            "spark.sql.shuffle.partitions": str(partitions),
-            "spark.sql.adaptive.enabled": str(not small).lower(),
-            "spark.sql.codegen.wholeStage": str(not small).lower(),
-        }.items():
+        parallel = self.spark.sparkContext.defaultParallelism
+        for name, value in (_FEW if size <= _SMALL else _many(parallel)).items():
             self.spark.conf.set(name, value)
+
+
+# For few rows: one partition, so that nothing is exchanged; no second job for a broadcast; no code to compile.
+_FEW: Mapping[str, str] = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.join.preferSortMergeJoin": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+}
+
+
+def _many(parallel: int) -> Mapping[str, str]:
+    """For many rows: Spark's own ways, with adaptive execution to join small partitions."""
+    return {
+        "spark.sql.shuffle.partitions": str(max(2, parallel * 2)),
+        "spark.sql.leafNodeDefaultParallelism": str(parallel),
+        "spark.sql.autoBroadcastJoinThreshold": str(10 * 1024 * 1024),
+        "spark.sql.join.preferSortMergeJoin": "true",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.codegen.wholeStage": "true",
+    }
 
 
 def view_name(kind: str) -> str:

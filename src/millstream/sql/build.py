@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import sqlglot
 from sqlglot import exp
 
+from millstream.algebra.dialect import Canonical, parse_one
 from millstream.algebra.expr import Expr, Ref, transform, unwrapped
 from millstream.algebra.relation import (
     Aggregate,
@@ -76,9 +76,7 @@ class _Builder:
 
     def text(self, text: str) -> Relation:
         """The relation of a canonical text: the query itself, or a view in it."""
-        query = sqlglot.parse_one(text, read="postgres")
-        assert isinstance(query, exp.Expression)
-        return self.query(query, {})
+        return self.query(parse_one(text), {})
 
     def query(self, query: exp.Expression, ctes: Ctes) -> Relation:
         if isinstance(query, exp.Subquery):
@@ -304,7 +302,7 @@ def _with_ctes(query: exp.Union) -> str:
     own = copy.args.get("with_")
     if ctes:
         copy.set("with_", exp.With(expressions=ctes + (list(own.expressions) if own else [])))
-    return copy.sql(dialect="postgres")
+    return copy.sql(dialect=Canonical)
 
 
 def _ancestors(node: exp.Expression) -> list[exp.Expression]:

@@ -8,6 +8,8 @@ A group's id is a 128-bit hash of its keys' text, so NULL keys match and one ind
 
 from __future__ import annotations
 
+from millstream.algebra.expr import Ref
+from millstream.algebra.relation import Project
 from millstream.algebra.table import quoted
 from millstream.plan.block import Accumulator, AggregateHead, Block
 from millstream.plan.lower.aggregate import output_columns
@@ -19,7 +21,7 @@ def create_sql(block: Block, head: AggregateHead, names: Names) -> list[str]:
     branch = block.branches[0]
     exprs = _expressions(block)
     tables = ", ".join(f"{one.scan.table.qualified} AS {quoted(one.scan.alias)}" for one in branch.inputs)
-    columns = [f"{exprs.get(key.name, f'NULL::{key.type.name}')} AS {quoted(key.name)}" for key in head.keys]
+    columns = [f"({exprs[key.name]})::{key.type.name} AS {quoted(key.name)}" for key in head.keys]
     columns += [f"{_initial(one, exprs)} AS {quoted(one.name)}" for one in head.accumulators]
     least = "> 0" if head.keys else ">= 0"
     statements = [
@@ -30,16 +32,17 @@ def create_sql(block: Block, head: AggregateHead, names: Names) -> list[str]:
 
 
 def _expressions(block: Block) -> dict[str, str]:
-    """The first branch's columns as PostgreSQL's expressions over its tables, where they are leaves."""
+    """The first branch's columns as PostgreSQL's expressions over its tables."""
     branch = block.branches[0]
-    leaves = {(one.name, leaf.name): leaf.expr.sql for one in branch.inputs for leaf in one.leaves}
-    return {name: leaves[ref.alias, ref.column] for name, ref in branch.sources if ref is not None}
+    leaves = {Ref(one.name, leaf.name): leaf.expr for one in branch.inputs for leaf in one.leaves}
+    assert isinstance(branch.body, Project)
+    return {output.name: output.expr.substitute(leaves).sql for output in branch.body.outputs}
 
 
 def _initial(one: Accumulator, exprs: dict[str, str]) -> str:
     if one.strategy == "extreme":
         assert one.column is not None
-        return exprs[one.column]
+        return f"({exprs[one.column]})::{one.type.name}"
     return f"0::{one.type.name}"
 
 
@@ -74,7 +77,7 @@ def groups_table_sql(head: AggregateHead, names: Names) -> str:
 def decode_sql(head: AggregateHead, names: Names, *, absolute: bool) -> str:
     """Fill `groups` from what Spark sent."""
     keys = [f"{key.wire.decode_sql(f'd.{quoted(key.name)}', key.type)} AS {quoted(key.name)}" for key in head.keys]
-    values = [f"{_decoded(one, name)} AS {name}" for one, name in _values(head)]
+    values = [f"{_decoded(one, name, names.state)} AS {name}" for one, name in _values(head)]
     inner = f"SELECT {', '.join(keys + values)} FROM {names.delta} AS d"
     listed = [f"x.{quoted(key.name)}" for key in head.keys]
     outer = [id_sql(head, "x"), *listed, str(absolute).lower(), *(f"x.{name}" for _, name in _values(head))]
@@ -86,12 +89,13 @@ def _values(head: AggregateHead) -> list[tuple[Accumulator, str]]:
     return list(zip(owners, output_columns(head), strict=True))
 
 
-def _decoded(one: Accumulator, name: str) -> str:
+def _decoded(one: Accumulator, name: str, state: str) -> str:
     assert one.wire is not None
     if one.strategy == "extreme" and one.order is None:
-        # PostgreSQL picks the best of the candidates, by its own order.
+        # PostgreSQL picks the best of the candidates, by its own order: the collation is the state's.
         value = one.wire.decode_sql("v", one.type)
-        return f"(SELECT {one.function}({value}) FROM jsonb_array_elements_text(d.{name}::jsonb) AS v)"
+        typed = f"SELECT {one.name} FROM {state} WHERE false UNION ALL SELECT {value}"
+        return f"(SELECT {one.function}(c.{one.name}) FROM ({typed} FROM jsonb_array_elements_text(d.{name}::jsonb) AS v) AS c)"
     return one.wire.decode_sql(f"d.{name}", one.type)
 
 

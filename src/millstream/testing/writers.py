@@ -6,9 +6,8 @@
     ends             COMMIT, ROLLBACK, PREPARE TRANSACTION and, later, COMMIT PREPARED or ROLLBACK PREPARED
     now and then     TRUNCATE, refilled in the same transaction or left empty, committed or rolled back
 
-`VIEWS` are queries over these tables, one of each kind; `difference` compares a table that keeps one with
-PostgreSQL's own answer, in the caller's transaction. What a writer does is decided by its seed; how the writers
-interleave is not, and no result may depend on it.
+`VIEWS` are queries over these tables, one of each kind. What a writer does is decided by its seed; how the
+writers interleave is not, and no result may depend on it.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any, Self
 
-import psycopg
 from psycopg import ClientCursor, errors
 
 from millstream.store.connection import Connection, connect
@@ -81,18 +79,6 @@ def make_tables(conn: Connection) -> None:
     conn.execute(SQL["tables"])
     # Bound by the client: a prepared statement could not hold several.
     ClientCursor(conn).execute(SQL["rows"], {"customers": CUSTOMERS, "orders": ORDERS})
-
-
-def difference(conn: Connection, name: str, query: str | None = None) -> tuple[int, int]:
-    """How many rows a table lacks, and has too many of, compared with its query: as bags, in one statement."""
-    query = query or VIEWS[name]
-    columns = [column.name for column in conn.execute(f"{query} LIMIT 0".encode()).description or ()]
-    actual = f"SELECT {', '.join(columns)} FROM {name}"
-    counts = ", ".join(
-        f"(SELECT count(*) FROM ({one} EXCEPT ALL {other}) AS d)" for one, other in ((query, actual), (actual, query))
-    )
-    missing, extra = conn.execute(f"SELECT {counts}".encode()).fetchall()[0]
-    return missing, extra
 
 
 @dataclass
@@ -297,11 +283,3 @@ ENDINGS: Mapping[str, Callable[[Writer], None]] = {
     "prepare": Writer.prepare,
 }
 
-
-def end_prepared(conn: Connection) -> Sequence[str]:
-    """Roll back every prepared transaction of this database; return their names."""
-    query = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
-    gids = [gid for (gid,) in conn.execute(query).fetchall()]
-    for gid in gids:
-        conn.execute(psycopg.sql.SQL("ROLLBACK PREPARED {}").format(psycopg.sql.Literal(gid)))
-    return gids

@@ -19,7 +19,6 @@ from rich.live import Live
 
 from millstream.cli.demo.board import Board
 from millstream.cli.demo.view import plain, screen
-from millstream.errors import MillstreamError
 from millstream.store.connection import Connection
 
 if TYPE_CHECKING:
@@ -72,17 +71,11 @@ def _ticks(client: Millstream, reader: Connection, board: Board, asked: Event, s
 
 
 def _tick(client: Millstream, board: Board) -> None:
-    """One tick; an error that trying again can heal is shown, and the next tick tries again."""
-    try:
-        reports = client.tick()
-    except MillstreamError as error:
-        if not error.retryable:
-            raise
-        board.trouble = str(error)
-        return
-    board.trouble = ""
-    for report in reports:
+    """One tick. A stream table that fails does not stop the others; the next tick tries it again."""
+    for report in client.tick():
         board.note(report)
+    failing = [one for one in client.status() if one.consecutive_errors]
+    board.trouble = "\n".join(f"{one.name}: {one.last_error}" for one in failing)
 
 
 def _now_and_then(board: Board, console: Console) -> Callable[[], None]:

@@ -80,7 +80,7 @@ def _stream_tables(board: Board) -> Panel:
         table.add_column(heading, justify=side, no_wrap=True)
     for line in board.lines.values():
         table.add_row(*_row(board, line))
-    return Panel(table, title="Millstream keeps three views, every 500 ms", title_align="left", border_style="green")
+    return Panel(table, title="Millstream keeps three views (due: 500 ms)", title_align="left", border_style="green")
 
 
 def _row(board: Board, line: Line) -> tuple[RenderableType, ...]:

@@ -1,0 +1,60 @@
+"""PostgreSQL as the server prints it: read and written word for word.
+
+sqlglot translates between dialects, so it rewrites what it knows: substr() becomes SUBSTRING(... FROM ...), mod(x, 2)
+becomes x % 2. The server's own words must come out as they went in. Here only the aggregates that we maintain and what
+has a grammar of its own are understood; every other function is a name and its arguments.
+
+>>> parse_one("SELECT substr(t, 1), mod(x, 2), \\"left\\"(t, 1)").sql(dialect=Canonical)
+'SELECT substr(t, 1), mod(x, 2), "left"(t, 1)'
+"""
+
+from __future__ import annotations
+
+# sqlglot's callables differ in their parameters, and are only passed on.
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.tokenizer_core import TokenType
+
+_UNDERSTOOD = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE"})
+_GRAMMAR = frozenset({"CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM"})
+
+
+class Canonical(Postgres):
+    """The dialect of `pg_get_viewdef`."""
+
+    NORMALIZE_FUNCTIONS: bool | str = False
+
+    class Parser(Postgres.Parser):
+        FUNCTIONS = {name: made for name, made in Postgres.Parser.FUNCTIONS.items() if name in _UNDERSTOOD}
+        FUNCTION_PARSERS = {
+            name: parse for name, parse in Postgres.Parser.FUNCTION_PARSERS.items() if name in _GRAMMAR
+        }
+
+        def _parse_function_call(
+            self, functions: Any = None, anonymous: bool = False, optional_parens: bool = True, any_token: bool = False
+        ) -> exp.Expr | None:
+            # In quotes it is a plain name, even where the word alone would have a grammar.
+            quoted = self._curr is not None and self._curr.token_type == TokenType.IDENTIFIER
+            return super()._parse_function_call(functions, anonymous or quoted, optional_parens, any_token)
+
+    class Generator(Postgres.Generator):
+        TRANSFORMS = {**Postgres.Generator.TRANSFORMS, exp.Pow: lambda self, node: self.binary(node, "^")}
+
+        def not_sql(self, expression: exp.Not) -> str:
+            """A NOT that belongs to the operator goes back into it: the server puts others before parentheses."""
+            inner = expression.this
+            if isinstance(inner, exp.Is):
+                return f"{self.sql(inner, 'this')} IS NOT {self.sql(inner, 'expression')}"
+            if isinstance(inner, exp.RegexpLike) and not inner.args.get("flag"):
+                return f"{self.sql(inner, 'this')} !~ {self.sql(inner, 'expression')}"
+            return super().not_sql(expression)
+
+
+def parse_one(text: str) -> exp.Expression:
+    """The syntax tree of a statement that the server printed."""
+    tree = sqlglot.parse_one(text, read=Canonical)
+    assert isinstance(tree, exp.Expression)
+    return tree

@@ -1,0 +1,37 @@
+"""The verb alter: another schedule, another mode, stopped or started again."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from millstream.catalog import stream_tables
+from millstream.catalog.stream_tables import RefreshMode
+from millstream.errors import BadSetting, NotYet
+from millstream.schedule.cadence import Cadence
+from millstream.service.app import App
+
+
+def alter(
+    app: App,
+    name: str,
+    *,
+    schedule: str | None = None,
+    refresh_mode: str | None = None,
+    status: str | None = None,
+    query: str | None = None,
+    cdc_mode: str | None = None,
+) -> None:
+    """Change what is given; all of it or nothing."""
+    if query is not None:
+        raise NotYet.feature("changing the query of a stream table", "Drop it and create it again.")
+    if cdc_mode not in (None, "trigger"):
+        raise BadSetting.of("cdc_mode", cdc_mode, "trigger; capture from the log is not there yet")
+    if refresh_mode is not None and refresh_mode not in get_args(RefreshMode):
+        raise BadSetting.of("refresh_mode", refresh_mode, "AUTO, DIFFERENTIAL or FULL")
+    if status not in (None, "ACTIVE", "SUSPENDED"):
+        raise BadSetting.of("status", status, "ACTIVE or SUSPENDED")
+    cadence = str(Cadence.parse(schedule, shortest=app.settings.min_schedule)) if schedule is not None else None
+    table = app.named(name)
+    stream_tables.change(
+        app.conn, table.id, schedule=cadence, refresh_mode=refresh_mode, status=status, cdc_mode=cdc_mode
+    )

@@ -1,0 +1,161 @@
+"""The oracle: a stream table must be what PostgreSQL itself answers to its query, at the same snapshot.
+
+It shares nothing with the product's own comparison, and knows neither plans nor blocks: only the user's
+query and the stored table. Run it on the connection of a cut, before the cut's transaction ends.
+
+    columns   the same names, types (with modifier) and collations, in the same order
+    rows      the same bag: numeric and float by value, everything else by its exact text
+    close     relative tolerance for floats, which differ with the order of adding in PostgreSQL too
+
+`check` says nothing when all is well, and otherwise raises an AssertionError that prints the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from millstream.algebra.table import quoted
+from millstream.store.connection import Connection
+
+Row: TypeAlias = "tuple[str | None, ...]"
+
+_SHOWN = 20
+_HIDDEN = "__ms_row_id"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A column as the server describes it."""
+
+    name: str
+    type: str
+    collation: str
+    base: str
+    """The bare type underneath domains; decides how values are compared."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.type}" + (f" COLLATE {self.collation}" if self.collation else "")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The rows the query has and the table lacks, and the other way round."""
+
+    missing: tuple[Row, ...]
+    extra: tuple[Row, ...]
+    rows: int
+    """How many rows the query has."""
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.extra)
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.missing)} rows missing, {len(self.extra)} rows too many"]
+        for sign, rows in (("-", self.missing), ("+", self.extra)):
+            lines += [f"  {sign} {row}" for row in sorted(rows, key=str)[:_SHOWN]]
+            lines += [f"  {sign} ... {len(rows) - _SHOWN} more"] if len(rows) > _SHOWN else []
+        return "\n".join(lines)
+
+
+def check(conn: Connection, query: str, target: str, *, close: float = 0.0) -> int:
+    """Compare; the number of rows when all is well. `target` is a table's name as SQL writes it."""
+    expected, actual = shape_of_query(conn, query), shape_of_table(conn, target)
+    if [str(one) for one in expected] != [str(one) for one in actual]:
+        raise AssertionError(f"{target} has other columns than its query\n{_columns(expected, actual)}\n{query}")
+    found = difference(conn, query, target, expected, close=close)
+    if found:
+        names = ", ".join(one.name for one in expected)
+        raise AssertionError(f"{target} ({names}) differs from its query: {found}\n{query}")
+    return found.rows
+
+
+# -- columns ---------------------------------------------------------------------------------
+
+_SHAPE = """
+    SELECT a.attname, format_type(a.atttypid, a.atttypmod), CASE a.attcollation WHEN 0 THEN '' ELSE a.attcollation::regcollation::text END,
+           b.typname
+    FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
+    JOIN pg_type AS b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
+    WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> %s
+    ORDER BY a.attnum
+"""
+
+
+def shape_of_query(conn: Connection, query: str) -> tuple[Shape, ...]:
+    """The columns of a query's result; a view tells them, in a savepoint that is rolled back."""
+    with conn.transaction(force_rollback=True):
+        conn.execute(f"CREATE TEMPORARY VIEW oracle_query AS {query}".encode())
+        return shape_of_table(conn, "pg_temp.oracle_query")
+
+
+def shape_of_table(conn: Connection, name: str) -> tuple[Shape, ...]:
+    """The columns of a table, without the one that tells rows apart."""
+    return tuple(Shape(*row) for row in conn.execute(_SHAPE, (name, _HIDDEN)))
+
+
+def _columns(expected: tuple[Shape, ...], actual: tuple[Shape, ...]) -> str:
+    return f"  query: {', '.join(map(str, expected))}\n  table: {', '.join(map(str, actual))}"
+
+
+# -- rows ------------------------------------------------------------------------------------
+
+
+def difference(
+    conn: Connection, query: str, target: str, columns: tuple[Shape, ...], *, close: float = 0.0
+) -> Difference:
+    """Subtract each from the other, as bags, in one statement."""
+    values = ", ".join(_value(one) for one in columns)
+    rows = conn.execute(
+        f"WITH expected AS MATERIALIZED (SELECT ARRAY[{values}]::text[] AS row FROM ({query}) AS q), "
+        f"actual AS MATERIALIZED (SELECT ARRAY[{values}]::text[] AS row FROM {target} AS q) "
+        "SELECT 'missing', m.row FROM (TABLE expected EXCEPT ALL TABLE actual) AS m "
+        "UNION ALL SELECT 'extra', e.row FROM (TABLE actual EXCEPT ALL TABLE expected) AS e "
+        "UNION ALL SELECT 'rows', ARRAY[count(*)::text] FROM expected".encode()
+    ).fetchall()
+    sides: dict[str, list[Row]] = {"missing": [], "extra": [], "rows": []}
+    for side, row in rows:
+        sides[side].append(tuple(row))
+    floats = [place for place, one in enumerate(columns) if one.base in ("float4", "float8")]
+    missing, extra = _not_close(sides["missing"], sides["extra"], floats, close)
+    return Difference(missing, extra, int(sides["rows"][0][0] or 0))
+
+
+def _value(column: Shape) -> str:
+    value = f"q.{quoted(column.name)}"
+    if column.base == "numeric":
+        return f"trim_scale({value})::text"
+    # Adding zero makes one of the two zeros, which PostgreSQL holds to be equal.
+    return f"({value} + 0)::text" if column.base in ("float4", "float8") else f"{value}::text"
+
+
+def _not_close(
+    missing: list[Row], extra: list[Row], floats: list[int], close: float
+) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """Take out pairs of rows that differ in floats only, and there by little."""
+    if not floats or close == 0.0:
+        return tuple(missing), tuple(extra)
+    left, unmatched = list(extra), list[Row]()
+    for row in missing:
+        partner = next((other for other in left if _alike(row, other, floats, close)), None)
+        if partner is None:
+            unmatched.append(row)
+        else:
+            left.remove(partner)
+    return tuple(unmatched), tuple(left)
+
+
+def _alike(one: Row, other: Row, floats: list[int], close: float) -> bool:
+    pairs = [(place, a, b) for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b]
+    return all(
+        place in floats and a is not None and b is not None and math.isclose(float(a), float(b), rel_tol=close)
+        for place, a, b in pairs
+    )
+
+
+def same_bag(conn: Connection, one: str, other: str) -> Difference:
+    """Compare two stored tables, such as one refreshed often and one refreshed once."""
+    columns = shape_of_table(conn, one)
+    names = ", ".join(quoted(column.name) for column in columns)
+    return difference(conn, f"SELECT {names} FROM {other}", one, columns)

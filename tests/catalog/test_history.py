@@ -1,0 +1,65 @@
+"""The history of refreshes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from millstream.catalog import history, install, stream_tables
+from millstream.catalog.history import HistoryEntry
+from millstream.frontier.snapshot import Snapshot
+from millstream.store.connection import Connection
+
+AT = datetime(2024, 6, 1, 12, 0, 0, 123456, tzinfo=UTC)
+
+
+@pytest.fixture
+def id(conn: Connection) -> int:
+    """A stream table's id."""
+    install.install(conn)
+    return stream_tables.add(conn, schema_name="public", name="t", query="", canonical_query="", schedule="1s").id
+
+
+def full(id: int) -> HistoryEntry:
+    return HistoryEntry(
+        id, "DIFFERENTIAL", "changes", "COMPLETED", "SCHEDULER", AT, AT + timedelta(seconds=1), AT, Snapshot(10, 20, (12,)),
+        7, 1, 2, 3, 4, [{"alias": "o", "path": "lookup", "rows": 7}], {"spark": 50.25}, {"code": "MS402", "n": None},
+    )  # fmt: skip
+
+
+def test_an_entry_comes_back_as_it_was_recorded(conn: Connection, id: int) -> None:
+    first = history.add(conn, full(id))
+    assert history.recent(conn, id) == [replace(full(id), id=first)]
+
+
+def test_an_entry_needs_little(conn: Connection, id: int) -> None:
+    entry = HistoryEntry(id, "NO_DATA", "no_change", "COMPLETED", "MANUAL", AT)
+    recorded = history.add(conn, entry)
+    assert history.recent(conn, id) == [replace(entry, id=recorded, inputs=[])]
+
+
+def test_many_are_recorded_in_one_statement_and_the_newest_come_first(conn: Connection, id: int) -> None:
+    entries = [replace(full(id), rows_read=number) for number in range(100)]
+    ids = history.add_all(conn, entries)
+    assert ids == sorted(ids)
+    assert [entry.rows_read for entry in history.recent(conn, id, 3)] == [99, 98, 97]
+    assert len(history.recent(conn, id)) == 20
+    assert history.recent(conn, id + 1) == []
+    assert history.add_all(conn, []) == []
+
+
+def test_an_entry_is_json(id: int) -> None:
+    printed = full(id).as_dict()
+    assert printed["frontier"] == "10:20:12"
+    assert printed["started_at"] == "2024-06-01T12:00:00.123456+00:00"
+    json.dumps(printed)
+
+
+@pytest.mark.parametrize(("column", "value"), [("action", "GUESS"), ("status", "DONE"), ("initiated_by", "CHANCE")])
+def test_a_value_that_makes_no_sense_cannot_be_stored(conn: Connection, id: int, column: str, value: str) -> None:
+    history.add(conn, full(id))
+    with pytest.raises(Exception, match=f"refresh_history_{column}_check"):
+        conn.execute(f"UPDATE millstream.refresh_history SET {column} = '{value}'")
