@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from millstream.client import Millstream, connect
+from typing import TYPE_CHECKING
+
 from millstream.errors import MillstreamError
-from millstream.settings import Settings
-from millstream.testing.server import Server, embedded
+
+if TYPE_CHECKING:
+    from millstream.client import Millstream, connect
+    from millstream.settings import Settings
+    from millstream.testing.server import Server, embedded
 
 __version__ = "0.1.0"
 
 __all__ = ["Millstream", "MillstreamError", "Server", "Settings", "connect", "embedded"]
+
+_HOMES = {
+    "Millstream": "millstream.client",
+    "connect": "millstream.client",
+    "Settings": "millstream.settings",
+    "Server": "millstream.testing.server",
+    "embedded": "millstream.testing.server",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Imported when first used: `millstream --help` does not wait for Spark's and Arrow's modules."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'millstream' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -30,7 +30,8 @@ def test_names_and_condition_print_as_sql(conn: Connection) -> None:
 
 def test_the_condition_agrees_with_the_snapshot(conn: Connection) -> None:
     for frontier in (Snapshot(10, 20, (12, 15)), Snapshot(10, 10), Snapshot(3, 30, (3, 29))):
-        query = f"SELECT x FROM generate_series(0, 40) AS x, LATERAL (SELECT x::text::xid8 AS xid) AS r WHERE {slice_condition(frontier).as_string(conn)}"
+        numbers = "generate_series(0, 40) AS x, LATERAL (SELECT x::text::xid8 AS xid) AS r"
+        query = f"SELECT x FROM {numbers} WHERE {slice_condition(frontier).as_string(conn)}"
         assert {x for (x,) in conn.execute(query)} == {x for x in range(41) if not frontier.sees(x)}
 
 

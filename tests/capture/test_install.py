@@ -13,7 +13,7 @@ from millstream.capture import trigger
 from millstream.catalog import install, relations, sources
 from millstream.catalog.locks import Patience
 from millstream.catalog.sources import Source
-from millstream.errors import LockNotHad, SourceChanged
+from millstream.errors import BadSource, LockNotHad, SourceChanged
 from millstream.store.connection import Connection
 
 if TYPE_CHECKING:
@@ -89,6 +89,63 @@ def test_the_callers_settings_are_left_as_they_were(conn: Connection, t: int) ->
         query = "SELECT current_setting('search_path'), current_setting('lock_timeout')"
         assert conn.execute(query).fetchall() == [("public, pg_catalog", "7s")]
     assert conn.execute(query).fetchall() == [("public, pg_catalog", "7s")]
+
+
+def test_a_table_that_was_renamed_meanwhile_is_refused(conn: Connection, t: int) -> None:
+    table = relations.table(conn, t)
+    conn.execute("ALTER TABLE t RENAME TO u")
+    with pytest.raises(SourceChanged, match="has changed"):
+        trigger.install(conn, table, ["a"])
+    conn.execute("CREATE TABLE t (a int)")
+    with pytest.raises(SourceChanged, match="has changed"):
+        trigger.install(conn, table, ["a"])
+
+
+def test_more_columns_than_a_buffer_can_have_are_refused(conn: Connection, t: int) -> None:
+    conn.execute(f"CREATE TABLE wide ({', '.join(f'c{n} boolean' for n in range(1600))})")
+    oid = conn.execute("SELECT 'wide'::regclass::oid").fetchall()[0][0]
+    with pytest.raises(BadSource, match="wide"):
+        capture(conn, oid, [f"c{n}" for n in range(1600)])
+    capture(conn, oid, [f"c{n}" for n in range(1500)])
+
+
+def test_a_server_that_defaults_to_repeatable_read_changes_nothing(
+    conn: Connection, another: Callable[[], Connection], t: int
+) -> None:
+    """What is looked at under the lock must be newer than the lock."""
+    capture(conn, t, ["a"])
+    conn.execute("SET default_transaction_isolation = 'repeatable read'")
+    writer = another()
+    writer.execute("BEGIN")
+    writer.execute("ALTER TABLE t ALTER COLUMN a TYPE bigint")
+    waiting = threading.Thread(target=capture, args=(conn, t, ["b"], Patience(lock_timeout=5, seconds=20)))
+    waiting.start()
+    while writer.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchall() == [(0,)]:
+        time.sleep(0.01)
+    writer.execute("COMMIT")
+    waiting.join()
+    source = sources.get(conn, t)
+    assert source is not None
+    assert [column.type_name for column in source.columns] == ["bigint", "text"]
+
+
+def test_what_is_right_already_is_left_alone(conn: Connection, t: int) -> None:
+    """Writers wait while we work; on a table of a thousand partitions that must not be long."""
+    conn.execute("CREATE TABLE p (a int, b int) PARTITION BY RANGE (a)")
+    for number in range(5):
+        conn.execute(f"CREATE TABLE p{number} PARTITION OF p FOR VALUES FROM ({number}) TO ({number + 1})")
+    oid = conn.execute("SELECT 'p'::regclass::oid").fetchall()[0][0]
+    versions = "SELECT oid, xmin::text FROM pg_trigger UNION SELECT oid, xmin::text FROM pg_proc ORDER BY 1"
+    capture(conn, oid, ["a"])
+    before: dict[int, str] = dict(conn.execute(versions).fetchall())
+    conn.execute("CREATE TABLE p5 PARTITION OF p FOR VALUES FROM (5) TO (6)")
+    capture(conn, oid, ["a"])
+    after: dict[int, str] = dict(conn.execute(versions).fetchall())
+    assert {key: after[key] for key in before} == before
+    assert len(after) == len(before) + 4 + 1
+    conn.execute(f"ALTER FUNCTION millstream_changes.capture_{oid}() SECURITY INVOKER")
+    capture(conn, oid, ["a"])
+    assert conn.execute(f"SELECT prosecdef FROM pg_proc WHERE proname = 'capture_{oid}'").fetchall() == [(True,)]
 
 
 # -- locks -----------------------------------------------------------------------------------

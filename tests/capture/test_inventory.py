@@ -14,17 +14,19 @@ if TYPE_CHECKING:
     from tests.capture.conftest import Watch
 
 SABOTAGE = {
-    "disabled": ("ALTER TABLE t DISABLE TRIGGER millstream_insert_{}", 'millstream_insert_{} on "public"."t" is disabled'),
-    "not always": ("ALTER TABLE t ENABLE TRIGGER millstream_update_{}", 'millstream_update_{} on "public"."t" does not fire always'),
+    "disabled": ("ALTER TABLE t DISABLE TRIGGER millstream_insert_{}", 'insert_{} on "public"."t" is disabled'),
+    "not always": ("ALTER TABLE t ENABLE TRIGGER millstream_update_{}", 'on "public"."t" does not fire always'),
     "replica only": ("ALTER TABLE t ENABLE REPLICA TRIGGER millstream_update_{}", "does not fire always"),
     "dropped": ("DROP TRIGGER millstream_delete_{} ON t", 'millstream_delete_{} on "public"."t" is absent'),
-    "renamed": ("ALTER TRIGGER millstream_truncate_{} ON t RENAME TO other", 'millstream_truncate_{} on "public"."t" is absent'),
+    "renamed": ("ALTER TRIGGER millstream_truncate_{} ON t RENAME TO other", 'truncate_{} on "public"."t" is absent'),
     "of another kind": (
         "CREATE OR REPLACE TRIGGER millstream_insert_{0} AFTER DELETE ON t REFERENCING OLD TABLE AS old_rows"
         " EXECUTE FUNCTION millstream_changes.capture_{0}(); ALTER TABLE t ENABLE ALWAYS TRIGGER millstream_insert_{0}",
         "is of another kind",
     ),
     "all disabled": ("ALTER TABLE t DISABLE TRIGGER ALL", "is disabled"),
+    # What pg_restore --disable-triggers does: the triggers are enabled again, but not always.
+    "disabled and enabled": ("ALTER TABLE t DISABLE TRIGGER ALL; ALTER TABLE t ENABLE TRIGGER ALL", "not fire always"),
     "function gone": ("DROP FUNCTION millstream_changes.capture_{} CASCADE", "is absent"),
     "buffer gone": ("DROP TABLE millstream_changes.changes_{}", "the change buffer is absent"),
 }  # fmt: skip

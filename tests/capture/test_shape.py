@@ -21,12 +21,15 @@ CHANGES = {
     "dropped": ("ALTER TABLE t DROP COLUMN v", "INSERT INTO t VALUES (9)"),
     "renamed": ("ALTER TABLE t RENAME COLUMN v TO w", "INSERT INTO t VALUES (9, '9')"),
     "names swapped": (
-        "ALTER TABLE t RENAME COLUMN v TO tmp; ALTER TABLE t RENAME COLUMN id TO v; ALTER TABLE t RENAME COLUMN tmp TO id",
+        "ALTER TABLE t RENAME v TO tmp; ALTER TABLE t RENAME id TO v; ALTER TABLE t RENAME tmp TO id",
         "INSERT INTO t VALUES (9, '9')",
     ),
     "retyped": ("ALTER TABLE t ALTER COLUMN v TYPE int USING v::int", "INSERT INTO t VALUES (9, 9)"),
     "retyped without a rewrite": ("ALTER TABLE t ALTER COLUMN v TYPE varchar", "INSERT INTO t VALUES (9, '9')"),
-    "retyped to what has no cast": ("ALTER TABLE t ALTER COLUMN v TYPE point USING point(1, 2)", "INSERT INTO t VALUES (9, '(1,2)')"),
+    "retyped to what has no cast": (
+        "ALTER TABLE t ALTER COLUMN v TYPE point USING point(1, 2)",
+        "INSERT INTO t VALUES (9, '(1,2)')",
+    ),
     "dropped and made again": (
         "ALTER TABLE t DROP COLUMN v; ALTER TABLE t ADD COLUMN v text",
         "INSERT INTO t VALUES (9, '9')",

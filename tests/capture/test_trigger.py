@@ -89,7 +89,7 @@ def test_truncate_leaves_one_mark(conn: Connection, watch: Watch) -> None:
 @pytest.mark.usefixtures("orders")
 def test_cascades_of_foreign_keys_are_captured(conn: Connection, watch: Watch) -> None:
     conn.execute(
-        "CREATE TABLE lines (id int, order_id int REFERENCES orders ON DELETE CASCADE ON UPDATE CASCADE, n int DEFAULT 7);"
+        "CREATE TABLE lines (id int, order_id int REFERENCES orders ON DELETE CASCADE ON UPDATE CASCADE, n int);"
         "CREATE TABLE tags (order_id int REFERENCES orders ON DELETE SET NULL ON UPDATE CASCADE, tag text);"
         "INSERT INTO lines SELECT g, 1 + g % 5, g FROM generate_series(1, 20) AS g;"
         "INSERT INTO tags SELECT 1 + g % 5, 't' FROM generate_series(1, 20) AS g"

@@ -148,8 +148,9 @@ def test_buffer_columns_have_base_types_without_modifiers_and_keep_collations(co
     names = [column.type_name for column in t.source.columns]
     assert names == ["numeric", "character varying", "text", "public.mood", '"bit"', "bpchar", "public.positive[]"]
     stored = conn.execute(
-        "SELECT format_type(atttypid, atttypmod), attcollation = '\"C\"'::regcollation, attnotnull FROM pg_attribute"
-        f" WHERE attrelid = 'millstream_changes.changes_{t.source.relid}'::regclass AND attname LIKE 'c_' ORDER BY attname"
+        "SELECT format_type(atttypid, atttypmod), attcollation = '\"C\"'::regcollation, attnotnull"
+        f" FROM pg_attribute WHERE attrelid = 'millstream_changes.changes_{t.source.relid}'::regclass"
+        " AND attname LIKE 'c_' ORDER BY attname"
     ).fetchall()
     assert [row[0].removeprefix("public.") for row in stored] == [name.removeprefix("public.") for name in names]
     assert [row[1] for row in stored] == [False, False, True, False, False, False, False]

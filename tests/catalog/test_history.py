@@ -25,8 +25,9 @@ def id(conn: Connection) -> int:
 
 def full(id: int) -> HistoryEntry:
     return HistoryEntry(
-        id, "DIFFERENTIAL", "changes", "COMPLETED", "SCHEDULER", AT, AT + timedelta(seconds=1), AT, Snapshot(10, 20, (12,)),
-        7, 1, 2, 3, 4, [{"alias": "o", "path": "lookup", "rows": 7}], {"spark": 50.25}, {"code": "MS402", "n": None},
+        id, "DIFFERENTIAL", "changes", "COMPLETED", "SCHEDULER", AT, AT + timedelta(seconds=1), AT,
+        Snapshot(10, 20, (12,)), 7, 1, 2, 3, 4,
+        [{"alias": "o", "path": "lookup", "rows": 7}], {"spark": 50.25}, {"code": "MS402", "n": None},
     )  # fmt: skip
 
 

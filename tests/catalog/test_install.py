@@ -20,10 +20,12 @@ GOLDEN = Path(__file__).parent / "golden" / "catalog.txt"
 # What the catalog is, in words that every supported version of PostgreSQL prints alike.
 DESCRIPTION = """
     SELECT line FROM (
-        SELECT nspname::text AS at, 0 AS kind, 'schema ' || nspname || coalesce(' -- ' || obj_description(oid, 'pg_namespace'), '')
+        SELECT nspname::text AS at, 0 AS kind,
+            'schema ' || nspname || coalesce(' -- ' || obj_description(oid, 'pg_namespace'), '')
         FROM pg_namespace WHERE nspname LIKE 'millstream%'
         UNION ALL
-        SELECT c.oid::regclass::text, 1, 'table ' || c.oid::regclass || coalesce(' -- ' || obj_description(c.oid, 'pg_class'), '')
+        SELECT c.oid::regclass::text, 1,
+            'table ' || c.oid::regclass || coalesce(' -- ' || obj_description(c.oid, 'pg_class'), '')
         FROM pg_class AS c WHERE c.relkind = 'r' AND c.relnamespace::regnamespace::text LIKE 'millstream%'
         UNION ALL
         SELECT c.oid::regclass::text, 100 + a.attnum, '    ' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)

@@ -52,14 +52,17 @@ KEYS = {
         "CREATE TABLE t (a int NOT NULL, b int NOT NULL, c int NOT NULL, UNIQUE (a, b)); CREATE UNIQUE INDEX ON t (c)",
         ("c",),
     ),
-    "included columns are no part": ("CREATE TABLE t (a int NOT NULL, b int); CREATE UNIQUE INDEX ON t (a) INCLUDE (b)", ("a",)),
+    "without INCLUDE": ("CREATE TABLE t (a int NOT NULL, b int); CREATE UNIQUE INDEX ON t (a) INCLUDE (b)", ("a",)),
     "none": ("CREATE TABLE t (a int)", ()),
     "unique with NULLs": ("CREATE TABLE t (a int UNIQUE)", ()),
     "partial": ("CREATE TABLE t (a int NOT NULL); CREATE UNIQUE INDEX ON t (a) WHERE a > 0", ()),
     "over an expression": ("CREATE TABLE t (a int NOT NULL); CREATE UNIQUE INDEX ON t ((a + 1))", ()),
     "deferrable": ("CREATE TABLE t (a int NOT NULL UNIQUE DEFERRABLE)", ()),
     "not unique": ("CREATE TABLE t (a int NOT NULL); CREATE INDEX ON t (a)", ()),
-    "partitioned": ("CREATE TABLE t (a int PRIMARY KEY) PARTITION BY RANGE (a); CREATE TABLE u PARTITION OF t DEFAULT", ("a",)),
+    "partitioned": (
+        "CREATE TABLE t (a int PRIMARY KEY) PARTITION BY RANGE (a); CREATE TABLE u PARTITION OF t DEFAULT",
+        ("a",),
+    ),
     "with children": ("CREATE TABLE t (a int PRIMARY KEY); CREATE TABLE u () INHERITS (t)", ()),
 }  # fmt: skip
 
@@ -179,8 +182,9 @@ def test_comparable_is_what_group_by_says(conn: Connection, declared: str, compa
 
 @pytest.mark.parametrize(
     ("declared", "collation"),
-    [("int", "none"), ('text COLLATE "C"', "C"), ('text COLLATE "POSIX"', "C"), ("name", "C"), ('text COLLATE "ci"', "nondeterministic"),
-     ('text COLLATE "en-x-icu"', "deterministic"), ("text[]", "deterministic"), ('varchar(3) COLLATE "C"', "C")],
+    [("int", "none"), ('text COLLATE "C"', "C"), ('text COLLATE "POSIX"', "C"), ("name", "C"),
+     ('text COLLATE "ci"', "nondeterministic"), ('text COLLATE "en-x-icu"', "deterministic"),
+     ("text[]", "deterministic"), ('varchar(3) COLLATE "C"', "C")],
 )  # fmt: skip
 def test_the_class_of_a_collation(conn: Connection, declared: str, collation: str) -> None:
     if "icu" in declared or '"ci"' in declared:
@@ -206,7 +210,7 @@ REFUSED = {
     "temporary": ("CREATE TEMPORARY TABLE t (a int)", "t", "temporary"),
     "unlogged": ("CREATE UNLOGGED TABLE t (a int)", "t", "unlogged"),
     "foreign": (
-        "CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w; CREATE FOREIGN TABLE t (a int) SERVER s",
+        "CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w;CREATE FOREIGN TABLE t (a int) SERVER s",
         "t",
         "foreign table",
     ),

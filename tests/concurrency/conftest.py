@@ -1,42 +1,24 @@
-"""What the tests of concurrency share: a client, a judge of each refresh, and a loop that refreshes on time."""
+"""What the tests of concurrency share: a judge of each refresh, and a loop that refreshes on time."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pytest
-from pyspark.sql import SparkSession
 
-import millstream
 from millstream.client import Millstream
 from millstream.errors import MillstreamError
 from millstream.refresh.cut import Cut
 from millstream.refresh.report import RefreshReport
 from millstream.refresh.run import Job
-from millstream.settings import Settings
-from millstream.spark import session
 from millstream.store.connection import Connection
 from millstream.testing import oracle
 from millstream.testing.writers import VIEWS, make_tables
-
-
-@pytest.fixture(scope="session")
-def spark() -> SparkSession:
-    """One Spark session for the whole run."""
-    settings = Settings()
-    return session.start(settings.spark_master, settings.spark_conf)
-
-
-@pytest.fixture
-def ms(database: str, spark: SparkSession) -> Iterator[Millstream]:
-    """Millstream in the fresh database."""
-    with millstream.connect(database, spark=spark) as client:
-        yield client
 
 
 @dataclass(frozen=True)

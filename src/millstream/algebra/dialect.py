@@ -4,7 +4,7 @@ sqlglot translates between dialects, so it rewrites what it knows: substr() beco
 becomes x % 2. The server's own words must come out as they went in. Here only the aggregates that we maintain and what
 has a grammar of its own are understood; every other function is a name and its arguments.
 
->>> parse_one("SELECT substr(t, 1), mod(x, 2), \\"left\\"(t, 1)").sql(dialect=Canonical)
+>>> printed(parsed("SELECT substr(t, 1), mod(x, 2), \\"left\\"(t, 1)"))
 'SELECT substr(t, 1), mod(x, 2), "left"(t, 1)'
 """
 
@@ -16,21 +16,23 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
+from sqlglot.generators.postgres import PostgresGenerator
+from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
 
 _UNDERSTOOD = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE"})
 _GRAMMAR = frozenset({"CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM"})
 
 
-class Canonical(Postgres):
+class Verbatim(Postgres):
     """The dialect of `pg_get_viewdef`."""
 
     NORMALIZE_FUNCTIONS: bool | str = False
 
-    class Parser(Postgres.Parser):
-        FUNCTIONS = {name: made for name, made in Postgres.Parser.FUNCTIONS.items() if name in _UNDERSTOOD}
+    class Parser(PostgresParser):
+        FUNCTIONS = {name: made for name, made in PostgresParser.FUNCTIONS.items() if name in _UNDERSTOOD}
         FUNCTION_PARSERS = {
-            name: parse for name, parse in Postgres.Parser.FUNCTION_PARSERS.items() if name in _GRAMMAR
+            name: parse for name, parse in PostgresParser.FUNCTION_PARSERS.items() if name in _GRAMMAR
         }
 
         def _parse_function_call(
@@ -40,8 +42,8 @@ class Canonical(Postgres):
             quoted = self._curr is not None and self._curr.token_type == TokenType.IDENTIFIER
             return super()._parse_function_call(functions, anonymous or quoted, optional_parens, any_token)
 
-    class Generator(Postgres.Generator):
-        TRANSFORMS = {**Postgres.Generator.TRANSFORMS, exp.Pow: lambda self, node: self.binary(node, "^")}
+    class Generator(PostgresGenerator):
+        TRANSFORMS = {**PostgresGenerator.TRANSFORMS, exp.Pow: lambda self, node: self.binary(node, "^")}
 
         def not_sql(self, expression: exp.Not) -> str:
             """A NOT that belongs to the operator goes back into it: the server puts others before parentheses."""
@@ -53,8 +55,13 @@ class Canonical(Postgres):
             return super().not_sql(expression)
 
 
-def parse_one(text: str) -> exp.Expression:
+def parsed(text: str) -> exp.Expression:
     """The syntax tree of a statement that the server printed."""
-    tree = sqlglot.parse_one(text, read=Canonical)
+    tree = sqlglot.parse_one(text, read=Verbatim)
     assert isinstance(tree, exp.Expression)
     return tree
+
+
+def printed(tree: exp.Expression) -> str:
+    """The text of a tree, for the server to read."""
+    return tree.sql(dialect=Verbatim)

@@ -16,7 +16,7 @@ from typing import Self
 
 from sqlglot import exp
 
-from millstream.algebra.dialect import Canonical, parse_one
+from millstream.algebra.dialect import parsed, printed
 from millstream.algebra.table import quoted
 
 
@@ -43,7 +43,7 @@ class Expr:
 
     @classmethod
     def of(cls, node: exp.Expression) -> Self:
-        return cls(node.sql(dialect=Canonical))
+        return cls(printed(node))
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -122,6 +122,6 @@ def ref_of(column: exp.Column) -> Ref:
 
 
 def _parsed(text: str) -> exp.Expression:
-    node = parse_one(f"SELECT {text}").expressions[0]
+    node = parsed(f"SELECT {text}").expressions[0]
     assert isinstance(node, exp.Expression)
     return node.pop()

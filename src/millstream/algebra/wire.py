@@ -38,7 +38,8 @@ _DATE_OUT = (
     "CASE {x} WHEN 2147483647 THEN DATE 'infinity' WHEN -2147483648 THEN DATE '-infinity' "
     "ELSE DATE '2000-01-01' + {x} END"
 )
-_MICROSECONDS = "(extract(epoch FROM {x}) * 1000000 - 946684800000000)::int8"
+# Day and time of day apart: extract(epoch) of a whole timestamp rounds at the far ends of its range.
+_MICROSECONDS = f"({{x}}::date - DATE '2000-01-01')::int8 * {_DAY} + (extract(epoch FROM {{x}}::time) * 1000000)::int8"
 _STAMP_IN = (
     "CASE WHEN isfinite({x}) THEN " + _MICROSECONDS + " "
     "WHEN {x} > '2000-01-01' THEN 9223372036854775807 WHEN {x} < '2000-01-01' THEN (-9223372036854775808)::int8 END"
@@ -141,7 +142,12 @@ _FIXED = {
     "date": Wire("int32", "int", _DATE_IN, _DATE_OUT, equal=True, ordered=True),
     "timestamp": Wire("int64", "bigint", _STAMP_IN, _STAMP_OUT, equal=True, ordered=True),
     "timestamptz": Wire(
-        "int64", "bigint", _STAMP_IN, "(" + _STAMP_OUT + ") AT TIME ZONE 'UTC'", equal=True, ordered=True
+        "int64",
+        "bigint",
+        _STAMP_IN.replace("{x}", "({x} AT TIME ZONE 'UTC')"),
+        "(" + _STAMP_OUT + ") AT TIME ZONE 'UTC'",
+        equal=True,
+        ordered=True,
     ),
     "time": Wire("int64", "bigint", "(extract(epoch FROM {x}) * 1000000)::int8", _TIME_OUT, equal=True, ordered=True),
     "bpchar": Wire("string", "string", "{x}::text", equal=True),

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from psycopg import sql
@@ -34,7 +35,6 @@ from psycopg import sql
 from millstream.capture.buffer import SCHEMA, buffer_name, column_name
 from millstream.capture.buffer_table import printed
 from millstream.catalog.sources import CapturedColumn
-from millstream.store.connection import Connection
 
 Level = Literal["STATEMENT", "ROW"]
 
@@ -71,15 +71,16 @@ def function_name(relid: int, table: int) -> str:
     return f"capture_{relid}" if table == relid else f"capture_{relid}_{table}"
 
 
-def definition(conn: Connection, images: Images, watch: Watch) -> sql.Composed:
-    """CREATE OR REPLACE FUNCTION; the connection knows how to quote the body as a string."""
-    return sql.SQL(
-        "CREATE OR REPLACE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql"
-        " SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {body}"
-    ).format(
-        name=sql.Identifier(SCHEMA, function_name(images.relid, watch.table)),
-        body=sql.Literal(body(images, watch).as_string(conn)),
+def definition(name: str, body: str) -> list[sql.Composed]:
+    """The statements that make the function, or make it anew."""
+    identifier = sql.Identifier(SCHEMA, name)
+    create = sql.SQL(
+        "CREATE OR REPLACE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql"
+        " SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {}"
     )
+    # Nobody may hang our function on a table of their own and write into the buffer through it.
+    revoke = sql.SQL("REVOKE ALL ON FUNCTION {}() FROM PUBLIC")
+    return [create.format(identifier, sql.Literal(body)), revoke.format(identifier)]
 
 
 def body(images: Images, watch: Watch) -> sql.Composed:
@@ -124,9 +125,7 @@ END
         other_names=_other_names(watch),
         same_old_types=_same_types(watch, _went(images)),
         same_new_types=_same_types(watch, _came(images)),
-        insert=_one_sided(images, "I", _came(images)),
-        update=_paired(images),
-        delete=_one_sided(images, "D", _went(images)),
+        **_writes(images),
     )
 
 
@@ -159,6 +158,17 @@ def _listed(parts: Sequence[sql.Composable]) -> sql.Composed:
 
 
 # -- what is written -------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4)
+def _writes(images: Images) -> dict[str, sql.SQL]:
+    """What each operation writes; printed once for all the tables of a source."""
+    statements = {
+        "insert": _one_sided(images, "I", _came(images)),
+        "update": _paired(images),
+        "delete": _one_sided(images, "D", _went(images)),
+    }
+    return {operation: printed(statement.as_string()) for operation, statement in statements.items()}
 
 
 def _one_sided(images: Images, action: Literal["I", "D"], rows: sql.SQL) -> sql.Composed:

@@ -54,15 +54,24 @@ def triggers(conn: Connection, relids: Sequence[int]) -> dict[int, list[Found]]:
     return found
 
 
-def functions(conn: Connection, relid: int) -> list[str]:
-    """The names, without the schema, of a source's capture functions."""
-    return [name for (name,) in conn.execute(_SQL["functions"], (relid,))]
+def functions(conn: Connection, relid: int) -> dict[str, str | None]:
+    """The capture functions of a source: their names, without the schema, and their bodies.
+
+    None for one that has been altered: whatever its body, it is not what we made.
+    """
+    return dict(conn.execute(_SQL["functions"], (relid,)).fetchall())
 
 
 def superfluous(tree: Tree | None, found: Sequence[Found]) -> list[Found]:
     """Triggers on tables that are no longer the source's, or of a kind it no longer needs."""
     needed = {(trigger.table.oid, trigger.name) for trigger in tree.triggers()} if tree else set()
     return [each for each in found if (each.table.oid, each.name) not in needed]
+
+
+def lacking(tree: Tree, found: Sequence[Found]) -> list[Trigger]:
+    """The triggers that are absent, disabled or of another kind."""
+    there = {(each.table.oid, each.name): each for each in found}
+    return [trigger for trigger in tree.triggers() if _wrong(trigger, there.get((trigger.table.oid, trigger.name)))]
 
 
 def _gaps(tree: Tree | None, found: Sequence[Found], has_buffer: bool) -> list[str]:

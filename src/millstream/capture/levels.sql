@@ -37,7 +37,7 @@ ORDER BY s.relid, c.oid, t.tgname;
 
 -- functions --
 -- The capture functions of a source: its own, and those of its members.
-SELECT p.proname
+SELECT p.proname, CASE WHEN p.prosecdef AND p.proconfig = ARRAY['search_path=pg_catalog, pg_temp'] THEN p.prosrc END
 FROM pg_proc AS p
 WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'millstream_changes')
     AND p.proname LIKE 'capture%%' AND split_part(p.proname, '_', 2) = %s::text

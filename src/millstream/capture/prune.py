@@ -17,6 +17,7 @@ from psycopg import sql
 
 from millstream.capture.buffer import SCHEMA, buffer_name
 from millstream.catalog import sources
+from millstream.catalog.locks import read_committed
 from millstream.frontier.snapshot import Snapshot
 from millstream.store.connection import Connection
 from millstream.store.statements import load
@@ -35,7 +36,7 @@ def prune(conn: Connection, relids: Sequence[int], *, batch: int = 50_000) -> in
 def _prune(conn: Connection, relid: int, batch: int) -> int:
     removed = 0
     while True:
-        with conn.transaction():
+        with read_committed(conn):
             count = _prune_batch(conn, relid, batch)
         removed += count
         if count < batch:

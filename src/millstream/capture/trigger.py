@@ -23,14 +23,14 @@ from psycopg import errors, sql
 from millstream.algebra.table import Table
 from millstream.capture import buffer_table, inventory
 from millstream.capture.buffer import SCHEMA
-from millstream.capture.function import Images, Watch, definition, function_name
-from millstream.capture.inventory import gaps, missing, superfluous, triggers
+from millstream.capture.function import Images, Watch, body, definition, function_name
+from millstream.capture.inventory import Found, gaps, lacking, missing, superfluous, triggers
 from millstream.capture.levels import Tree, trees
 from millstream.catalog import sources
 from millstream.catalog.locks import PATIENT, Patience, under_lock
 from millstream.catalog.relations import Name
 from millstream.catalog.sources import CapturedColumn, Source
-from millstream.errors import SourceChanged
+from millstream.errors import BadSource, SourceChanged
 from millstream.store.connection import Connection
 from millstream.store.statements import load
 
@@ -48,14 +48,24 @@ def install(conn: Connection, table: Table, columns: Sequence[str], *, patience:
     Call it outside a transaction: the cut of whoever will read the buffer must come after its commit.
     """
     root = Name(table.oid, table.schema, table.name)
-    return under_lock(conn, [root], "SHARE ROW EXCLUSIVE", lambda: _set_up(conn, root, columns), patience)
+    try:
+        return under_lock(conn, [root], "SHARE ROW EXCLUSIVE", lambda: _set_up(conn, root, columns), patience)
+    except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
+        raise _moved(root) from error
+    except errors.TooManyColumns as error:
+        why = "More of its columns are used than the change buffer, itself a table, can have."
+        raise BadSource.of(str(root), why, "Use fewer of its columns in stream tables.") from error
+
+
+def _moved(root: Name) -> SourceChanged:
+    return SourceChanged.shape(str(root), "It was dropped or renamed.")
 
 
 def _set_up(conn: Connection, root: Name, asked: Sequence[str]) -> Source:
     # Read under the lock: what the caller read before may be of yesterday.
     tree = trees(conn, [root.oid]).get(root.oid)
-    if tree is None:
-        raise SourceChanged.shape(str(root), "The table was dropped.")
+    if tree is None or tree.tables[0] != root:
+        raise _moved(root)
     former = sources.get(conn, root.oid)
     has_gap = former is not None and _has_gap(conn, root.oid)
     columns = _columns(conn, tree)
@@ -80,7 +90,7 @@ def _has_gap(conn: Connection, relid: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Found:
+class ColumnNow:
     """A column as the table has it now."""
 
     column: CapturedColumn
@@ -90,19 +100,19 @@ class Found:
 
 
 # By table, then by name.
-Columns = dict[int, dict[str, Found]]
+Columns = dict[int, dict[str, ColumnNow]]
 
 
 def _columns(conn: Connection, tree: Tree) -> Columns:
     found: Columns = {table.oid: {} for table in tree.tables}
     for oid, *facts, expression, made_of in conn.execute(_SQL["columns"], (list(found),)):
         column = CapturedColumn(*facts)
-        found[oid][column.name] = Found(column, expression, tuple(made_of))
+        found[oid][column.name] = ColumnNow(column, expression, tuple(made_of))
     return found
 
 
 def _images(
-    conn: Connection, tree: Tree, found: dict[str, Found], former: Source | None, asked: Sequence[str]
+    conn: Connection, tree: Tree, found: dict[str, ColumnNow], former: Source | None, asked: Sequence[str]
 ) -> Images:
     """What is to be captured: what was asked for, and what others rely on as far as it is still there."""
     for name in asked:
@@ -128,32 +138,43 @@ def _watch(images: Images, table: int, columns: Columns) -> Watch:
 # -- functions and triggers ------------------------------------------------------------------
 
 
+# Writers wait while these run: what is right already is left alone, and the rest goes in one round trip.
+
+
 def _make_functions(conn: Connection, tree: Tree, images: Images, columns: Columns) -> None:
+    there = inventory.functions(conn, tree.relid)
+    statements: list[sql.Composed] = []
     for table in tree.tables:
-        conn.execute(definition(conn, images, _watch(images, table.oid, columns)))
-        # Nobody may hang our function on a table of their own and write into the buffer through it.
-        name = sql.Identifier(SCHEMA, function_name(tree.relid, table.oid))
-        conn.execute(sql.SQL("REVOKE ALL ON FUNCTION {}() FROM PUBLIC").format(name))
+        name = function_name(tree.relid, table.oid)
+        text = body(images, _watch(images, table.oid, columns)).as_string(conn)
+        if there.get(name) != text:
+            statements += definition(name, text)
+    _execute(conn, statements)
 
 
 def _make_triggers(conn: Connection, tree: Tree) -> None:
-    _drop_triggers(conn, superfluous(tree, triggers(conn, [tree.relid])[tree.relid]))
-    for trigger in tree.triggers():
-        for statement in trigger.statements():
-            conn.execute(statement)
+    there = triggers(conn, [tree.relid])[tree.relid]
+    statements = _drops(superfluous(tree, there))
+    for trigger in lacking(tree, there):
+        statements += trigger.statements()
+    _execute(conn, statements)
     _drop_functions(conn, tree.relid, keep={function_name(tree.relid, table.oid) for table in tree.tables})
 
 
-def _drop_triggers(conn: Connection, found: Sequence[inventory.Found]) -> None:
-    for each in found:
-        drop = sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(each.name), each.table.identifier)
-        conn.execute(drop)
+def _drops(found: Sequence[Found]) -> list[sql.Composed]:
+    drop = sql.SQL("DROP TRIGGER {} ON {}")
+    return [drop.format(sql.Identifier(each.name), each.table.identifier) for each in found]
 
 
 def _drop_functions(conn: Connection, relid: int, keep: set[str]) -> None:
-    for name in inventory.functions(conn, relid):
-        if name not in keep:
-            conn.execute(sql.SQL("DROP FUNCTION {}()").format(sql.Identifier(SCHEMA, name)))
+    drop = sql.SQL("DROP FUNCTION {}()")
+    names = [name for name in inventory.functions(conn, relid) if name not in keep]
+    _execute(conn, [drop.format(sql.Identifier(SCHEMA, name)) for name in names])
+
+
+def _execute(conn: Connection, statements: Sequence[sql.Composed]) -> None:
+    if statements:
+        conn.execute(sql.SQL("; ").join(statements))
 
 
 # -- taking away -----------------------------------------------------------------------------
@@ -176,6 +197,6 @@ def remove(conn: Connection, relid: int, *, patience: Patience = PATIENT) -> boo
 def _take_away(conn: Connection, relid: int) -> None:
     # First, because it fails where a stream table depends on the source.
     sources.remove(conn, relid)
-    _drop_triggers(conn, triggers(conn, [relid])[relid])
+    _execute(conn, _drops(triggers(conn, [relid])[relid]))
     _drop_functions(conn, relid, keep=set())
     buffer_table.drop(conn, relid)

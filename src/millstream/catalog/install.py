@@ -18,7 +18,7 @@ from importlib import resources
 from psycopg import errors, sql
 
 from millstream.algebra.table import quoted
-from millstream.catalog.locks import PATIENT, Patience, under_lock
+from millstream.catalog.locks import PATIENT, Patience, read_committed, under_lock
 from millstream.catalog.relations import Name
 from millstream.errors import NameTaken, NoRights, NotInstalled, StillUsed
 from millstream.store.connection import Connection
@@ -65,7 +65,7 @@ def known() -> int:
 
 def install(conn: Connection) -> int:
     """Install or upgrade the catalog; return its version. Doing it twice, or at once, does it once."""
-    with conn.transaction():
+    with read_committed(conn):
         conn.execute(_SQL["serialize"])
         found = version(conn)
         if found is None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from psycopg import errors, sql
+from psycopg.pq import TransactionStatus
 
 from millstream.catalog.relations import Name
 from millstream.errors import LockNotHad
@@ -48,6 +50,20 @@ class Patience:
 PATIENT = Patience()
 
 
+@contextmanager
+def read_committed(conn: Connection) -> Iterator[None]:
+    """A transaction whose every statement sees what has committed before it, whatever the server's default.
+
+    What is looked at under a lock must be as it is now, not as it was when we began to wait for the lock.
+    Within a transaction of the caller's it is a savepoint, and the caller's isolation stands.
+    """
+    is_outermost = conn.info.transaction_status == TransactionStatus.IDLE
+    with conn.transaction():
+        if is_outermost:
+            conn.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        yield
+
+
 def under_lock(
     conn: Connection, tables: Sequence[Name], mode: Mode, work: Callable[[], T], patience: Patience = PATIENT
 ) -> T:
@@ -66,9 +82,9 @@ def under_lock(
 
 
 def _attempt(conn: Connection, tables: Sequence[Name], mode: Mode, work: Callable[[], T], patience: Patience) -> T:
-    """One transaction; a savepoint where the caller has one open. Its own settings end with it."""
+    """One transaction; its own settings end with it."""
     milliseconds = f"{max(1, round(patience.lock_timeout * 1000))}ms"
-    with conn.transaction():
+    with read_committed(conn):
         before = _exchange(conn, milliseconds, "pg_catalog, pg_temp")
         if tables:
             names = sql.SQL(", ").join(table.identifier for table in tables)

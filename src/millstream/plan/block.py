@@ -59,7 +59,7 @@ class Input:
         return next(leaf for leaf in self.leaves if leaf.name == name)
 
     def __str__(self) -> str:
-        where = f" WHERE {' AND '.join(map(str, self.filters))}" if self.filters else ""
+        where = f" WHERE {' AND '.join(f'({one})' for one in self.filters)}" if self.filters else ""
         columns = ", ".join(map(str, self.leaves))
         return f"{self.name}  {self.scan.table.schema}.{self.scan.table.name} AS {self.scan.alias}: {columns}{where}"
 
@@ -156,6 +156,8 @@ class Accumulator:
     wire: Wire | None = None
     order: str | None = None
     """Of an extreme: the body's column Spark orders by; None leaves the choice to PostgreSQL."""
+    scale: str | None = None
+    """Of a total of numerics without declared digits: the body's column that tells each value's scale."""
 
     def __str__(self) -> str:
         return f"{self.name} = {self.function}({self.column or '*'}) [{self.strategy}]"

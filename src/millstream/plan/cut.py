@@ -70,10 +70,10 @@ def _sides(condition: Expr) -> tuple[Expr, Expr] | None:
 class _BranchPlan:
     """One branch under construction."""
 
-    def __init__(self, flat: Flat, first: int, wanted: Sequence[Expr], typist: Typist) -> None:
+    def __init__(self, flat: Flat, first: int, wanted: Sequence[Expr], typist: Typist, *, alone: bool = True) -> None:
         self.conditions = _sorted(flat)
         sides = [side for pair in self.conditions.equal for side in pair]
-        self.placer = Placer(flat.scans, first, [*wanted, *self.conditions.across, *sides], typist)
+        self.placer = Placer(flat.scans, first, [*wanted, *self.conditions.across, *sides], typist, sharpen=alone)
         self.flat = flat
 
     def finish(self, outputs: Sequence[tuple[str, Placed]]) -> Branch:
@@ -132,7 +132,7 @@ def _plain(relation: Relation, columns: Sequence[Column], typist: Typist) -> Blo
     branches, placed, first = list[Branch](), list[list[tuple[str, Placed]]](), 0
     for flat in flats:
         wanted = [flat.outputs[ref] for ref in relation.columns]
-        plan = _BranchPlan(flat, first, wanted, typist)
+        plan = _BranchPlan(flat, first, wanted, typist, alone=False)
         named = [(f"x{n}", plan.placer.place(expr, "carry")) for n, expr in enumerate(wanted)]
         branches.append(plan.finish(named))
         placed.append(named)
@@ -225,7 +225,7 @@ def _grouped(peeled: _Peeled, aggregate: Aggregate, columns: Sequence[Column], t
     needs = [measures.arguments(measure.call) for measure in aggregate.measures]
     branches, placed, first = list[Branch](), list[list[tuple[str, Placed]]](), 0
     for flat in flats:
-        branch, named = _grouped_branch(flat, first, aggregate, needs, typist)
+        branch, named = _grouped_branch(flat, first, aggregate, needs, typist, alone=len(flats) == 1)
         branches.append(branch)
         placed.append(named)
         first += len(flat.scans)
@@ -233,7 +233,7 @@ def _grouped(peeled: _Peeled, aggregate: Aggregate, columns: Sequence[Column], t
     state, reads = measures.State(), dict[Ref, Expr]()
     by_name = dict(agreed)
     for number, measure in enumerate(aggregate.measures):
-        own = tuple((name, by_name[name]) for name in (f"a{number}", f"a{number}o") if name in by_name)
+        own = tuple((name, by_name[name]) for name in (f"a{number}", f"a{number}o", f"a{number}s") if name in by_name)
         reads[Ref(aggregate.alias, measure.name)] = Expr(f"({state.read(measure.call, own)})")
     key_columns = tuple(
         BlockColumn(key.name, _typed(by_name[key.name], key), by_name[key.name].wire) for key in aggregate.keys
@@ -252,15 +252,23 @@ def _grouped(peeled: _Peeled, aggregate: Aggregate, columns: Sequence[Column], t
 
 
 def _grouped_branch(
-    flat: Flat, first: int, aggregate: Aggregate, needs: Sequence[tuple[measures.Argument, ...]], typist: Typist
+    flat: Flat,
+    first: int,
+    aggregate: Aggregate,
+    needs: Sequence[tuple[measures.Argument, ...]],
+    typist: Typist,
+    *,
+    alone: bool,
 ) -> tuple[Branch, list[tuple[str, Placed]]]:
     key_exprs = [Expr.of(unwrapped(flat.over(key.expr).node)) for key in aggregate.keys]
     arguments = [[measures.Argument(_plainly(flat.over(a.expr)), a.use) for a in need] for need in needs]
-    plan = _BranchPlan(flat, first, [*key_exprs, *(a.expr for need in arguments for a in need)], typist)
+    plan = _BranchPlan(flat, first, [*key_exprs, *(a.expr for need in arguments for a in need)], typist, alone=alone)
     named = [(key.name, _key(plan.placer, expr)) for key, expr in zip(aggregate.keys, key_exprs, strict=True)]
     for number, need in enumerate(arguments):
         for argument in need:
             named.append((f"a{number}", plan.placer.place(argument.expr, argument.use)))
+            if argument.use == "number" and (scale := plan.placer.scale(argument.expr)):
+                named.append((f"a{number}s", scale))
             type_ = plan.placer.types.get(argument.expr)
             if argument.use == "carry" and type_ is not None and measures.order_use(type_):
                 named.append((f"a{number}o", plan.placer.place(argument.expr, "number")))

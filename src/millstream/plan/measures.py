@@ -71,15 +71,16 @@ class State:
             return self._state("present", "sum", name, INT8, wire_of(INT8))
         if call.function in ("min", "max"):
             return self._extreme("min" if call.function == "min" else "max", columns)
-        return self._total(call, name, placed)
+        scale = next((column for column, _ in columns if column.endswith("s")), None)
+        return self._total(call, name, placed, scale)
 
-    def _total(self, call: Call, name: str, placed: Placed) -> str:
+    def _total(self, call: Call, name: str, placed: Placed, scale: str | None) -> str:
         base = placed.type.base if placed.type else "numeric"
         present = self._state("present", "sum", name, INT8, wire_of(INT8))
         if placed.wire.number == "float":
             total = self._state("total", "recompute", name, FLOAT8, wire_of(FLOAT8))
         else:
-            total = self._state("total", "sum", name, NUMERIC, _sum_wire(placed.wire))
+            total = self._state("total", "sum", name, NUMERIC, _sum_wire(placed.wire), scale=scale)
         if call.function == "sum":
             return f"CASE WHEN {present} > 0 THEN {total}::{_SUM_TYPE[base]} END"
         divisor = present if placed.wire.number == "float" else f"{present}::numeric"
@@ -99,9 +100,16 @@ class State:
         return self._state(function, "extreme", name, placed.type, placed.wire, order)
 
     def _state(
-        self, function: Function, strategy: Strategy, column: str, type_: PgType, wire: Wire, order: str | None = None
+        self,
+        function: Function,
+        strategy: Strategy,
+        column: str,
+        type_: PgType,
+        wire: Wire,
+        order: str | None = None,
+        scale: str | None = None,
     ) -> str:
-        return f"s.{quoted(self._add(function, strategy, column, type_, wire, order).name)}"
+        return f"s.{quoted(self._add(function, strategy, column, type_, wire, order, scale).name)}"
 
     def _add(
         self,
@@ -111,11 +119,12 @@ class State:
         type_: PgType,
         wire: Wire,
         order: str | None = None,
+        scale: str | None = None,
     ) -> Accumulator:
         key = (function, column)
         if key not in self.accumulators:
             name = f"{_PREFIX[function]}{len(self.accumulators)}"
-            self.accumulators[key] = Accumulator(name, function, strategy, column, type_, wire, order)
+            self.accumulators[key] = Accumulator(name, function, strategy, column, type_, wire, order, scale)
         return self.accumulators[key]
 
 

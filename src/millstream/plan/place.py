@@ -11,7 +11,7 @@ exactly as PostgreSQL does; `SAFE` is the list. All else is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -21,11 +21,13 @@ from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, wire_of
 from millstream.errors import Unsupported
 from millstream.plan.block import Input, Leaf, Use, wire_for
+from millstream.plan.scale import Digits, digits_of, digits_of_type
 
 # Types of expressions over the given scans, as the server tells them.
 Typist = Callable[[Sequence[Expr], Sequence[Scan]], tuple[PgType, ...]]
 
 BOOL = PgType(16, "boolean", "bool")
+INT4 = PgType(23, "integer", "int4")
 _INTEGERS = {"int2": 5, "int4": 10, "int8": 19}
 
 
@@ -62,13 +64,37 @@ def _children(node: exp.Expression) -> list[exp.Expression]:
 class Placer:
     """Gathers the leaf columns of one branch."""
 
-    def __init__(self, scans: tuple[Scan, ...], first: int, expressions: Sequence[Expr], typist: Typist) -> None:
+    def __init__(
+        self,
+        scans: tuple[Scan, ...],
+        first: int,
+        expressions: Sequence[Expr],
+        typist: Typist,
+        *,
+        sharpen: bool = True,
+    ) -> None:
         self.scans = {scan.alias: scan for scan in scans}
         self.names = {scan.alias: f"i{first + number}" for number, scan in enumerate(scans)}
         self.leaves: dict[str, dict[tuple[Expr, str], Leaf]] = {scan.alias: {} for scan in scans}
         parts = list(dict.fromkeys(part for one in expressions for part in single_table_parts(one)))
-        self.types = dict(zip(parts, typist(parts, scans), strict=True)) if parts else {}
+        types = typist(parts, scans) if parts else ()
+        self.types = dict(zip(parts, types, strict=True))
+        if sharpen:
+            self.types = {part: self._sharpened(part, type_) for part, type_ in self.types.items()}
         self._typist = typist
+
+    def _sharpened(self, expression: Expr, type_: PgType) -> PgType:
+        """A numeric whose digits follow from its columns gets them back."""
+        if type_.base != "numeric" or type_.precision is not None:
+            return type_
+        digits = digits_of(expression, self._digits)
+        if digits is None or digits.after > 30:
+            return type_
+        return replace(type_, precision=min(38, digits.before + digits.after), scale=digits.after)
+
+    def _digits(self, ref: Ref) -> Digits | None:
+        column = self.scans[ref.alias].table.column(ref.column)
+        return digits_of_type(column.type) if column else None
 
     def type_of(self, node: exp.Expression) -> PgType:
         """PostgreSQL's type of an expression over several tables."""
@@ -95,6 +121,15 @@ class Placer:
         own = self.leaves[alias]
         found = own.setdefault((expression, use), Leaf(f"c{len(own)}", expression, type_, use, wire))
         return Placed(Expr.ref(self.names[alias], found.name), found.wire, type_)
+
+    def scale(self, expression: Expr) -> Placed | None:
+        """Beside a numeric over one table whose digits are not known: how many follow the point, row by row."""
+        type_ = self.types.get(expression)
+        if type_ is None or type_.base != "numeric" or type_.scale is not None:
+            return None
+        told = Expr.parse(f"scale({expression.sql})")
+        self.types[told] = INT4
+        return self.leaf(told, "carry")
 
     def place(self, expression: Expr, use: Use) -> Placed:
         """An expression of any kind, for Spark."""

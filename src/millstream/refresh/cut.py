@@ -15,7 +15,7 @@ from datetime import datetime
 from millstream.catalog.relations import Name
 from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
-from millstream.refresh.hold import hold
+from millstream.refresh.hold import holding
 from millstream.store.connection import Connection
 
 
@@ -35,9 +35,7 @@ class Cut:
 @contextmanager
 def cut(conn: Connection, tables: Sequence[Name] = ()) -> Iterator[Cut]:
     """Open the transaction, hold these tables, take the snapshot; commit at the end of the block."""
-    with conn.transaction():
-        conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        busy = hold(conn, tables)
+    with holding(conn, tables) as busy:
         yield _taken(conn, busy)
     failpoint("committed")
 

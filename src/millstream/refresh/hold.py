@@ -13,14 +13,16 @@ who give way. A source that is not to be had goes without its readers; the other
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
-from psycopg import errors, sql
+from psycopg import Rollback, errors, sql
 
 from millstream.catalog.relations import Name
+from millstream.errors import LockNotHad
 from millstream.store.connection import Connection
 
-# Waits for all sources together, before each is asked for by itself.
+# Waits for all sources together; as many again without those that are not to be had.
 TRIES = 4
 LOCK_TIMEOUT = "500ms"
 
@@ -34,26 +36,44 @@ def names(conn: Connection, oids: Iterable[int]) -> list[Name]:
     return [Name(*row) for row in conn.execute(query, (sorted(set(oids)),))]
 
 
-def hold(conn: Connection, tables: Sequence[Name]) -> frozenset[Name]:
-    """Lock them in the open transaction, before its snapshot is taken; return those that were not to be had."""
-    if not tables or any(_locked(conn, tables) for _ in range(TRIES)):
-        return frozenset()
-    return frozenset(table for table in tables if not _locked(conn, [table]))
+@contextmanager
+def holding(conn: Connection, tables: Sequence[Name]) -> Iterator[frozenset[Name]]:
+    """A REPEATABLE READ transaction that holds these tables and has no snapshot yet; gives those not to be had."""
+    busy: frozenset[Name] = frozenset()
+    for attempt in range(2 * TRIES):
+        if attempt >= TRIES:
+            busy |= {table for table in tables if not _can_be_had(conn, table)}
+        with conn.transaction():
+            if _locked(conn, [table for table in tables if table not in busy]):
+                yield busy
+                return
+            # The whole transaction, not a savepoint: psycopg then deallocates what it had prepared, and DEALLOCATE
+            # takes a snapshot. Here it does so outside.
+            raise Rollback
+    raise LockNotHad.by_reader(", ".join(str(table) for table in tables))
+
+
+def _can_be_had(conn: Connection, table: Name) -> bool:
+    had = False
+    with conn.transaction():
+        had = _locked(conn, [table])
+        raise Rollback
+    return had
 
 
 def _locked(conn: Connection, tables: Sequence[Name]) -> bool:
+    """Lock them all; False where that takes too long, or where one was renamed or dropped meanwhile."""
     listed = sql.SQL(", ").join(table.identifier for table in tables)
+    lock = _LOCK.format(timeout=sql.Literal(LOCK_TIMEOUT), tables=listed) if tables else sql.SQL("")
     try:
-        # A savepoint: what was had is given back when the rest is not to be had.
-        with conn.transaction():
-            conn.execute(_LOCK.format(timeout=sql.Literal(LOCK_TIMEOUT), tables=listed), prepare=False)
+        conn.execute(_REPEATABLE + lock, prepare=False)
     except (errors.LockNotAvailable, errors.UndefinedTable):
-        # Undefined: renamed or dropped since it was asked for its name.
         return False
     return True
 
 
 # No statement here takes a snapshot; a SELECT would.
+_REPEATABLE = sql.SQL("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;")
 _LOCK = sql.SQL(
     "SET LOCAL lock_timeout = {timeout}; LOCK TABLE {tables} IN ACCESS SHARE MODE; SET LOCAL lock_timeout TO DEFAULT"
 )

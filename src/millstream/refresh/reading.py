@@ -72,7 +72,8 @@ def _key(leaf: Leaf, value: str) -> str:
     if leaf.wire.number == "int":
         return value
     if leaf.type.kind == "base" and leaf.type.base in _MODIFIED:
-        return f"({leaf.wire.decode.format(x=value)})::{leaf.type.base}"
+        # In quotes: bare, `bit` means bit(1) and `char` char(1).
+        return f"({leaf.wire.decode.format(x=value)})::pg_catalog.{quoted(leaf.type.base)}"
     return leaf.wire.decode_sql(value, leaf.type)
 
 

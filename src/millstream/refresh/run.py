@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 import psycopg
 
@@ -86,6 +86,8 @@ class Refresher:
         try:
             with cut(self.conn, hold.names(self.conn, set().union(*map(_reads, jobs)))) as now:
                 return self._unless_busy(now, jobs, initiated_by)
+        except LockNotHad as error:
+            return [error for _ in jobs]
         except psycopg.errors.SerializationFailure as error:
             return [Conflict.on(job.table.name, str(error)) for job in jobs]
 
@@ -253,7 +255,7 @@ def unlock(conn: Connection, ids: Iterable[int]) -> None:
 def _entry(job: Job, report: RefreshReport, initiated_by: Initiator, started: datetime) -> HistoryEntry:
     return HistoryEntry(
         stream_table_id=job.table.id, action=report.action, reason=report.reason, status="COMPLETED",
-        initiated_by=initiated_by, started_at=started, finished_at=None, data_timestamp=report.data_timestamp,
+        initiated_by=initiated_by, started_at=started, finished_at=datetime.now(UTC), data_timestamp=report.data_timestamp,
         frontier=report.frontier, rows_read=report.rows_read, rows_inserted=report.rows_inserted,
         rows_updated=report.rows_updated, rows_deleted=report.rows_deleted, spark_jobs=report.spark_jobs,
         inputs=[one.as_dict() for one in report.inputs], phases=dict(report.phases),

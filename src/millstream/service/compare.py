@@ -67,8 +67,8 @@ def _compared(column: Column, rounded: bool) -> str:
 
 def _sample(conn: Connection, bags: str) -> tuple[dict[str, Any], ...]:
     rows = conn.execute(
-        f"{bags} (SELECT 'missing', to_jsonb(m) FROM missing AS m LIMIT 5) UNION ALL "
-        "(SELECT 'extra', to_jsonb(e) FROM extra AS e LIMIT 5)".encode()
+        f"{bags} (SELECT 'missing', to_jsonb(__missing) FROM missing AS __missing LIMIT 5) UNION ALL "
+        "(SELECT 'extra', to_jsonb(__extra) FROM extra AS __extra LIMIT 5)".encode()
     ).fetchall()
     return tuple({"side": side, "row": row} for side, row in rows)
 

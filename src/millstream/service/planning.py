@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millstream.algebra.dialect import Canonical, parse_one
+from millstream.algebra.dialect import parsed, printed
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Relation, Scan
 from millstream.algebra.table import Table, quoted
@@ -84,8 +84,7 @@ def _check_function(function: queries.Function, query: str) -> None:
 
 def _check_faithful(conn: Connection, canonical: Canonical) -> None:
     """Our parser must read the query as the server does: print what it read, and let the server compare."""
-    printed = parse_one(canonical.text).sql(dialect=Canonical)
-    if queries.canonical(conn, printed).text != canonical.text:
+    if queries.canonical(conn, printed(parsed(canonical.text))).text != canonical.text:
         raise Unsupported.construct(
             "this query's syntax",
             reason="It could not be read without changing its meaning.",

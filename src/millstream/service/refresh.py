@@ -38,7 +38,7 @@ def refresh_all(app: App) -> list[RefreshReport]:
 def tick(app: App) -> list[RefreshReport]:
     """One tick: refresh whatever is due, at one cut. A table that fails is noted and does not stop the others."""
     now = datetime.now(UTC)
-    due = [table for table in _active(app) if Cadence.parse(table.schedule).due(table.last_refresh_at, now)]
+    due = [table for table in _active(app) if Cadence.parse(table.schedule).due(table.data_timestamp, now)]
     outcomes = _refresh(app, [app.job(table) for table in due], "SCHEDULER")
     return [outcome for outcome in outcomes if isinstance(outcome, RefreshReport)]
 

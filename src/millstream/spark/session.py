@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -24,6 +25,8 @@ EXACT: Mapping[str, str] = {
     "spark.sql.caseSensitive": "false",
 }
 
+_QUIET = Path(__file__).with_name("log4j2.properties")
+
 # What keeps a local session small, quiet and quick to start.
 _LOCAL: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -31,7 +34,8 @@ _LOCAL: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=4 -Dlog4j2.level=ERROR",
+    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dlog4j2.configurationFile=file:{_QUIET} "
+    f"-Dlog4j.configurationFile=file:{_QUIET}",
     "spark.log.level": "ERROR",
 }
 
@@ -41,6 +45,8 @@ def start(master: str, conf: Mapping[str, str]) -> SparkSession:
     java_version()
     # Tasks must run in this very environment, whatever `python3` means on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("millstream").master(master)
     for name, value in {**_LOCAL, **EXACT, **conf}.items():
         builder = builder.config(name, value)

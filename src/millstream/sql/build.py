@@ -13,7 +13,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from millstream.algebra.dialect import Canonical, parse_one
+from millstream.algebra.dialect import parsed, printed
 from millstream.algebra.expr import Expr, Ref, transform, unwrapped
 from millstream.algebra.relation import (
     Aggregate,
@@ -76,7 +76,7 @@ class _Builder:
 
     def text(self, text: str) -> Relation:
         """The relation of a canonical text: the query itself, or a view in it."""
-        return self.query(parse_one(text), {})
+        return self.query(parsed(text), {})
 
     def query(self, query: exp.Expression, ctes: Ctes) -> Relation:
         if isinstance(query, exp.Subquery):
@@ -302,7 +302,7 @@ def _with_ctes(query: exp.Union) -> str:
     own = copy.args.get("with_")
     if ctes:
         copy.set("with_", exp.With(expressions=ctes + (list(own.expressions) if own else [])))
-    return copy.sql(dialect=Canonical)
+    return printed(copy)
 
 
 def _ancestors(node: exp.Expression) -> list[exp.Expression]:

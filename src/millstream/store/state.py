@@ -96,7 +96,8 @@ def _decoded(one: Accumulator, name: str, state: str) -> str:
         value = one.wire.decode_sql("v", one.type)
         typed = f"SELECT {one.name} FROM {state} WHERE false UNION ALL SELECT {value}"
         return f"(SELECT {one.function}(c.{one.name}) FROM ({typed} FROM jsonb_array_elements_text(d.{name}::jsonb) AS v) AS c)"
-    return one.wire.decode_sql(f"d.{name}", one.type)
+    decoded = one.wire.decode_sql(f"d.{name}", one.type)
+    return f"round({decoded}, d.{name}_scale)" if one.scale else decoded
 
 
 def lost_sql(head: AggregateHead, names: Names) -> str:

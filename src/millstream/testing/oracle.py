@@ -74,8 +74,8 @@ def check(conn: Connection, query: str, target: str, *, close: float = 0.0) -> i
 # -- columns ---------------------------------------------------------------------------------
 
 _SHAPE = """
-    SELECT a.attname, format_type(a.atttypid, a.atttypmod), CASE a.attcollation WHEN 0 THEN '' ELSE a.attcollation::regcollation::text END,
-           b.typname
+    SELECT a.attname, format_type(a.atttypid, a.atttypmod),
+           CASE a.attcollation WHEN 0 THEN '' ELSE a.attcollation::regcollation::text END, b.typname
     FROM pg_attribute AS a JOIN pg_type AS t ON t.oid = a.atttypid
     JOIN pg_type AS b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
     WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attname <> %s

@@ -304,7 +304,8 @@ class Queries:
         self.parts.add("filter clause")
         items = list(source.items)
         if len(items) > 1 and self._chance(0.3):
-            return f" FILTER (WHERE {self._comparison(*self.dice.sample(items, 2), '>')})"
+            one, other = self.dice.sample(items, 2)
+            return f" FILTER (WHERE {self._comparison(one, other, '>')})"
         return f" FILTER (WHERE {self._predicate(list(self.dice.choice(items).columns))})"
 
     def _extreme(self, source: _From) -> Term:

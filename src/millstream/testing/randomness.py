@@ -165,6 +165,8 @@ class Changes:
         self.touched.clear()
         together = self.dice.random() < 0.5
         with self._transaction(together):
+            for table in self.tables:
+                self._insert(table, [self._row(table)])
             for _ in range(self.dice.randint(2, 3)):
                 for table in self.dice.sample(list(self.tables), len(self.tables)):
                     with self._transaction(not together):
