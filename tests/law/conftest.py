@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import psycopg
 import pytest
+from pyspark.sql import SparkSession
 
+import millstream
 from millstream import Millstream
 from millstream.errors import MillstreamError
 from millstream.refresh.cut import Cut
@@ -18,6 +21,7 @@ from millstream.refresh.report import RefreshReport
 from millstream.refresh.run import Job
 from millstream.store.connection import Connection, connect
 from millstream.testing import oracle
+from millstream.testing.server import Server
 
 # Sums of floats that are not exact differ in their last digits with the order of adding.
 CLOSE = 1e-9
@@ -75,6 +79,19 @@ def law(ms: Millstream, database: str) -> Iterator[Law]:
     """The law over a fresh database."""
     with connect(database, application_name="application") as conn:
         yield Law(ms, conn)
+
+
+@pytest.fixture(scope="module")
+def module_law(server: Server, spark: SparkSession) -> Iterator[Law]:
+    """The law over a database that the tests of a module share."""
+    with psycopg.connect(server.dsn, autocommit=True) as admin:
+        admin.execute("CREATE DATABASE law_shared")
+        dsn = f"postgresql://tester@127.0.0.1:{server.port}/law_shared"
+        try:
+            with millstream.connect(dsn, spark=spark) as ms, connect(dsn, application_name="application") as conn:
+                yield Law(ms, conn)
+        finally:
+            admin.execute("DROP DATABASE law_shared WITH (FORCE)")
 
 
 @pytest.fixture

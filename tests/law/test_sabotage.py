@@ -1,0 +1,319 @@
+"""Negative controls: break each rule on purpose, and the law must notice.
+
+A check that cannot fail proves nothing. All stream tables here are right, and one batch of changes waits; each test
+breaks one rule, refreshes a table that depends on it, and sees the refresh fail. A failed refresh is rolled back, so
+the next test finds everything as it was. At the end the same refreshes, unbroken, are right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from millstream.algebra.relation import Filter, Join, Project, Relation
+from millstream.plan import lower
+from millstream.plan.block import Accumulator, AggregateHead, Branch, Read
+from millstream.plan.demand import Message, messages
+from millstream.plan.lower import aggregate, net
+from millstream.plan.lower.context import NET, Lowering
+from millstream.refresh import demand, evaluate
+
+if TYPE_CHECKING:
+    from tests.law.conftest import Law
+
+pytestmark = pytest.mark.spark
+
+SETUP = """
+CREATE TABLE customers (id int PRIMARY KEY, region text, credit int);
+CREATE TABLE orders (id int PRIMARY KEY, customer int, amount numeric(12,2), quantity int, weight float8, note text);
+CREATE TABLE visits (customer int, page text, seconds int);
+INSERT INTO customers VALUES (1, 'north', 3), (2, 'south', 5), (3, 'north', 4), (4, 'east', 2);
+INSERT INTO orders VALUES
+    (1, 1, 10.00, 5, 0.5, 'a'), (2, 1, 20.00, 4, 1.5, 'b'), (3, 2, 30.00, 6, 2.5, NULL), (4, 2, 5.00, 1, 0.25, 'a'),
+    (5, 3, 7.50, 9, 1.0, 'b'), (6, NULL, 1.00, 2, 4.0, 'c'), (7, 3, NULL, NULL, NULL, 'a'), (8, 4, 2.00, 3, 2.0, 'east');
+INSERT INTO visits VALUES
+    (1, 'home', 3), (1, 'home', 3), (2, 'home', 9), (2, NULL, 1), (3, 'cart', 5), (4, NULL, 8), (NULL, 'home', 2)
+"""
+
+TABLES = {
+    "joined": "SELECT o.id, c.region, o.amount FROM orders AS o JOIN customers AS c ON c.id = o.customer",
+    "filtered": "SELECT o.id, c.region FROM orders AS o JOIN customers AS c ON c.id = o.customer"
+    " WHERE o.quantity > c.credit",
+    "bag": "SELECT page FROM visits",
+    "united": "SELECT customer FROM orders UNION ALL SELECT customer FROM visits",
+    "chain": "SELECT v.page, c.region, o.id FROM visits AS v JOIN customers AS c ON c.id = v.customer"
+    " JOIN orders AS o ON o.customer = c.id",
+    "totals": "SELECT c.region, count(*) AS n, count(o.quantity) AS told, sum(o.amount) AS total,"
+    " sum(o.quantity * c.credit) AS product FROM orders AS o JOIN customers AS c ON c.id = o.customer GROUP BY c.region",
+    "extremes": "SELECT customer, min(amount) AS least, max(quantity) AS most FROM orders GROUP BY customer",
+    "floats": "SELECT customer, sum(weight) AS weight FROM orders GROUP BY customer",
+    # Of its two parts, the first finds a group's rows only by reading everything.
+    "mixed": "SELECT u.word, max(u.n) AS most FROM (SELECT coalesce(v.page, c.region) AS word, v.seconds AS n"
+    " FROM visits AS v JOIN customers AS c ON c.id = v.customer UNION ALL SELECT note, quantity FROM orders) AS u"
+    " GROUP BY u.word",
+}
+
+CHANGES = (
+    # Both sides of one pair at once.
+    "UPDATE customers SET region = 'west', credit = 1 WHERE id = 1",
+    "UPDATE orders SET amount = amount + 1, quantity = quantity + 1 WHERE id = 1",
+    "INSERT INTO orders VALUES (9, 1, 4.00, 2, 0.75, NULL)",
+    # A pair that goes with both its sides; key and value in one update.
+    "DELETE FROM orders WHERE id = 5",
+    "DELETE FROM customers WHERE id = 3",
+    "UPDATE orders SET customer = 1, amount = 99 WHERE id = 4",
+    # The least and the most of a group that stays.
+    "UPDATE orders SET amount = 40, quantity = 2 WHERE id = 3",
+    "INSERT INTO orders VALUES (10, 2, 50.00, NULL, NULL, 'home')",
+    # Equal rows: one of two goes, one of one becomes two; one comes and goes.
+    "DELETE FROM visits WHERE ctid = (SELECT min(ctid) FROM visits WHERE page = 'home' AND customer = 1)",
+    "INSERT INTO visits VALUES (2, 'home', 9), (1, 'cart', 1), (4, 'gone', 1)",
+    "DELETE FROM visits WHERE page = 'gone' OR seconds = 8",
+    "UPDATE orders SET note = 'z' WHERE id = 2",
+    "UPDATE orders SET note = 'b' WHERE id = 2",
+)
+
+
+@pytest.fixture(scope="module")
+def changed(module_law: Law) -> Law:
+    """Stream tables that are right, and changes that wait."""
+    module_law.change(*(statement for statement in SETUP.split(";\n") if statement.strip()))
+    for name, query in TABLES.items():
+        module_law.create(name, query)
+    module_law.change(*CHANGES)
+    return module_law
+
+
+# -- the sabotages ---------------------------------------------------------------------------
+
+Sabotage = Callable[[pytest.MonkeyPatch], None]
+SABOTAGES: dict[str, tuple[Sabotage, tuple[str, ...]]] = {}
+
+
+def breaks(*tables: str) -> Callable[[Sabotage], Sabotage]:
+    """Name the stream tables that must not survive a sabotage."""
+
+    def add(sabotage: Sabotage) -> Sabotage:
+        SABOTAGES[sabotage.__name__] = (sabotage, tables)
+        return sabotage
+
+    return add
+
+
+def rewritten(rule: type[Relation], change: Callable[[str], str]) -> Sabotage:
+    """A rule whose SELECT is changed as text."""
+    honest = lower.RULES[rule]
+
+    def dishonest(node: Relation, ctx: Lowering) -> str:
+        step = honest(node, ctx)
+        name, select = ctx.steps[-1]
+        assert change(select) != select, f"the sabotage changes nothing in {select}"
+        ctx.steps[-1] = (name, change(select))
+        return step
+
+    return lambda patch: patch.setitem(lower.RULES, rule, dishonest)
+
+
+@breaks("joined", "bag")
+def read_swaps_the_versions(patch: pytest.MonkeyPatch) -> None:
+    rewritten(Read, lambda s: s.replace("__before, __after", "__after AS __before, __before AS __after"))(patch)
+
+
+@breaks("joined", "chain")
+def read_takes_every_image_for_a_deleted_one(patch: pytest.MonkeyPatch) -> None:
+    rewritten(Read, lambda s: s.replace("__before,", "ABS(__before) AS __before,"))(patch)
+
+
+@breaks("filtered")
+def filter_lets_everything_pass(patch: pytest.MonkeyPatch) -> None:
+    rewritten(Filter, lambda s: s.split(" WHERE ")[0])(patch)
+
+
+@breaks("filtered")
+def filter_drops_what_was(patch: pytest.MonkeyPatch) -> None:
+    rewritten(Filter, lambda s: s + " AND __before >= 0")(patch)
+
+
+@breaks("totals")
+def project_computes_something_else(patch: pytest.MonkeyPatch) -> None:
+    rewritten(Project, lambda s: s.replace(" * ", " + ") if " * " in s else s + " ")(patch)
+
+
+@breaks("joined", "bag", "extremes")
+def project_forgets_multiplicities(patch: pytest.MonkeyPatch) -> None:
+    rewritten(Project, lambda s: s.replace("__before, __after", "1 AS __before, __after"))(patch)
+
+
+@breaks("joined", "totals", "chain")
+def inner_join_adds_instead_of_multiplying(patch: pytest.MonkeyPatch) -> None:
+    rewritten(Join, lambda s: s.replace("l.__before * r.__before", "l.__before + r.__before"))(patch)
+
+
+@breaks("joined", "totals", "chain")
+def inner_join_mixes_the_versions(patch: pytest.MonkeyPatch) -> None:
+    # The rule that counts a pair twice when both of its sides have changed.
+    rewritten(Join, lambda s: s.replace("l.__before * r.__before", "l.__before * r.__after"))(patch)
+
+
+@breaks("joined", "chain")
+def inner_join_forgets_its_condition(patch: pytest.MonkeyPatch) -> None:
+    rewritten(Join, lambda s: s.split(" ON ")[0] + " ON true")(patch)
+
+
+@breaks("united")
+def union_all_drops_a_part(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lower, "union_all", lambda parts, ctx: parts[0])
+
+
+@breaks("united", "mixed")
+def union_all_removes_duplicates(patch: pytest.MonkeyPatch) -> None:
+    def distinct(parts: Sequence[str], ctx: Lowering) -> str:
+        return ctx.step("united", " UNION ".join(f"SELECT * FROM {part}" for part in parts))
+
+    patch.setattr(lower, "union_all", distinct)
+
+
+@breaks("bag", "joined", "united")
+def net_counts_each_row_once(patch: pytest.MonkeyPatch) -> None:
+    def once(step: str, columns: Sequence[str]) -> str:
+        return net.net_select(step, columns).replace("SUM(", "MAX(")
+
+    patch.setattr(lower, "net_select", once)
+
+
+@breaks("extremes", "mixed")
+def net_keeps_what_cancels(patch: pytest.MonkeyPatch) -> None:
+    # An update of another column sends a value away and back: it is not a loss, and not a gain.
+    patch.setattr(aggregate, "net_rows", lambda step, columns, ctx: net.weighed(step, columns, ctx))
+    patch.setattr(aggregate, "_best", lambda one, sign: "NULL" if sign == "< 0" else _HONEST_BEST(one, sign))
+
+
+_HONEST_BEST, _HONEST_SUM = aggregate._best, aggregate._sum
+
+
+def instead_of(function: str, expression: str) -> Sabotage:
+    """Another sum for one of the accumulators."""
+
+    def wrong(one: Accumulator) -> str:
+        return expression.format(column=one.column) if one.function == function else _HONEST_SUM(one)
+
+    return lambda patch: patch.setattr(aggregate, "_sum", wrong)
+
+
+@breaks("totals", "extremes", "floats")
+def aggregate_counts_rows_without_weights(patch: pytest.MonkeyPatch) -> None:
+    instead_of("rows", "COUNT(*)")(patch)
+
+
+@breaks("totals")
+def aggregate_counts_nulls_as_present(patch: pytest.MonkeyPatch) -> None:
+    instead_of("present", f"COALESCE(SUM({NET}), 0)")(patch)
+
+
+@breaks("totals")
+def aggregate_adds_without_weights(patch: pytest.MonkeyPatch) -> None:
+    instead_of("total", "COALESCE(SUM(CAST({column} AS DECIMAL(30,2))), 0)")(patch)
+
+
+@breaks("floats")
+def aggregate_adds_floats_that_went(patch: pytest.MonkeyPatch) -> None:
+    instead_of("total", "COALESCE(SUM({column}), 0) + 1")(patch)
+
+
+@breaks("extremes", "mixed")
+def aggregate_does_not_see_an_extreme_go(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(aggregate, "_best", lambda one, sign: "NULL" if sign == "< 0" else _HONEST_BEST(one, sign))
+
+
+@breaks("extremes")
+def aggregate_takes_values_that_went(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(aggregate, "_best", lambda one, sign: _HONEST_BEST(one, "<> 0" if sign == "> 0" else sign))
+
+
+@breaks("extremes")
+def aggregate_takes_the_other_end(patch: pytest.MonkeyPatch) -> None:
+    swap = {"MIN": "MAX", "MAX": "MIN"}
+
+    def other(one: Accumulator, sign: str) -> str:
+        text = _HONEST_BEST(one, sign)
+        return swap[text[:3]] + text[3:]
+
+    patch.setattr(aggregate, "_best", other)
+
+
+@breaks("mixed")
+def restrict_lets_other_groups_through(patch: pytest.MonkeyPatch) -> None:
+    def everything(step: str, head: AggregateHead, view: str, ctx: Lowering) -> str:
+        return step
+
+    patch.setattr(lower, "restrict", everything)
+
+
+@breaks("extremes")
+def restrict_loses_the_group_of_null(patch: pytest.MonkeyPatch) -> None:
+    honest = lower.restrict
+
+    def equal(step: str, head: AggregateHead, view: str, ctx: Lowering) -> str:
+        name = honest(step, head, view, ctx)
+        ctx.steps[-1] = (name, ctx.steps[-1][1].replace("<=>", "="))
+        return name
+
+    patch.setattr(lower, "restrict", equal)
+
+
+@breaks("chain")
+def demand_leaves_the_last_message_out(patch: pytest.MonkeyPatch) -> None:
+    def fewer(branch: Branch, holders: Sequence[str]) -> list[Message]:
+        return messages(branch, holders)[:-1]
+
+    patch.setattr(demand, "messages", fewer)
+
+
+@breaks("joined", "chain", "totals")
+def demand_asks_one_side_only(patch: pytest.MonkeyPatch) -> None:
+    def one_way(branch: Branch, holders: Sequence[str]) -> list[Message]:
+        return messages(branch, list(holders)[:1])
+
+    patch.setattr(demand, "messages", one_way)
+
+
+@breaks("chain")
+def demand_counts_rows_found_twice_twice(patch: pytest.MonkeyPatch) -> None:
+    def all_of_them(found: list[pa.Table]) -> pa.Table:
+        return pa.concat_tables(found)
+
+    patch.setattr(demand, "_once", all_of_them)
+
+
+@breaks("extremes")
+def demand_reads_half_of_a_group(patch: pytest.MonkeyPatch) -> None:
+    honest = evaluate.gather
+
+    def half(branch: Branch, first: dict[str, pa.Table], *rest: object, **named: object) -> object:
+        return honest(branch, {name: rows[: rows.num_rows // 2] for name, rows in first.items()}, *rest, **named)  # type: ignore[arg-type]  # passed on as they came
+
+    patch.setattr(evaluate, "gather", half)
+
+
+# -- the tests -------------------------------------------------------------------------------
+
+CONTROLS = [(name, table) for name, (_, tables) in SABOTAGES.items() for table in tables]
+
+
+@pytest.mark.parametrize(("sabotage", "table"), CONTROLS, ids=[" ".join(pair) for pair in CONTROLS])
+def test_the_law_notices(sabotage: str, table: str, changed: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+    SABOTAGES[sabotage][0](monkeypatch)
+    assert changed.breaks(table)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_unbroken_the_same_refresh_is_right(name: str, changed: Law) -> None:
+    changed.refresh(name)
+
+
+def test_every_rule_is_sabotaged() -> None:
+    rules = {"read", "filter", "project", "inner", "union", "net", "aggregate", "restrict", "demand"}
+    assert rules == {name.split("_")[0] for name in SABOTAGES}

@@ -1,0 +1,76 @@
+"""Plans are text, and that text is compared: each file of golden/ holds a query and what becomes of it.
+
+    SELECT ...                     the query
+    ----
+    Relation, Blocks, Demand, Spark SQL, and how a group is recomputed; or the refusal
+
+To add a case, write a file with a query in it. To write what follows anew, and then read the difference:
+
+    MILLSTREAM_TEST_REWRITE=1 python -m pytest tests/plan/test_golden.py
+
+A name that ends in `_stays_out` is a case the rule of that name must leave alone.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from millstream.errors import MillstreamError
+from millstream.plan.block import Block
+from millstream.plan.demand import messages
+from millstream.plan.lower import lower
+from millstream.service.planning import plan_query
+from millstream.store.connection import Connection
+
+GOLDEN = Path(__file__).parent / "golden"
+LINE = "\n----\n"
+FILES = sorted(path.stem for path in GOLDEN.glob("*.txt"))
+
+
+def plan(conn: Connection, query: str) -> str:
+    try:
+        planned = plan_query(conn, query)
+    except MillstreamError as error:
+        return f"Refused\n{_indented(str(error))}\n"
+    block = planned.block
+    views = {one.name: one.name for one in block.inputs()}
+    parts = {
+        "Relation": str(planned.relation),
+        "Blocks": "\n".join(map(str, planned.blocks)),
+        "Demand": _demand(block),
+        "Spark SQL": lower(block, views),
+    }
+    if block.head is not None and block.head.netted and block.head.keys:
+        parts["Spark SQL, of groups that are recomputed"] = lower(block, views, wanted="groups")
+    return "\n\n".join(f"{title}\n{_indented(text)}" for title, text in parts.items()) + "\n"
+
+
+def _demand(block: Block) -> str:
+    lines = []
+    for branch in block.branches:
+        for one in branch.inputs:
+            sent = "; ".join(str(message) for message in messages(branch, [one.name])) or "nothing else"
+            lines.append(f"{one.name} changed: {sent}")
+    return "\n".join(lines)
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}".rstrip() for line in text.splitlines())
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_plan(name: str, shop: Connection) -> None:
+    path = GOLDEN / f"{name}.txt"
+    query = path.read_text().split(LINE)[0].strip()
+    found = f"{query}{LINE}{plan(shop, query)}"
+    if os.environ.get("MILLSTREAM_TEST_REWRITE"):
+        path.write_text(found)
+    assert path.read_text() == found
+
+
+def test_every_rule_has_a_case_where_it_stays_out() -> None:
+    rules = {"read", "filter", "project", "inner_join", "union_all", "net", "aggregate", "restrict", "demand", "key"}
+    assert rules <= {name.removesuffix("_stays_out") for name in FILES if name.endswith("_stays_out")}
