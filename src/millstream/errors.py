@@ -80,6 +80,14 @@ class ServerDown(MillstreamError):
         )
 
     @classmethod
+    def lost(cls, reason: str) -> Self:
+        return cls(
+            "the connection to PostgreSQL was lost",
+            detail=reason.strip(),
+            hint="Nothing half-done is kept: try again, and we connect anew.",
+        )
+
+    @classmethod
     def not_started(cls, directory: Path, log: str) -> Self:
         return cls(
             "the embedded PostgreSQL server did not start",

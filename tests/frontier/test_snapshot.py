@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -86,7 +87,7 @@ def test_a_slice_holds_what_committed_between_its_ends(moments: list[Moment]) ->
 @given(histories())
 def test_slices_one_after_the_other_lose_and_repeat_nothing(moments: list[Moment]) -> None:
     whole = Slice(moments[0].snapshot, moments[-1].snapshot)
-    parts = [Slice(a.snapshot, b.snapshot) for a, b in zip(moments, moments[1:], strict=False)]
+    parts = [Slice(a.snapshot, b.snapshot) for a, b in itertools.pairwise(moments)]
     for xid in XIDS:
         assert sum(part.holds(xid) for part in parts) == whole.holds(xid)
 
@@ -110,4 +111,4 @@ def test_postgres_agrees_on_what_is_visible(conn: Connection, text: str) -> None
     rows = conn.execute(
         "SELECT x, pg_visible_in_snapshot(x::text::xid8, %s::pg_snapshot) FROM generate_series(3, 39) AS x", (text,)
     )
-    assert {xid: seen for xid, seen in rows} == {xid: Snapshot.parse(text).sees(xid) for xid in XIDS}
+    assert dict(rows) == {xid: Snapshot.parse(text).sees(xid) for xid in XIDS}

@@ -7,6 +7,7 @@ the next test finds everything as it was. At the end the same refreshes, unbroke
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,14 +18,21 @@ from millstream.algebra.relation import Filter, Join, Project, Relation
 from millstream.plan import lower
 from millstream.plan.block import Accumulator, AggregateHead, Branch, Read
 from millstream.plan.demand import Message, messages
-from millstream.plan.lower import aggregate, net
+from millstream.plan.lower import net
+from millstream.plan.lower.aggregate import _best, _sum
 from millstream.plan.lower.context import NET, Lowering
+from millstream.plan.lower.restrict import restrict
 from millstream.refresh import demand, evaluate
+from millstream.refresh.access import Access
+from millstream.refresh.demand import Gathered, gather
 
 if TYPE_CHECKING:
     from tests.law.conftest import Law
 
 pytestmark = pytest.mark.spark
+
+# The package has the function of that name; the rules are patched in the module.
+aggregate = importlib.import_module("millstream.plan.lower.aggregate")
 
 SETUP = """
 CREATE TABLE customers (id int PRIMARY KEY, region text, credit int);
@@ -33,7 +41,8 @@ CREATE TABLE visits (customer int, page text, seconds int);
 INSERT INTO customers VALUES (1, 'north', 3), (2, 'south', 5), (3, 'north', 4), (4, 'east', 2);
 INSERT INTO orders VALUES
     (1, 1, 10.00, 5, 0.5, 'a'), (2, 1, 20.00, 4, 1.5, 'b'), (3, 2, 30.00, 6, 2.5, NULL), (4, 2, 5.00, 1, 0.25, 'a'),
-    (5, 3, 7.50, 9, 1.0, 'b'), (6, NULL, 1.00, 2, 4.0, 'c'), (7, 3, NULL, NULL, NULL, 'a'), (8, 4, 2.00, 3, 2.0, 'east');
+    (5, 3, 7.50, 9, 1.0, 'b'), (6, NULL, 1.00, 2, 4.0, 'c'), (7, 3, NULL, NULL, NULL, 'a'),
+    (8, 4, 2.00, 3, 2.0, 'east'), (11, NULL, 0.50, 1, 1.0, 'c');
 INSERT INTO visits VALUES
     (1, 'home', 3), (1, 'home', 3), (2, 'home', 9), (2, NULL, 1), (3, 'cart', 5), (4, NULL, 8), (NULL, 'home', 2)
 """
@@ -47,7 +56,8 @@ TABLES = {
     "chain": "SELECT v.page, c.region, o.id FROM visits AS v JOIN customers AS c ON c.id = v.customer"
     " JOIN orders AS o ON o.customer = c.id",
     "totals": "SELECT c.region, count(*) AS n, count(o.quantity) AS told, sum(o.amount) AS total,"
-    " sum(o.quantity * c.credit) AS product FROM orders AS o JOIN customers AS c ON c.id = o.customer GROUP BY c.region",
+    " sum(o.quantity * c.credit) AS product"
+    " FROM orders AS o JOIN customers AS c ON c.id = o.customer GROUP BY c.region",
     "extremes": "SELECT customer, min(amount) AS least, max(quantity) AS most FROM orders GROUP BY customer",
     "floats": "SELECT customer, sum(weight) AS weight FROM orders GROUP BY customer",
     # Of its two parts, the first finds a group's rows only by reading everything.
@@ -72,6 +82,7 @@ CHANGES = (
     "DELETE FROM visits WHERE ctid = (SELECT min(ctid) FROM visits WHERE page = 'home' AND customer = 1)",
     "INSERT INTO visits VALUES (2, 'home', 9), (1, 'cart', 1), (4, 'gone', 1)",
     "DELETE FROM visits WHERE page = 'gone' OR seconds = 8",
+    "DELETE FROM orders WHERE id = 11",
     "UPDATE orders SET note = 'z' WHERE id = 2",
     "UPDATE orders SET note = 'b' WHERE id = 2",
 )
@@ -188,17 +199,14 @@ def net_counts_each_row_once(patch: pytest.MonkeyPatch) -> None:
 def net_keeps_what_cancels(patch: pytest.MonkeyPatch) -> None:
     # An update of another column sends a value away and back: it is not a loss, and not a gain.
     patch.setattr(aggregate, "net_rows", lambda step, columns, ctx: net.weighed(step, columns, ctx))
-    patch.setattr(aggregate, "_best", lambda one, sign: "NULL" if sign == "< 0" else _HONEST_BEST(one, sign))
-
-
-_HONEST_BEST, _HONEST_SUM = aggregate._best, aggregate._sum
+    patch.setattr(aggregate, "_best", lambda one, sign: "NULL" if sign == "< 0" else _best(one, sign))
 
 
 def instead_of(function: str, expression: str) -> Sabotage:
     """Another sum for one of the accumulators."""
 
     def wrong(one: Accumulator) -> str:
-        return expression.format(column=one.column) if one.function == function else _HONEST_SUM(one)
+        return expression.format(column=one.column) if one.function == function else _sum(one)
 
     return lambda patch: patch.setattr(aggregate, "_sum", wrong)
 
@@ -225,12 +233,12 @@ def aggregate_adds_floats_that_went(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("extremes", "mixed")
 def aggregate_does_not_see_an_extreme_go(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aggregate, "_best", lambda one, sign: "NULL" if sign == "< 0" else _HONEST_BEST(one, sign))
+    patch.setattr(aggregate, "_best", lambda one, sign: "NULL" if sign == "< 0" else _best(one, sign))
 
 
 @breaks("extremes")
 def aggregate_takes_values_that_went(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aggregate, "_best", lambda one, sign: _HONEST_BEST(one, "<> 0" if sign == "> 0" else sign))
+    patch.setattr(aggregate, "_best", lambda one, sign: _best(one, "<> 0" if sign == "> 0" else sign))
 
 
 @breaks("extremes")
@@ -238,7 +246,7 @@ def aggregate_takes_the_other_end(patch: pytest.MonkeyPatch) -> None:
     swap = {"MIN": "MAX", "MAX": "MIN"}
 
     def other(one: Accumulator, sign: str) -> str:
-        text = _HONEST_BEST(one, sign)
+        text = _best(one, sign)
         return swap[text[:3]] + text[3:]
 
     patch.setattr(aggregate, "_best", other)
@@ -254,10 +262,8 @@ def restrict_lets_other_groups_through(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("extremes")
 def restrict_loses_the_group_of_null(patch: pytest.MonkeyPatch) -> None:
-    honest = lower.restrict
-
     def equal(step: str, head: AggregateHead, view: str, ctx: Lowering) -> str:
-        name = honest(step, head, view, ctx)
+        name = restrict(step, head, view, ctx)
         ctx.steps[-1] = (name, ctx.steps[-1][1].replace("<=>", "="))
         return name
 
@@ -290,10 +296,10 @@ def demand_counts_rows_found_twice_twice(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("extremes")
 def demand_reads_half_of_a_group(patch: pytest.MonkeyPatch) -> None:
-    honest = evaluate.gather
-
-    def half(branch: Branch, first: dict[str, pa.Table], *rest: object, **named: object) -> object:
-        return honest(branch, {name: rows[: rows.num_rows // 2] for name, rows in first.items()}, *rest, **named)  # type: ignore[arg-type]  # passed on as they came
+    def half(branch: Branch, first: dict[str, pa.Table], access: Access, *, before: int) -> dict[str, Gathered]:
+        # Images stay whole; of the rows of a group that is recomputed, half are lost.
+        rows = {name: table if before else table[: table.num_rows // 2] for name, table in first.items()}
+        return gather(branch, rows, access, before=before)
 
     patch.setattr(evaluate, "gather", half)
 

@@ -15,8 +15,8 @@ TABLES = """
     CREATE TABLE regions (id int PRIMARY KEY, name text NOT NULL, code text COLLATE "C");
     CREATE TABLE customers (id int PRIMARY KEY, name text, region int, since date, score double precision, extra jsonb);
     CREATE TABLE orders (
-        id bigint PRIMARY KEY, customer int, amount numeric(12,2), rate numeric, quantity smallint, weight double precision,
-        note text, placed timestamptz, paid boolean
+        id bigint PRIMARY KEY, customer int, amount numeric(12,2), rate numeric, quantity smallint,
+        weight double precision, note text, placed timestamptz, paid boolean
     );
     CREATE TABLE visits (customer int, page text, seconds int);
     CREATE VIEW paid_orders AS SELECT id, customer, amount FROM orders WHERE paid;

@@ -48,7 +48,7 @@ class Verbatim(Postgres):
         def not_sql(self, expression: exp.Not) -> str:
             """A NOT that belongs to the operator goes back into it: the server puts others before parentheses."""
             inner = expression.this
-            if isinstance(inner, exp.Is):
+            if isinstance(inner, exp.Is) and not inner.args.get("negate"):
                 return f"{self.sql(inner, 'this')} IS NOT {self.sql(inner, 'expression')}"
             if isinstance(inner, exp.RegexpLike) and not inner.args.get("flag"):
                 return f"{self.sql(inner, 'this')} !~ {self.sql(inner, 'expression')}"

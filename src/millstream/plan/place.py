@@ -228,7 +228,9 @@ def _negative(placer: Placer, node: exp.Expression, use: Use) -> Placed:
 
 
 def _cast(placer: Placer, node: exp.Expression, use: Use) -> Placed:
-    """An integer made a numeric: the only cast across tables that Spark repeats exactly."""
+    """An integer made a numeric: the only cast across tables that Spark repeats exactly, beside one to the same type."""
+    if placer.type_of(node.this) == placer.type_of(node):
+        return placer.place(Expr.of(node.this), use)
     to = node.args["to"]
     inner = placer.place(Expr.of(node.this), "number")
     if not (isinstance(to, exp.DataType) and to.this == exp.DType.DECIMAL and not to.expressions):
@@ -284,7 +286,9 @@ def _is(placer: Placer, node: exp.Expression, use: Use) -> Placed:
     if not isinstance(wanted, exp.Null | exp.Boolean):
         raise across(Expr.of(node))
     inner = placer.place(Expr.of(node.this), "carry")
-    return Placed(Expr.of(exp.Is(this=exp.Paren(this=inner.expr.node), expression=wanted)), wire_of(BOOL), BOOL)
+    # sqlglot keeps the NOT of IS NOT NULL inside the node.
+    node.set("this", exp.Paren(this=inner.expr.node))
+    return Placed(Expr.of(node), wire_of(BOOL), BOOL)
 
 
 SAFE: dict[type[exp.Expression], Rule] = {

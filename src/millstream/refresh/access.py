@@ -31,6 +31,8 @@ from millstream.store.rows import fetch, postgres_type, send
 SMALL_PAGES = 1000
 # Up to this many keys travel inside the statement; more go through a temporary table.
 INLINE_KEYS = 5000
+# How long a scan's session waits for a table that another session wants to empty or to alter.
+SCAN_LOCK_TIMEOUT = "2s"
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ class Access:
             self._note(one, "read", rows.num_rows, why)
             return rows
         queries = [query for name, pages in parts for query in _ranges(one, name, pages, before)]
-        dsn = pinned(self.dsn, application_name="millstream scan")
+        # The scan's sessions queue behind a TRUNCATE that waits for the cut, and the cut waits for the scan: give way.
+        dsn = pinned(self.dsn, application_name="millstream scan", lock_timeout=SCAN_LOCK_TIMEOUT)
         scanned = scan(self.spark, dsn, self.cut.exported, queries, reading.schema_of(one))
         self.scans.append((one, scanned, why))
         return scanned

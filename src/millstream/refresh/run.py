@@ -234,12 +234,12 @@ class Refresher:
             unlock(self.conn, free)
 
 
-# A session's lock: it goes with the connection, however the process ends.
 def _reads(job: Job) -> set[int]:
     """The tables that it reads."""
     return {one.scan.table.oid for one in job.block.inputs()}
 
 
+# A session's lock: it goes with the connection, however the process ends.
 def try_lock(conn: Connection, ids: Sequence[int]) -> set[int]:
     """Take the locks on these stream tables that nobody has."""
     taken = "SELECT id, pg_try_advisory_lock(hashtext('millstream'), id) FROM unnest(%s::int4[]) AS id"
@@ -249,14 +249,15 @@ def try_lock(conn: Connection, ids: Sequence[int]) -> set[int]:
 def unlock(conn: Connection, ids: Iterable[int]) -> None:
     """Give them back."""
     if not conn.closed and not conn.broken:
-        conn.execute("SELECT pg_advisory_unlock(hashtext('millstream'), id) FROM unnest(%s::int4[]) AS id", (list(ids),))
+        given = "SELECT pg_advisory_unlock(hashtext('millstream'), id) FROM unnest(%s::int4[]) AS id"
+        conn.execute(given, (list(ids),))
 
 
 def _entry(job: Job, report: RefreshReport, initiated_by: Initiator, started: datetime) -> HistoryEntry:
     return HistoryEntry(
         stream_table_id=job.table.id, action=report.action, reason=report.reason, status="COMPLETED",
-        initiated_by=initiated_by, started_at=started, finished_at=datetime.now(UTC), data_timestamp=report.data_timestamp,
-        frontier=report.frontier, rows_read=report.rows_read, rows_inserted=report.rows_inserted,
+        initiated_by=initiated_by, started_at=started, finished_at=datetime.now(UTC),
+        data_timestamp=report.data_timestamp, frontier=report.frontier, rows_read=report.rows_read, rows_inserted=report.rows_inserted,
         rows_updated=report.rows_updated, rows_deleted=report.rows_deleted, spark_jobs=report.spark_jobs,
         inputs=[one.as_dict() for one in report.inputs], phases=dict(report.phases),
     )  # fmt: skip
@@ -266,4 +267,6 @@ def _named(error: MillstreamError, job: Job) -> MillstreamError:
     """An error from below does not know the table's name."""
     if isinstance(error, RefreshFailed) and not error.facts.get("name"):
         return RefreshFailed.because(job.table.name, error.detail)
+    if isinstance(error, Conflict) and not error.facts.get("name"):
+        return Conflict.on(job.table.name, error.detail)
     return error

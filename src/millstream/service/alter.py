@@ -9,8 +9,10 @@ from millstream.catalog.stream_tables import RefreshMode
 from millstream.errors import BadSetting, NotYet
 from millstream.schedule.cadence import Cadence
 from millstream.service.app import App
+from millstream.service.verb import verb
 
 
+@verb
 def alter(
     app: App,
     name: str,

@@ -31,8 +31,7 @@ class App:
     ) -> None:
         self.dsn = dsn
         self.settings = settings
-        self.conn: Connection = connect(dsn)
-        _hide_our_schemas(self.conn)
+        self.conn: Connection = _connected(dsn)
         self.progress: Progress = progress or (lambda step, share: None)
         self.witness: Witness | None = None
         self._given = spark
@@ -84,9 +83,20 @@ class App:
     def named(self, name: str) -> StreamTable:
         return stream_tables.named(self.conn, name)
 
+    def reach(self) -> None:
+        """Connect anew where the connection was lost: the server may have been restarted."""
+        if self.conn.broken:
+            self.conn = _connected(self.dsn)
+
     def close(self) -> None:
         """Close the connection; a Spark session that we started stays warm for the process."""
         self.conn.close()
+
+
+def _connected(dsn: str) -> Connection:
+    conn = connect(dsn)
+    _hide_our_schemas(conn)
+    return conn
 
 
 def _hide_our_schemas(conn: Connection) -> None:

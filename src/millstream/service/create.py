@@ -11,17 +11,21 @@ from millstream.capture import trigger
 from millstream.catalog import blocks, sources, stream_tables
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import RefreshMode, StreamTable
-from millstream.errors import BadSetting, NameTaken, NoRights
+from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
+from millstream.observe import log
 from millstream.refresh.report import RefreshReport
+from millstream.refresh.run import try_lock, unlock
 from millstream.schedule.cadence import Cadence
 from millstream.service.app import App
 from millstream.service.drop import drop_table
 from millstream.service.planning import Planned, plan_query
 from millstream.service.refresh import refresh
+from millstream.service.verb import verb
 from millstream.store import state, target
 from millstream.store.names import Names
 
 
+@verb
 def create(
     app: App,
     name: str,
@@ -51,10 +55,19 @@ def create(
         app.progress("filling the stream table", None)
         return refresh(app, table.qualified, initiated_by="INITIAL")
     except BaseException:
-        # Nothing half-done, not even when the user interrupts.
-        if not app.conn.closed:
-            drop_table(app, table)
+        _undo(app, table)
         raise
+    finally:
+        unlock(app.conn, [table.id])
+
+
+def _undo(app: App, table: StreamTable) -> None:
+    """Nothing half-done, not even when the user interrupts; where the server is gone, `drop` can do it later."""
+    try:
+        app.reach()
+        drop_table(app, table)
+    except (MillstreamError, psycopg.Error) as error:
+        log.warning("left half-made", table=table.name, reason=str(error))
 
 
 def _name(app: App, name: str) -> tuple[str, str]:
@@ -111,6 +124,8 @@ def _recorded(
             app.conn, schema_name=schema, name=name, query=planned.query, canonical_query=planned.canonical.text,
             schedule=schedule, refresh_mode=refresh_mode, cdc_mode=cdc_mode,  # type: ignore[arg-type]  # checked above
         )  # fmt: skip
+        # Held until it is filled: a scheduler in another session that finds it empty leaves it to us.
+        try_lock(app.conn, [table.id])
         _make_tables(app, table, planned)
         for relid, (source, columns) in planned.sources().items():
             if sources.get(app.conn, relid) is None:

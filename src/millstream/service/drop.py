@@ -9,9 +9,11 @@ from millstream.catalog import sources, stream_tables
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import StillUsed
 from millstream.service.app import App
+from millstream.service.verb import verb
 from millstream.store.names import Names
 
 
+@verb
 def drop(app: App, name: str, *, cascade: bool = False) -> None:
     """Drop a stream table; with `cascade`, views and others that depend on its table too."""
     drop_table(app, app.named(name), cascade=cascade)

@@ -14,6 +14,7 @@ from millstream.plan.lower import lower
 from millstream.refresh.reading import all_sql
 from millstream.service.app import App
 from millstream.service.planning import Planned
+from millstream.service.verb import verb
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Explanation:
         }  # fmt: skip
 
 
+@verb
 def explain(app: App, name: str) -> Explanation:
     """The plan of a stream table and what its last refresh that did something cost."""
     table = app.named(name)

@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 from millstream.algebra.table import quoted
 from millstream.algebra.wire import number_wire_of, wire_of
 from millstream.service.app import App
+from millstream.service.verb import verb
 from millstream.store.rows import fetch
 
 import pyarrow as pa  # isort: skip
@@ -15,6 +16,7 @@ import pyarrow as pa  # isort: skip
 _NATIVE = {"date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
 
 
+@verb
 def frame(app: App, name: str) -> DataFrame:
     """The rows as they stand; numbers, dates and timestamps in Spark's own types, the rest as text."""
     table = app.named(name)

@@ -10,8 +10,10 @@ from millstream.catalog.stream_tables import StreamTable
 from millstream.schedule.cadence import Cadence
 from millstream.service.app import App
 from millstream.service.doctor import Check
+from millstream.service.verb import verb
 
 
+@verb
 def health(app: App) -> list[Check]:
     """One check per stream table and per source. Never starts Spark."""
     now = datetime.now(UTC)

@@ -18,10 +18,12 @@ from millstream.refresh.report import RefreshReport
 from millstream.refresh.run import Gap, Job
 from millstream.schedule.cadence import Cadence
 from millstream.service.app import App
+from millstream.service.verb import verb
 
 _TRIES = 5
 
 
+@verb
 def refresh(app: App, name: str, *, full: bool = False, initiated_by: Initiator = "MANUAL") -> RefreshReport:
     """Refresh one stream table now."""
     outcome = _refresh(app, [app.job(app.named(name), full=full)], initiated_by)[0]
@@ -30,11 +32,13 @@ def refresh(app: App, name: str, *, full: bool = False, initiated_by: Initiator 
     return outcome
 
 
+@verb
 def refresh_all(app: App) -> list[RefreshReport]:
     """Refresh every active stream table, at one cut."""
     return _several(app, _active(app), "MANUAL")
 
 
+@verb
 def tick(app: App) -> list[RefreshReport]:
     """One tick: refresh whatever is due, at one cut. A table that fails is noted and does not stop the others."""
     now = datetime.now(UTC)
@@ -57,20 +61,29 @@ def _several(app: App, tables: Sequence[StreamTable], initiated_by: Initiator) -
 
 def _refresh(app: App, jobs: Sequence[Job], initiated_by: Initiator) -> list[RefreshReport | MillstreamError]:
     """Refresh, repairing capture and trying again where that helps; then record failures and prune."""
-    outcomes = list[RefreshReport | MillstreamError]()
+    done = dict[int, RefreshReport | MillstreamError]()
+    waiting = list(jobs)
     for _ in range(_TRIES):
         try:
-            outcomes = app.refresher().refresh(jobs, initiated_by)
+            done |= _by_id(waiting, app.refresher().refresh(waiting, initiated_by))
         except Gap as gap:
             log.warning("capture repaired", sources=gap.relids, what=str(gap))
             _repair(app, gap)
-            jobs = [app.job(stream_tables.get(app.conn, job.table.id), full=job.full) for job in jobs]
+            waiting = [app.job(stream_tables.get(app.conn, job.table.id), full=job.full) for job in waiting]
             continue
-        if not any(isinstance(outcome, Conflict) for outcome in outcomes):
+        waiting = [job for job in waiting if isinstance(done[job.table.id], Conflict)]
+        if not waiting:
             break
+    outcomes = [done.get(job.table.id) or Conflict.on(job.table.name, "Its sources keep changing.") for job in jobs]
     _record_failures(app, jobs, outcomes)
     _prune(app, outcomes, jobs)
     return outcomes
+
+
+def _by_id(
+    jobs: Sequence[Job], outcomes: Sequence[RefreshReport | MillstreamError]
+) -> dict[int, RefreshReport | MillstreamError]:
+    return dict(zip([job.table.id for job in jobs], outcomes, strict=True))
 
 
 def _repair(app: App, gap: Gap) -> None:

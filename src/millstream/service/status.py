@@ -12,6 +12,7 @@ from millstream.catalog import sources, stream_tables
 from millstream.catalog.history import HistoryEntry
 from millstream.catalog.stream_tables import StreamTable
 from millstream.service.app import App
+from millstream.service.verb import verb
 
 _CAP = 100_000
 
@@ -42,6 +43,7 @@ class StreamTableStatus:
         return {**asdict(self), "data_timestamp": moment}
 
 
+@verb
 def status(app: App) -> list[StreamTableStatus]:
     """Every stream table, in order of name."""
     tables = stream_tables.every(app.conn)
@@ -80,6 +82,7 @@ def _sizes(app: App) -> dict[int, int]:
     return {row[0]: row[1] or 0 for row in rows}
 
 
+@verb
 def history(app: App, name: str, n: int = 20) -> list[HistoryEntry]:
     """The last refreshes of a stream table, newest first."""
     return entries.recent(app.conn, app.named(name).id, n)

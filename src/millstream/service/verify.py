@@ -18,6 +18,7 @@ from millstream.refresh.run import Job
 from millstream.service.app import App
 from millstream.service.compare import Difference, compare, rounded_columns
 from millstream.service.refresh import refresh
+from millstream.service.verb import verb
 from millstream.store.connection import Connection
 
 
@@ -45,6 +46,7 @@ class Verification:
         }  # fmt: skip
 
 
+@verb
 def verify(app: App, name: str) -> Verification:
     """Refresh, and compare at the same snapshot."""
     seen = list[Verification]()

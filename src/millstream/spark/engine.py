@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.errors import RefreshFailed, ValueOutOfRange
+from millstream.errors import Conflict, RefreshFailed, ValueOutOfRange
 
 # What a view is made of.
 Rows: TypeAlias = "pa.Table | DataFrame"
@@ -109,10 +109,12 @@ def view_name(kind: str) -> str:
     return f"ms_{kind}_{next(_counter)}"
 
 
-def _translated(error: PySparkException) -> RefreshFailed | ValueOutOfRange:
+def _translated(error: PySparkException) -> RefreshFailed | ValueOutOfRange | Conflict:
     """Spark's error as ours; a number that does not fit is named."""
     condition = error.getCondition() or ""
     text = str(error)
+    if "canceling statement due to lock timeout" in text:
+        return Conflict.on("", "A table that was to be scanned is about to be truncated or altered.")
     if condition in ("CAST_INVALID_INPUT", "NUMERIC_VALUE_OUT_OF_RANGE") or "NUMERIC_VALUE_OUT_OF_RANGE" in text:
         found = re.search(r"The value '?(.*?)'? (?:of the type|cannot be)", text)
         return ValueOutOfRange.in_column("a column Spark computes with", found[1] if found else text.split("\n")[0])

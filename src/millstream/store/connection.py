@@ -35,13 +35,13 @@ PINNED = {
 }
 
 
-def pinned(dsn: str, *, application_name: str = "millstream") -> str:
-    """The dsn with our settings in it; works for any libpq client."""
+def pinned(dsn: str, *, application_name: str = "millstream", **settings: str) -> str:
+    """The dsn with our settings in it, and further ones; works for any libpq client."""
     try:
         parts = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:
         raise BadSetting.of("dsn", dsn, "a connection string such as postgresql://user@host/database") from error
-    options = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in PINNED.items())
+    options = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in {**PINNED, **settings}.items())
     given = parts.pop("options", None)
     parts.setdefault("application_name", application_name)
     parts.setdefault("connect_timeout", "10")

@@ -38,7 +38,8 @@ VIEWS: Mapping[str, str] = {
     # A bag: no key, equal rows.
     "visited": "SELECT page, seconds FROM visits WHERE seconds IS NULL OR seconds < 4",
     # Extremes: a row that goes may have been the least or the most of its group.
-    "extremes": "SELECT customer, min(amount) AS least, max(amount) AS most, max(note) AS last FROM orders GROUP BY customer",
+    "extremes": "SELECT customer, min(amount) AS least, max(amount) AS most, max(note) AS last "
+    "FROM orders GROUP BY customer",
 }
 
 # How often each step is taken, per hundred.
@@ -228,8 +229,8 @@ class Writer:
     # A statement takes from these what it needs: values of any type.
     def _values(self) -> dict[str, Any]:
         return {
-            "order": self.dice.randint(1, ORDERS), "other": self.dice.randint(1, ORDERS), "few": self.dice.randint(1, 8),
-            "customer": self.dice.randint(1, CUSTOMERS), "key": self.dice.randint(1, CUSTOMERS + 20),
+            "order": self.dice.randint(1, ORDERS), "other": self.dice.randint(1, ORDERS),
+            "few": self.dice.randint(1, 8), "customer": self.dice.randint(1, CUSTOMERS), "key": self.dice.randint(1, CUSTOMERS + 20),
             "amount": self.dice.choice((None, *(self.dice.randrange(100_000) / 100 for _ in range(9)))),
             "page": f"page {self.dice.randrange(PAGES)}", "customers": CUSTOMERS, "orders": ORDERS,
         }  # fmt: skip
@@ -282,4 +283,3 @@ ENDINGS: Mapping[str, Callable[[Writer], None]] = {
     "rollback": Writer.roll_back,
     "prepare": Writer.prepare,
 }
-

@@ -1,0 +1,35 @@
+"""A verb has a connection when it starts, and says so when it loses it on the way.
+
+The server may be restarted, or end our session, at any moment. Nothing of a refresh is then applied, or all of
+it; whoever waits for the verb is told ServerDown, which is worth another try, and that try connects anew.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+import psycopg
+
+from millstream.errors import ServerDown
+from millstream.service.app import App
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def verb(act: Callable[Concatenate[App, P], T]) -> Callable[Concatenate[App, P], T]:
+    """Make a function of the application a verb."""
+
+    @functools.wraps(act)
+    def acting(app: App, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        app.reach()
+        try:
+            return act(app, *args, **kwargs)
+        except psycopg.Error as error:
+            if app.conn.closed:
+                raise ServerDown.lost(str(error)) from error
+            raise
+
+    return acting
