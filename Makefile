@@ -16,8 +16,8 @@ help:  ## this list
 demo: setup  ## a shop with live traffic, stream tables over it, a proof (DEMO_SECONDS=30 ends by itself)
 	@$(BIN)/millstream demo
 
-test: setup  ## the whole suite (ARGS="tests/cli -x" for a part of it)
-	$(BIN)/python -m pytest $(ARGS)
+test: setup  ## the whole suite, on every PostgreSQL at hand (ARGS="tests/cli -x" for a part of it)
+	@$(BIN)/python scripts/test $(ARGS)
 
 check: setup  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

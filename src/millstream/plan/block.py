@@ -156,8 +156,8 @@ class Accumulator:
     wire: Wire | None = None
     order: str | None = None
     """Of an extreme: the body's column Spark orders by; None leaves the choice to PostgreSQL."""
-    scale: str | None = None
-    """Of a total of numerics without declared digits: the body's column that tells each value's scale."""
+    bearable: int | None = None
+    """Of an extreme: up to here, losing it may go unnoticed. (See `measures`: digits that no result shows.)"""
 
     def __str__(self) -> str:
         return f"{self.name} = {self.function}({self.column or '*'}) [{self.strategy}]"

@@ -232,7 +232,9 @@ def _grouped(peeled: _Peeled, aggregate: Aggregate, columns: Sequence[Column], t
     agreed = _agreed(placed)
     state, reads = measures.State(), dict[Ref, Expr]()
     by_name = dict(agreed)
-    for number, measure in enumerate(aggregate.measures):
+    for need, measure in zip(needs, aggregate.measures, strict=True):
+        # Measures of the same argument share its columns.
+        number = needs.index(need)
         own = tuple((name, by_name[name]) for name in (f"a{number}", f"a{number}o", f"a{number}s") if name in by_name)
         reads[Ref(aggregate.alias, measure.name)] = Expr(f"({state.read(measure.call, own)})")
     key_columns = tuple(
@@ -265,9 +267,10 @@ def _grouped_branch(
     plan = _BranchPlan(flat, first, [*key_exprs, *(a.expr for need in arguments for a in need)], typist, alone=alone)
     named = [(key.name, _key(plan.placer, expr)) for key, expr in zip(aggregate.keys, key_exprs, strict=True)]
     for number, need in enumerate(arguments):
-        for argument in need:
-            named.append((f"a{number}", plan.placer.place(argument.expr, argument.use)))
-            if argument.use == "number" and (scale := plan.placer.scale(argument.expr)):
+        for argument in need if needs.index(needs[number]) == number else ():
+            placed = plan.placer.place(argument.expr, argument.use)
+            named.append((f"a{number}", placed))
+            if argument.use == "number" and (scale := plan.placer.scale(argument.expr, placed)):
                 named.append((f"a{number}s", scale))
             type_ = plan.placer.types.get(argument.expr)
             if argument.use == "carry" and type_ is not None and measures.order_use(type_):
@@ -301,13 +304,13 @@ def _typed(placed: Placed, key: Named) -> PgType:
 
 
 def _agreed(placed: list[list[tuple[str, Placed]]]) -> list[tuple[str, Placed]]:
-    for position, (name, one) in enumerate(placed[0]):
-        if any(branch[position][0] != name or branch[position][1].wire != one.wire for branch in placed):
-            raise Unsupported.construct(
-                "an aggregate over a UNION ALL whose parts travel in different ways",
-                reason="One column has different types in its parts.",
-                way_round="Cast it to one type in each part.",
-            )
+    travelling = [[(name, one.wire) for name, one in branch] for branch in placed]
+    if any(branch != travelling[0] for branch in travelling):
+        raise Unsupported.construct(
+            "an aggregate over a UNION ALL whose parts travel in different ways",
+            reason="One column has different types in its parts.",
+            way_round="Cast it to one type in each part.",
+        )
     return placed[0]
 
 

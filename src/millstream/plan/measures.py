@@ -4,7 +4,9 @@
     count(x)   present                   avg(x)   total / present, as numeric
     min, max   the extreme itself        over floats: total recomputed, never added to
 
-Sums are exact: Spark sends the difference of a batch as a decimal, PostgreSQL adds it in numeric.
+Sums are exact: Spark sends the difference of a batch as a decimal, PostgreSQL adds it in numeric. How many digits a
+quotient has depends on how many its sum shows, and that is the most that any of its values shows. Where the column's
+type does not say, a group keeps that too, as an extreme: when the value that showed most goes, the group is read again.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, number_wire_of, wire_of
 from millstream.errors import Unsupported
 from millstream.plan.block import Accumulator, Function, Strategy, Use
-from millstream.plan.place import Placed
+from millstream.plan.place import INT4, Placed
+
+# So many digits or fewer change a quotient only where it is 10^16 or more: not worth reading a group again.
+BEARABLE_SCALE = 4
 
 INT8 = PgType(20, "bigint", "int8")
 NUMERIC = PgType(1700, "numeric", "numeric")
@@ -71,20 +76,27 @@ class State:
             return self._state("present", "sum", name, INT8, wire_of(INT8))
         if call.function in ("min", "max"):
             return self._extreme("min" if call.function == "min" else "max", columns)
-        scale = next((column for column, _ in columns if column.endswith("s")), None)
-        return self._total(call, name, placed, scale)
+        return self._total(call, columns)
 
-    def _total(self, call: Call, name: str, placed: Placed, scale: str | None) -> str:
+    def _total(self, call: Call, columns: tuple[tuple[str, Placed], ...]) -> str:
+        name, placed = columns[0]
         base = placed.type.base if placed.type else "numeric"
         present = self._state("present", "sum", name, INT8, wire_of(INT8))
         if placed.wire.number == "float":
             total = self._state("total", "recompute", name, FLOAT8, wire_of(FLOAT8))
         else:
-            total = self._state("total", "sum", name, NUMERIC, _sum_wire(placed.wire), scale=scale)
+            total = self._state("total", "sum", name, NUMERIC, _sum_wire(placed.wire))
+        if len(columns) > 1:
+            total = f"round({total}, {self._digits(columns[1][0])})"
         if call.function == "sum":
             return f"CASE WHEN {present} > 0 THEN {total}::{_SUM_TYPE[base]} END"
         divisor = present if placed.wire.number == "float" else f"{present}::numeric"
         return f"CASE WHEN {present} > 0 THEN {total} / {divisor} END"
+
+    def _digits(self, column: str) -> str:
+        """The most digits after the point that a value of the group shows: a sum shows as many."""
+        self._state("present", "sum", column, INT8, wire_of(INT8))
+        return self._state("max", "extreme", column, INT4, wire_of(INT4), column, bearable=BEARABLE_SCALE)
 
     def _extreme(self, function: Literal["min", "max"], columns: tuple[tuple[str, Placed], ...]) -> str:
         name, placed = columns[0]
@@ -107,9 +119,9 @@ class State:
         type_: PgType,
         wire: Wire,
         order: str | None = None,
-        scale: str | None = None,
+        bearable: int | None = None,
     ) -> str:
-        return f"s.{quoted(self._add(function, strategy, column, type_, wire, order, scale).name)}"
+        return f"s.{quoted(self._add(function, strategy, column, type_, wire, order, bearable).name)}"
 
     def _add(
         self,
@@ -119,12 +131,12 @@ class State:
         type_: PgType,
         wire: Wire,
         order: str | None = None,
-        scale: str | None = None,
+        bearable: int | None = None,
     ) -> Accumulator:
         key = (function, column)
         if key not in self.accumulators:
             name = f"{_PREFIX[function]}{len(self.accumulators)}"
-            self.accumulators[key] = Accumulator(name, function, strategy, column, type_, wire, order, scale)
+            self.accumulators[key] = Accumulator(name, function, strategy, column, type_, wire, order, bearable)
         return self.accumulators[key]
 
 

@@ -122,14 +122,46 @@ class Placer:
         found = own.setdefault((expression, use), Leaf(f"c{len(own)}", expression, type_, use, wire))
         return Placed(Expr.ref(self.names[alias], found.name), found.wire, type_)
 
-    def scale(self, expression: Expr) -> Placed | None:
-        """Beside a numeric over one table whose digits are not known: how many follow the point, row by row."""
-        type_ = self.types.get(expression)
-        if type_ is None or type_.base != "numeric" or type_.scale is not None:
+    def scale(self, expression: Expr, placed: Placed) -> Placed | None:
+        """Beside a numeric whose digits are not known: how many it shows after the point, row by row."""
+        digits = digits_of(expression, self._digits)
+        if placed.wire.number != "decimal" or (digits is not None and digits.after == placed.wire.scale):
             return None
+        if len(expression.aliases) > 1:
+            shown = f"CASE WHEN ({placed.expr.sql}) IS NOT NULL THEN {self._scale(expression.node)} END"
+            return Placed(Expr.parse(shown), wire_of(INT4), INT4)
+        return self._scale_leaf(expression) if self.types[expression].scale is None else None
+
+    def _scale_leaf(self, expression: Expr) -> Placed:
         told = Expr.parse(f"scale({expression.sql})")
         self.types[told] = INT4
         return self.leaf(told, "carry")
+
+    def _scale(self, node: exp.Expression) -> str:
+        """The scale of an expression, by PostgreSQL's rules, for Spark; what it is of is not NULL."""
+        node = unwrapped(node)
+        expression = Expr.of(node)
+        if len(expression.aliases) <= 1:
+            digits = digits_of_type(self.types[expression])
+            return str(digits.after) if digits else self._scale_leaf(expression).expr.sql
+        if isinstance(node, exp.Case):
+            return self._scale_of_case(node)
+        if isinstance(node, exp.Coalesce):
+            ifs = [f"WHEN ({self.place(Expr.of(v), 'number').expr.sql}) IS NOT NULL THEN {self._scale(v)}"
+                   for v in (node.this, *node.expressions)]  # fmt: skip
+            return f"CASE {' '.join(ifs)} END"
+        parts = [self._scale(child) for child in _children(node)]
+        if isinstance(node, exp.Mul):
+            return f"({' + '.join(parts)})"
+        return f"greatest({', '.join(parts)})" if len(parts) > 1 else parts[0]
+
+    def _scale_of_case(self, node: exp.Case) -> str:
+        ifs = [
+            f"WHEN {self.place(Expr.of(branch.this), 'carry').expr.sql} THEN {self._scale(branch.args['true'])}"
+            for branch in node.args["ifs"]
+        ]
+        default = node.args.get("default")
+        return f"CASE {' '.join(ifs)}{f' ELSE {self._scale(default)}' if default is not None else ''} END"
 
     def place(self, expression: Expr, use: Use) -> Placed:
         """An expression of any kind, for Spark."""

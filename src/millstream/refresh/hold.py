@@ -54,11 +54,8 @@ def holding(conn: Connection, tables: Sequence[Name]) -> Iterator[frozenset[Name
 
 
 def _can_be_had(conn: Connection, table: Name) -> bool:
-    had = False
-    with conn.transaction():
-        had = _locked(conn, [table])
-        raise Rollback
-    return had
+    with conn.transaction(force_rollback=True):
+        return _locked(conn, [table])
 
 
 def _locked(conn: Connection, tables: Sequence[Name]) -> bool:

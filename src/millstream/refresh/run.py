@@ -257,7 +257,8 @@ def _entry(job: Job, report: RefreshReport, initiated_by: Initiator, started: da
     return HistoryEntry(
         stream_table_id=job.table.id, action=report.action, reason=report.reason, status="COMPLETED",
         initiated_by=initiated_by, started_at=started, finished_at=datetime.now(UTC),
-        data_timestamp=report.data_timestamp, frontier=report.frontier, rows_read=report.rows_read, rows_inserted=report.rows_inserted,
+        data_timestamp=report.data_timestamp, frontier=report.frontier,
+        rows_read=report.rows_read, rows_inserted=report.rows_inserted,
         rows_updated=report.rows_updated, rows_deleted=report.rows_deleted, spark_jobs=report.spark_jobs,
         inputs=[one.as_dict() for one in report.inputs], phases=dict(report.phases),
     )  # fmt: skip

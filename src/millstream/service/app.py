@@ -6,9 +6,11 @@ per stream table kept while its definition stands.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from datetime import datetime
 
+import psycopg
 from pyspark.sql import SparkSession
 
 from millstream.catalog import stream_tables
@@ -84,7 +86,11 @@ class App:
         return stream_tables.named(self.conn, name)
 
     def reach(self) -> None:
-        """Connect anew where the connection was lost: the server may have been restarted."""
+        """Connect anew where the connection was lost: the server may have been restarted meanwhile."""
+        with contextlib.suppress(psycopg.OperationalError):
+            # Does not wait. The first takes in what the server said at the end, the second that it has ended.
+            self.conn.pgconn.consume_input()
+            self.conn.pgconn.consume_input()
         if self.conn.broken:
             self.conn = _connected(self.dsn)
 

@@ -9,7 +9,6 @@ import psycopg
 from millstream.algebra.table import quoted
 from millstream.capture import trigger
 from millstream.catalog import blocks, sources, stream_tables
-from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import RefreshMode, StreamTable
 from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
 from millstream.observe import log
@@ -128,8 +127,7 @@ def _recorded(
         try_lock(app.conn, [table.id])
         _make_tables(app, table, planned)
         for relid, (source, columns) in planned.sources().items():
-            if sources.get(app.conn, relid) is None:
-                sources.add(app.conn, Source(relid, source.schema, source.name, "TRIGGER", (), source.members))
+            sources.reserve(app.conn, relid, source.schema, source.name)
             sources.depend(app.conn, table.id, relid, columns)
     return stream_tables.get(app.conn, table.id)
 

@@ -96,8 +96,7 @@ def _decoded(one: Accumulator, name: str, state: str) -> str:
         value = one.wire.decode_sql("v", one.type)
         typed = f"SELECT {one.name} FROM {state} WHERE false UNION ALL SELECT {value}"
         return f"(SELECT {one.function}(c.{one.name}) FROM ({typed} FROM jsonb_array_elements_text(d.{name}::jsonb) AS v) AS c)"
-    decoded = one.wire.decode_sql(f"d.{name}", one.type)
-    return f"round({decoded}, d.{name}_scale)" if one.scale else decoded
+    return one.wire.decode_sql(f"d.{name}", one.type)
 
 
 def lost_sql(head: AggregateHead, names: Names) -> str:
@@ -117,9 +116,10 @@ def lost_sql(head: AggregateHead, names: Names) -> str:
 def _lost(one: Accumulator, head: AggregateHead) -> str:
     present = next(a.name for a in head.accumulators if a.function == "present" and a.column == one.column)
     reached, better = ("<=", ">") if one.function == "min" else (">=", "<")
+    noticed = f" AND s.{one.name} > {one.bearable}" if one.bearable is not None else ""
     return (
         f"(s.{present} + g.{present} > 0 AND g.{one.name}_out {reached} s.{one.name}"
-        f" AND (g.{one.name}_in IS NULL OR g.{one.name}_in {better} s.{one.name}))"
+        f" AND (g.{one.name}_in IS NULL OR g.{one.name}_in {better} s.{one.name}){noticed})"
     )
 
 

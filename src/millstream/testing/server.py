@@ -8,6 +8,7 @@ and the directory is given to that user.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -16,7 +17,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,10 +75,17 @@ class Server:
         self._signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """Crash it: SIGKILL to the whole process group."""
-        if self.process is not None and self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        """Crash it: SIGKILL to the postmaster and to each of its processes, which are in groups of their own."""
+        if self.process is None or self.process.poll() is not None:
+            return
+        # The postmaster stands still while its children are counted: it starts no further one.
+        self.process.send_signal(signal.SIGSTOP)
+        family = [*_children(self.process.pid), self.process.pid]
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        _wait_until_gone(family)
 
     def stop(self) -> None:
         """End it and remove its directory."""
@@ -134,6 +142,41 @@ def embedded_bindir() -> Path:
     if spec is None or spec.origin is None:
         raise ServerDown.no_wheel()
     return Path(spec.origin).parent / "pginstall" / "bin"
+
+
+def installed() -> dict[int, Path]:
+    """Other PostgreSQL servers on this machine, by major version: where Debian puts them, and the one on the PATH."""
+    found = list(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    on_path = shutil.which("postgres")
+    found += [Path(on_path).resolve()] if on_path else []
+    return {version: program.parent for program in found if (version := major(program))}
+
+
+def major(program: Path) -> int | None:
+    """The major version of a `postgres` program."""
+    told = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=False).stdout
+    number = told.rsplit(" ", 1)[0] if "(Debian" in told else told
+    digits = "".join(c if c.isdigit() else " " for c in number).split()
+    return int(digits[0]) if digits else None
+
+
+def _children(pid: int) -> list[int]:
+    return [child for child, parent, _ in _processes() if parent == pid]
+
+
+def _wait_until_gone(pids: Sequence[int], seconds: float = 10.0) -> None:
+    """Until the last one has let go of the shared memory; a new server would not start before."""
+    deadline = time.monotonic() + seconds
+    while any(pid in pids and not state.startswith("Z") for pid, _, state in _processes()):
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.02)
+
+
+def _processes() -> list[tuple[int, int, str]]:
+    """Every process: its id, its parent's and its state."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
+    return [(int(pid), int(parent), state) for pid, parent, state in map(str.split, listed.splitlines())]
 
 
 def free_port() -> int:

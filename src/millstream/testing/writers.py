@@ -62,6 +62,8 @@ STEPS: Mapping[str, int] = {
 }
 # The longest pause between two steps of a transaction, in seconds, and how often.
 PACES: Mapping[float, int] = {0.0: 60, 0.05: 30, 0.5: 8, 1.5: 2}
+# For what needs a lock that writers hold: no transaction is long.
+SHORT: Mapping[float, int] = {0.0: 80, 0.02: 20}
 ENDS: Mapping[str, int] = {"commit": 70, "rollback": 12, "prepare": 18}
 SAVEPOINT = 0.2
 
@@ -92,6 +94,7 @@ class Writers:
     truncate_every: float = 5.0
     """Seconds from one TRUNCATE to the next; 0 for never."""
     steps: Mapping[str, int] = field(default_factory=lambda: STEPS)
+    paces: Mapping[float, int] = field(default_factory=lambda: PACES)
     done: Counter[str] = field(default_factory=Counter)
     """How often each thing was done, by all of them."""
 
@@ -179,7 +182,7 @@ class Writer:
     # -- ordinary transactions ---------------------------------------------------------------
 
     def _writing(self) -> None:
-        self.pace = self._chosen(PACES)
+        self.pace = self._chosen(self.all.paces)
         isolation = "REPEATABLE READ" if self.dice.random() < 0.2 else "READ COMMITTED"
         self._run(f"BEGIN ISOLATION LEVEL {isolation}")
         self._several(self.dice.randint(1, 8))
@@ -230,7 +233,8 @@ class Writer:
     def _values(self) -> dict[str, Any]:
         return {
             "order": self.dice.randint(1, ORDERS), "other": self.dice.randint(1, ORDERS),
-            "few": self.dice.randint(1, 8), "customer": self.dice.randint(1, CUSTOMERS), "key": self.dice.randint(1, CUSTOMERS + 20),
+            "few": self.dice.randint(1, 8), "customer": self.dice.randint(1, CUSTOMERS),
+            "key": self.dice.randint(1, CUSTOMERS + 20),
             "amount": self.dice.choice((None, *(self.dice.randrange(100_000) / 100 for _ in range(9)))),
             "page": f"page {self.dice.randrange(PAGES)}", "customers": CUSTOMERS, "orders": ORDERS,
         }  # fmt: skip
@@ -250,7 +254,7 @@ class Writer:
         self.prepared += 1
         gid = f"writer {self.all.seed} {self.number} {self.prepared}"
         self._run(f"PREPARE TRANSACTION '{gid}'")
-        self.all.rest(self.dice.uniform(0, 0.6))
+        self.all.rest(self.dice.uniform(0, 4 * self.pace))
         end = "ROLLBACK" if self.dice.random() < 0.3 else "COMMIT"
         self._run(f"{end} PREPARED '{gid}'")
         self.all.note(f"{end.lower()} prepared")

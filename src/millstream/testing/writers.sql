@@ -19,7 +19,7 @@ CREATE TABLE visits (
 -- rows --
 INSERT INTO customers SELECT n, 'region ' || mod(n, 6) FROM generate_series(1, %(customers)s) AS n;
 INSERT INTO orders
-SELECT n, 1 + mod(n * 7, %(customers)s), mod(n * 37, 1000) / 10.0, 'note ' || mod(n, 40)
+SELECT n, 1 + mod(n * 7 / 2, %(customers)s), mod(n * 37, 1000) / 10.0, 'note ' || mod(n, 40)
 FROM generate_series(1, %(orders)s, 2) AS n;
 INSERT INTO visits SELECT 'page ' || mod(n, 20), mod(n, 5) FROM generate_series(1, 600) AS n;
 ANALYZE customers, orders, visits;

@@ -46,9 +46,7 @@ def _rows(one: Accumulator) -> list[str]:
     total = _sum(one)
     # A decimal leaves as text: PostgreSQL reads it back as numeric, digit for digit.
     exact = one.function == "total" and one.strategy == "sum"
-    values = [f"{f'CAST({total} AS STRING)' if exact else total} AS {one.name}"]
-    # Where digits are not declared, a sum shows as many as the value that has most.
-    return [*values, f"COALESCE(MAX({one.scale}), 0) AS {one.name}_scale"] if one.scale else values
+    return [f"{f'CAST({total} AS STRING)' if exact else total} AS {one.name}"]
 
 
 def _extreme(one: Accumulator) -> list[str]:
