@@ -66,7 +66,7 @@ class Law:
         return reports
 
     def change(self, *statements: str) -> None:
-        """Change tables, all in one transaction."""
+        """Change tables, all in one transaction; a string may hold several statements."""
         with self.conn.transaction():
             for statement in statements:
                 self.conn.execute(statement.encode())
@@ -118,11 +118,11 @@ def lawful(law: Law) -> Callable[..., list[RefreshReport]]:
     """
 
     def lawful(setup: str, query: str, *changes: str, then_full: bool = True) -> list[RefreshReport]:
-        law.change(*_statements(setup))
+        law.change(setup)
         law.create("kept", query)
         reports = []
         for change in changes:
-            law.change(*_statements(change))
+            law.change(change)
             reports += law.refresh("kept")
         law.refresh("kept", action="NO_DATA")
         if then_full:
@@ -131,7 +131,3 @@ def lawful(law: Law) -> Callable[..., list[RefreshReport]]:
         return reports
 
     return lawful
-
-
-def _statements(text: str) -> list[str]:
-    return [statement for statement in text.split(";\n") if statement.strip()]

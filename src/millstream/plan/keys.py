@@ -16,6 +16,9 @@ from millstream.algebra.relation import Scan
 from millstream.algebra.types import Column
 from millstream.plan.block import Key
 
+# PostgreSQL's own limit: an index has no more columns than this.
+WIDEST_INDEX = 32
+
 # Pairs of columns, of different tables, that are equal in every row.
 Equalities = Iterable[tuple[Ref, Ref]]
 
@@ -33,7 +36,7 @@ def key_of_join(scans: tuple[Scan, ...], equalities: Equalities, outputs: dict[s
             if name is None:
                 return Key("row_id")
             names.append(name)
-    return Key("columns", tuple(dict.fromkeys(names)))
+    return _key(names, nullable=False)
 
 
 def key_of_groups(shown: dict[str, str], keys: tuple[Column, ...]) -> Key:
@@ -42,8 +45,12 @@ def key_of_groups(shown: dict[str, str], keys: tuple[Column, ...]) -> Key:
         return Key("single")
     if any(key.name not in shown for key in keys):
         return Key("row_id")
-    names = tuple(dict.fromkeys(shown[key.name] for key in keys))
-    return Key("columns", names, nullable=any(not key.not_null for key in keys))
+    return _key([shown[key.name] for key in keys], nullable=any(not key.not_null for key in keys))
+
+
+def _key(names: list[str], *, nullable: bool) -> Key:
+    distinct = tuple(dict.fromkeys(names))
+    return Key("columns", distinct, nullable) if len(distinct) <= WIDEST_INDEX else Key("row_id")
 
 
 def _minimal(scans: tuple[Scan, ...], pairs: list[tuple[Ref, Ref]]) -> list[Scan]:

@@ -39,10 +39,10 @@ def slice_sql(one: Input, frontier: Snapshot) -> str:
     columns = [c for c in table.columns if c.name in used]
     listed = "".join(f", {buffer.column_name(c.attnum).as_string()} AS {quoted(c.name)}" for c in columns)
     changes = (
-        f"(SELECT action AS __action{listed} FROM {buffer.buffer_name(table.oid).as_string()}"
+        f"(SELECT action AS __ms_action{listed} FROM {buffer.buffer_name(table.oid).as_string()}"
         f" WHERE action IN ('I', 'D') AND {buffer.slice_condition(frontier).as_string()}) AS {quoted(one.scan.alias)}"
     )
-    before = "CASE __action WHEN 'I' THEN -1 ELSE 1 END"
+    before = "CASE __ms_action WHEN 'I' THEN -1 ELSE 1 END"
     return _select(one, changes, [before, "0"], [])
 
 
@@ -55,7 +55,7 @@ def all_sql(one: Input, *, before: int, where: Sequence[str] = (), relation: str
 def lookup_sql(one: Input, columns: Sequence[str], keys: str, *, before: int, nulls: bool, limit: int) -> str:
     """The rows whose leaf columns equal one of the keys; `keys` is a FROM item `k` with columns k0, k1, ..."""
     alias = quoted(one.scan.alias)
-    same = [_same(one.leaf(column).expr.sql, f"k.k{number}", nulls) for number, column in enumerate(columns)]
+    same = [_same(one.leaf(column).expr.sql, f"__ms_k.k{number}", nulls) for number, column in enumerate(columns)]
     source = f"{keys} JOIN {one.scan.table.qualified} AS {alias} ON {' AND '.join(same)}"
     row = f"{alias}.tableoid::text || {alias}.ctid::text"
     return _select(one, source, [str(before), "1", row], []) + f" LIMIT {limit}"
@@ -63,8 +63,8 @@ def lookup_sql(one: Input, columns: Sequence[str], keys: str, *, before: int, nu
 
 def keys_sql(one: Input, columns: Sequence[str], relation: str) -> str:
     """A FROM item that gives the keys in the types of the leaf columns, each once."""
-    decoded = [f"{_key(one.leaf(column), f'w.w{n}')} AS k{n}" for n, column in enumerate(columns)]
-    return f"(SELECT DISTINCT {', '.join(decoded)} FROM {relation} AS w) AS k"
+    decoded = [f"{_key(one.leaf(column), f'__ms_w.w{n}')} AS k{n}" for n, column in enumerate(columns)]
+    return f"(SELECT DISTINCT {', '.join(decoded)} FROM {relation} AS __ms_w) AS __ms_k"
 
 
 def _key(leaf: Leaf, value: str) -> str:

@@ -52,6 +52,7 @@ def plan_query(conn: Connection, query: str) -> Planned:
     with queries.rolled_back(conn):
         canonical = queries.canonical(conn, query)
         _check(conn, canonical, query)
+        _check_names([column.name for column in canonical.columns], query)
         try:
             relation = build(canonical.text, _Catalog(conn, query))
             blocks = cut(relation, canonical.columns, _typist(conn))
@@ -65,6 +66,20 @@ def _check(conn: Connection, canonical: Canonical, query: str) -> None:
     for function in queries.functions(conn, canonical.tree):
         _check_function(function, query)
     _check_faithful(conn, canonical)
+
+
+def _check_names(names: Sequence[str], query: str) -> None:
+    """Names that begin with __ms_ are ours: in a stream table, and beside a source's columns in its slice."""
+    for name in names:
+        if name.lower().startswith("__ms_"):
+            where = position.find(query, name)
+            raise Unsupported.construct(
+                f'a column named "{name}"',
+                reason="Names that begin with __ms_ are kept for Millstream's own columns.",
+                way_round="Give the column another name.",
+                position=where,
+                excerpt=position.excerpt(query, where),
+            )
 
 
 def _check_function(function: queries.Function, query: str) -> None:
@@ -133,7 +148,9 @@ class _Catalog:
                 name, "It is a stream table; stream tables over stream tables are not kept yet.",
                 "Write its query in place of its name.", where,
             )  # fmt: skip
-        return relations.table(self.conn, oid)
+        table = relations.table(self.conn, oid)
+        _check_names([column.name for column in table.columns], self.query)
+        return table
 
     def types(self, select: str) -> tuple[PgType, ...]:
         return tuple(column.type for column in queries.columns_of(self.conn, select))

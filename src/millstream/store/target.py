@@ -31,18 +31,33 @@ def create_sql(block: Block, names: Names, query: str) -> list[str]:
 
 
 def rows_table_sql(block: Block, names: Names) -> str:
-    """The temporary table of planned changes, shaped like the target."""
-    listed = ", ".join(f"t.{column}" for column in stored_columns(block))
+    """The temporary table of planned changes: the target's columns by position, whatever they are called."""
+    listed = ", ".join(f"t.{theirs} AS {ours}" for ours, theirs in _columns(block))
     return (
         f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.rows.removeprefix('pg_temp.')} ON COMMIT DELETE ROWS "
         f"AS SELECT NULL::text AS op, NULL::tid AS tid, {listed} FROM {names.target} AS t WITH NO DATA"
     )
 
 
-def stored_columns(block: Block) -> list[str]:
-    """The target's columns, quoted, in order."""
-    columns = [quoted(output.column.name) for output in block.outputs]
-    return [*columns, ROW_ID] if block.key.kind == "row_id" else columns
+def _columns(block: Block) -> list[tuple[str, str]]:
+    """Our name and the target's name of each stored column. Ours cannot meet a name of the user's."""
+    columns = [(f"o{number}", quoted(output.column.name)) for number, output in enumerate(block.outputs)]
+    return [*columns, ("row_id", ROW_ID)] if block.key.kind == "row_id" else columns
+
+
+def _ours(block: Block) -> list[str]:
+    return [ours for ours, _ in _columns(block)]
+
+
+def _key(block: Block) -> list[tuple[str, str]]:
+    """The same of the key's columns."""
+    names = {theirs: ours for ours, theirs in _columns(block)}
+    return [(names[quoted(name)], quoted(name)) for name in block.key.columns]
+
+
+def _outputs(block: Block) -> list[str]:
+    """The final expressions under our names."""
+    return [f"{output.expr} AS o{number}" for number, output in enumerate(block.outputs)]
 
 
 def plan_sql(block: Block, names: Names, *, full: bool) -> list[str]:
@@ -57,21 +72,22 @@ def plan_sql(block: Block, names: Names, *, full: bool) -> list[str]:
 
 def merge_sql(block: Block, names: Names) -> str:
     """Carry the plan out."""
-    columns = stored_columns(block)
-    update = ", ".join(f"{column} = o.{column}" for column in columns)
-    values = ", ".join(f"o.{column}" for column in columns)
+    columns = _columns(block)
+    update = ", ".join(f"{theirs} = o.{ours}" for ours, theirs in columns)
+    listed = ", ".join(theirs for _, theirs in columns)
+    values = ", ".join(f"o.{ours}" for ours, _ in columns)
     return (
         f"MERGE INTO {names.target} AS t "
         f"USING (SELECT * FROM {names.rows} WHERE op IS NOT NULL) AS o ON t.ctid = o.tid "
         f"WHEN MATCHED AND o.op = 'D' THEN DELETE WHEN MATCHED THEN UPDATE SET {update} "
-        f"WHEN NOT MATCHED THEN INSERT ({', '.join(columns)}) VALUES ({values})"
+        f"WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({values})"
     )
 
 
 def insert_sql(block: Block, names: Names) -> str:
     """Carry out a plan that only inserts."""
-    columns = ", ".join(stored_columns(block))
-    return f"INSERT INTO {names.target} ({columns}) SELECT {columns} FROM {names.rows} WHERE op = 'I'"
+    listed = ", ".join(theirs for _, theirs in _columns(block))
+    return f"INSERT INTO {names.target} ({listed}) SELECT {', '.join(_ours(block))} FROM {names.rows} WHERE op = 'I'"
 
 
 # -- groups and keyed rows -------------------------------------------------------------------
@@ -81,51 +97,44 @@ def _group_rows(block: Block, names: Names) -> str:
     """Each touched group: its key, whether it stands in the result, and its outputs."""
     assert block.head is not None
     having = f" AND ({block.having})" if block.having else ""
-    outputs = [f"{output.expr} AS {quoted(output.column.name)}" for output in block.outputs]
     # A group that is gone has no state left; its key columns come from the touched group itself.
-    key = _key_from_groups(block)
-    own = [f"substring(uuid_send(g.id) FROM 1 FOR 16) AS {ROW_ID}"] if block.key.kind == "row_id" else []
+    exprs = {quoted(output.column.name): output.expr for output in block.outputs}
+    key = [f"{exprs[theirs].replace('s.', 'g.', 1)} AS key_{ours}" for ours, theirs in _key(block)]
+    own = ["uuid_send(g.id) AS row_id"] if block.key.kind == "row_id" else []
     return (
-        f"SELECT (s.id IS NOT NULL{having}) IS TRUE AS keep, {', '.join([*key, *outputs, *own])} "
+        f"SELECT (s.id IS NOT NULL{having}) IS TRUE AS keep, {', '.join([*key, *_outputs(block), *own])} "
         f"FROM {names.groups} AS g LEFT JOIN {names.state} AS s ON s.id = g.id"
     )
 
 
-def _key_from_groups(block: Block) -> list[str]:
-    sources = {output.column.name: output.expr.replace("s.", "g.", 1) for output in block.outputs}
-    return [f"{sources[name]} AS {quoted('__key_' + name)}" for name in block.key.columns]
-
-
 def _keyed_rows(block: Block, names: Names) -> str:
     """Per key the row that stands in the new version, or that none does."""
-    outputs = ", ".join(f"{output.expr} AS {quoted(output.column.name)}" for output in block.outputs)
-    keys = [quoted(name) for name in block.key.columns]
-    shown = ", ".join(
-        f"n.{key} AS {quoted('__key_' + name)}" for key, name in zip(keys, block.key.columns, strict=True)
-    )
+    keys = [f"n.{ours}" for ours, _ in _key(block)]
+    shown = ", ".join(f"n.{ours} AS key_{ours}" for ours, _ in _key(block))
     return (
-        f"SELECT DISTINCT ON ({', '.join(f'n.{key}' for key in keys)}) n.__net > 0 AS keep, {shown}, n.* "
-        f"FROM (SELECT {outputs}, d.__net FROM {names.delta} AS d) AS n "
-        f"ORDER BY {', '.join(f'n.{key}' for key in keys)}, n.__net DESC"
+        f"SELECT DISTINCT ON ({', '.join(keys)}) n.net > 0 AS keep, {shown}, n.* "
+        f"FROM (SELECT {', '.join(_outputs(block))}, d.__net AS net FROM {names.delta} AS d) AS n "
+        f"ORDER BY {', '.join(keys)}, n.net DESC"
     )
 
 
 def _matched(block: Block, names: Names, new: str) -> str:
     """Find the stored row of each new one, and what shall be done."""
-    columns = stored_columns(block)
-    texts = [f"ROW({', '.join(f'{alias}.{column}' for column in columns)})::text" for alias in ("t", "n")]
+    ours = _ours(block)
+    texts = [f"ROW({', '.join(f'{alias}.{column}' for column in ours)})::text" for alias in ("t", "n")]
     op = (
         "CASE WHEN t.tid IS NULL THEN CASE WHEN n.keep THEN 'I' END WHEN NOT n.keep THEN 'D' "
         f"WHEN {texts[0]} IS DISTINCT FROM {texts[1]} THEN 'U' END"
     )
-    listed = ", ".join(f"n.{column}" for column in columns)
+    listed = ", ".join(f"n.{column}" for column in ours)
     parts = [
         f"SELECT {op}, t.tid, {listed} FROM new AS n LEFT JOIN stored AS t ON {on}{f' WHERE {where}' if where else ''}"
         for on, where in _matches(block)
     ]
+    stored = ", ".join(f"{theirs} AS {mine}" for mine, theirs in _columns(block))
     return (
         f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({new}), "
-        f"stored AS NOT MATERIALIZED (SELECT ctid AS tid, * FROM {names.target}) {' UNION ALL '.join(parts)}"
+        f"stored AS NOT MATERIALIZED (SELECT ctid AS tid, {stored} FROM {names.target}) {' UNION ALL '.join(parts)}"
     )
 
 
@@ -134,8 +143,8 @@ def _matches(block: Block) -> list[tuple[str, str]]:
     if block.key.kind == "single":
         return [("true", "")]
     if block.key.kind == "row_id":
-        return [(f"t.{ROW_ID} = n.{ROW_ID}", "")]
-    pairs = [(f"t.{quoted(name)}", f"n.{quoted('__key_' + name)}") for name in block.key.columns]
+        return [("t.row_id = n.row_id", "")]
+    pairs = [(f"t.{ours}", f"n.key_{ours}") for ours, _ in _key(block)]
     equal = " AND ".join(f"{stored} = {new}" for stored, new in pairs)
     if not block.key.nullable:
         return [(equal, "")]
@@ -146,7 +155,7 @@ def _matches(block: Block) -> list[tuple[str, str]]:
 
 def _vanished(block: Block, names: Names) -> str:
     """After a full read: stored rows whose key was not found."""
-    same = " AND ".join(f"o.{quoted(name)} = t.{quoted(name)}" for name in block.key.columns)
+    same = " AND ".join(f"o.{ours} = t.{theirs}" for ours, theirs in _key(block))
     return (
         f"INSERT INTO {names.rows} (op, tid) SELECT 'D', t.ctid FROM {names.target} AS t "
         f"WHERE NOT EXISTS (SELECT FROM {names.rows} AS o WHERE {same})"
@@ -158,27 +167,27 @@ def _vanished(block: Block, names: Names) -> str:
 
 def _bag_rows(block: Block, names: Names) -> str:
     """Each distinct row once: its hash and how many more (or fewer) there shall be."""
-    columns = [quoted(output.column.name) for output in block.outputs]
-    outputs = ", ".join(f"{o.expr} AS {quoted(o.column.name)}" for o in block.outputs)
+    outputs = [f"r.o{number}" for number in range(len(block.outputs))]
     hashed = (
-        f"SELECT {row_hash([f'r.{column}' for column in columns])} AS h, r.* "
-        f"FROM (SELECT {outputs}, d.__net FROM {names.delta} AS d) AS r"
+        f"SELECT {row_hash(outputs)} AS h, r.* "
+        f"FROM (SELECT {', '.join(_outputs(block))}, d.__net AS net FROM {names.delta} AS d) AS r"
     )
     return (
-        f"SELECT * FROM (SELECT x.*, sum(x.__net) OVER w AS total, row_number() OVER w AS nth "
+        f"SELECT * FROM (SELECT x.*, sum(x.net) OVER w AS total, row_number() OVER w AS nth "
         f"FROM ({hashed}) AS x WINDOW w AS (PARTITION BY x.h)) AS y WHERE y.nth = 1 AND y.total <> 0"
     )
 
 
 def _bag(block: Block, names: Names) -> str:
     """New copies get the next ordinals, copies that go lose the last ones."""
-    columns = [quoted(output.column.name) for output in block.outputs]
-    listed = ", ".join(f"n.{column}" for column in columns)
+    listed = ", ".join(f"n.o{number}" for number in range(len(block.outputs)))
     have = (
         f"SELECT count(*) AS n FROM {names.target} AS t "
         f"WHERE t.{ROW_ID} >= n.h AND t.{ROW_ID} <= n.h || '\\xffffffff'::bytea"
     )
-    ordinals = "generate_series(LEAST(c.n, c.n + n.total)::int4, GREATEST(c.n, c.n + n.total)::int4 - 1) AS i (ordinal)"
+    ordinals = (
+        "generate_series(LEAST(c.n, c.n + n.total)::int4, GREATEST(c.n, c.n + n.total)::int4 - 1) AS i (ordinal)"
+    )
     return (
         f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({_bag_rows(block, names)}) "
         f"SELECT CASE WHEN n.total > 0 THEN 'I' WHEN t.ctid IS NULL THEN '?' ELSE 'D' END, t.ctid, "
@@ -190,13 +199,12 @@ def _bag(block: Block, names: Names) -> str:
 
 def _bag_full(block: Block, names: Names) -> list[str]:
     """All ids there shall be; those not stored are inserted, stored ones not among them go."""
-    columns = [quoted(output.column.name) for output in block.outputs]
-    listed = ", ".join(f"n.{column}" for column in columns)
+    listed = ", ".join(f"n.o{number}" for number in range(len(block.outputs)))
     return [
         f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({_bag_rows(block, names)}) "
         f"SELECT CASE WHEN t.ctid IS NULL THEN 'I' END, t.ctid, {listed}, n.h || int4send(i.ordinal) "
         f"FROM new AS n CROSS JOIN LATERAL generate_series(0, n.total::int4 - 1) AS i (ordinal) "
         f"LEFT JOIN {names.target} AS t ON t.{ROW_ID} = n.h || int4send(i.ordinal)",
         f"INSERT INTO {names.rows} (op, tid) SELECT 'D', t.ctid FROM {names.target} AS t "
-        f"WHERE NOT EXISTS (SELECT FROM {names.rows} AS o WHERE o.{ROW_ID} = t.{ROW_ID})",
+        f"WHERE NOT EXISTS (SELECT FROM {names.rows} AS o WHERE o.row_id = t.{ROW_ID})",
     ]

@@ -215,12 +215,17 @@ class Queries:
         tables = [self.dice.choice(list(self.tables)) for _ in range(2)]
         names = [*(["cid"] if self.cased else []), "id", "j", "g"]
         parts = [
-            f"SELECT {', '.join(f's.{name}' for name in names)}, s.h::bigint AS h FROM {table.name} AS s"
+            f"SELECT {', '.join(f's.{name}' for name in names)}, s.h::bigint AS h, {self._any_numeric(table)} AS n"
+            f" FROM {table.name} AS s"
             + (f" WHERE {self._predicate(_terms_of(table, 's'))}" if self._chance(0.4) else "")
             for table in tables
         ]
-        kinds = {"cid": "int4", "id": "int4", "j": "int4", "g": "text", "h": "int8"}
-        return " UNION ALL ".join(parts), [(name, kinds[name]) for name in [*names, "h"]]
+        kinds = {"cid": "int4", "id": "int4", "j": "int4", "g": "text", "h": "int8", "n": "numeric"}
+        return " UNION ALL ".join(parts), [(name, kinds[name]) for name in [*names, "h", "n"]]
+
+    def _any_numeric(self, table: RandomTable) -> str:
+        found = [column.name for column in table.columns if column.kind.family == "numeric"]
+        return f"s.{self.dice.choice(found)}" if found else "s.j::numeric"
 
     # -- WHERE, HAVING -----------------------------------------------------------------------
 
@@ -402,7 +407,7 @@ class Queries:
             if one is not other
             for a in one.columns
             for b in other.columns
-            if a.family == "numeric" and b.family in ("int", "numeric") and "numeric" not in (a.kind, b.kind)
+            if a.family == "numeric" and b.family in ("int", "numeric") and (a.kind, b.kind) != ("numeric", "numeric")
         ]
         if not numbers:
             return self._across_int(source)
