@@ -13,19 +13,22 @@ import os
 import time
 
 import psycopg
-from shop import QUERY, Connection, change, fill
 
 import millstream
+from shop import QUERY, Connection, change, fill
 
 SIZES = [int(size) for size in os.environ.get("BENCH_SIZES", "1000000,10000000").split(",")]
 
 
 def main() -> None:
-    print(f"{'orders':>12} {'changed':>8} {'rows read':>10} {'sequential':>11} {'action':>14} {'initial s':>10} {'refresh ms':>11}")
+    print(f"{'orders':>12} {'changed':>8} {'rows read':>10} {'sequential':>11} {'action':>14}", end="")
+    print(f" {'initial s':>10} {'refresh ms':>11}")
     for size in SIZES:
-        with millstream.embedded(settings={"max_wal_size": "8GB"}) as server:
-            with psycopg.connect(server.dsn, autocommit=True) as conn:
-                measure(server.dsn, conn, size)
+        with (
+            millstream.embedded(settings={"max_wal_size": "8GB"}) as server,
+            psycopg.connect(server.dsn, autocommit=True) as conn,
+        ):
+            measure(server.dsn, conn, size)
 
 
 def measure(dsn: str, conn: Connection, orders: int) -> None:

@@ -15,9 +15,9 @@ import os
 import numpy
 import psycopg
 import pyarrow as pa
-from shop import QUERY, change, fill, median_ms
 
 import millstream
+from shop import QUERY, change, fill, median_ms
 
 ORDERS = int(os.environ.get("BENCH_ORDERS", "1000000"))
 TIMES = int(os.environ.get("BENCH_TIMES", "30"))

@@ -28,7 +28,8 @@ def fill(conn: Connection, orders: int, customers: int) -> None:
         (customers,),
     )
     conn.execute(
-        "INSERT INTO orders SELECT i, 1 + (i * 7919) %% %s, (i %% 10000) / 100.0, i %% 9 FROM generate_series(1, %s::int8) AS i",
+        "INSERT INTO orders SELECT i, 1 + (i * 7919) %% %s, (i %% 10000) / 100.0, i %% 9 "
+        "FROM generate_series(1, %s::int8) AS i",
         (customers, orders),
     )
     conn.execute("CREATE INDEX ON orders (customer_id)")

@@ -82,3 +82,21 @@ def test_a_transaction_older_than_many_refreshes_reaches_both(ms: Millstream, ju
     ms.refresh(SLOW)
     assert ms.refresh(QUICK).rows_updated == 1
     assert not judge.wrong
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("two")
+def test_a_transaction_of_more_savepoints_than_a_snapshot_lists_is_one_transaction(
+    ms: Millstream, judge: Judge, database: str
+) -> None:
+    """A session's first 64 sub-transactions are listed in shared memory; what is decided by xid must not mind more."""
+    with connect(database) as deep:
+        deep.execute("BEGIN")
+        for number in range(1, 150, 2):
+            deep.execute("SAVEPOINT one")
+            deep.execute("UPDATE orders SET amount = 999 WHERE id = %s", (number,))
+            deep.execute("ROLLBACK TO one" if number % 3 == 0 else "RELEASE one")
+        assert {report.action for report in ms.refresh_all()} == {"NO_DATA"}
+        deep.execute("COMMIT")
+    assert {report.action for report in ms.refresh_all()} == {"DIFFERENTIAL"}
+    assert not judge.wrong

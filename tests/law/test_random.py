@@ -96,9 +96,7 @@ def settled(law: Law, names: list[str]) -> None:
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_random_queries_over_many_cases_equal_postgres(
-    number: int, law: Law, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_queries_over_many_cases_equal_postgres(number: int, law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(f"{SEED} cased {number}")
     tables = random_tables(dice, cased=True)
     changes = Changes(law.conn, tables, dice, cases=CASES)

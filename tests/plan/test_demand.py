@@ -21,14 +21,17 @@ from millstream.plan.tree import spanning_tree
 INT = PgType(23, "integer", "int4")
 LEAVES = ("c0", "c1")
 
+
 def make_input(name: str) -> Input:
     table = Table(1, "public", name, tuple(Column(leaf, INT) for leaf in LEAVES))
     leaves = tuple(Leaf(leaf, Expr.ref(name, leaf), INT, "carry", wire_of(INT)) for leaf in LEAVES)
     return Input(name, Scan(table, name), leaves, ())
 
+
 def make_branch(edges: list[Edge], number: int) -> Branch:
     inputs = tuple(make_input(f"i{place}") for place in range(number))
     return Branch(inputs, tuple(edges), Read(inputs[0]), ())
+
 
 @st.composite
 def branches(draw: st.DrawFn, most: int = 6, keyless: bool = True) -> Branch:
@@ -42,10 +45,12 @@ def branches(draw: st.DrawFn, most: int = 6, keyless: bool = True) -> Branch:
         edges.append(Edge(f"i{left}", f"i{place}", tuple(pairs)))
     return make_branch(edges, number)
 
+
 @st.composite
 def demands(draw: st.DrawFn) -> tuple[Branch, set[str]]:
     branch = draw(branches())
     return branch, set(draw(st.sets(st.sampled_from([one.name for one in branch.inputs]))))
+
 
 def behind(branch: Branch, sender: str, receiver: str) -> set[str]:
     """The inputs on the sender's side of the edge."""
@@ -59,11 +64,13 @@ def behind(branch: Branch, sender: str, receiver: str) -> set[str]:
                 waiting.append(ends[0])
     return found
 
+
 @given(demands())
 def test_there_are_at_most_two_messages_per_edge_and_each_is_sent_once(demand: tuple[Branch, set[str]]) -> None:
     branch, holders = demand
     sent = [(one.sender, one.receiver) for one in messages(branch, holders)]
     assert len(sent) == len(set(sent)) <= 2 * (len(branch.inputs) - 1)
+
 
 @given(demands())
 def test_a_message_is_sent_exactly_where_something_stands_behind_it(demand: tuple[Branch, set[str]]) -> None:
@@ -72,6 +79,7 @@ def test_a_message_is_sent_exactly_where_something_stands_behind_it(demand: tupl
     for edge in branch.edges:
         for sender, receiver in ((edge.left, edge.right), (edge.right, edge.left)):
             assert ((sender, receiver) in sent) == bool(behind(branch, sender, receiver) & holders)
+
 
 @given(demands())
 def test_messages_pass_on_what_came_before_and_never_send_it_back(demand: tuple[Branch, set[str]]) -> None:
@@ -84,6 +92,7 @@ def test_messages_pass_on_what_came_before_and_never_send_it_back(demand: tuple[
             assert former[1] == message.sender
             assert former[0] != message.receiver
 
+
 @given(demands())
 def test_a_message_asks_by_the_columns_of_its_edge(demand: tuple[Branch, set[str]]) -> None:
     branch, holders = demand
@@ -92,9 +101,11 @@ def test_a_message_asks_by_the_columns_of_its_edge(demand: tuple[Branch, set[str
         pairs = zip(message.sender_columns, message.receiver_columns, strict=True)
         assert list(edge.pairs) == [pair if message.sender == edge.left else pair[::-1] for pair in pairs]
 
+
 # -- what is found is enough -----------------------------------------------------------------
 
 Row = tuple[int | None, ...]
+
 
 @dataclass
 class Model:
@@ -151,13 +162,17 @@ class Model:
             rows[name] = [(row, self.before[name][row], self.after[name][row]) for row in values]
         return rows
 
+
 def _value(row: Row, leaf: str) -> int | None:
     return row[LEAVES.index(leaf)]
+
 
 def _values(row: Row, leaves: tuple[str, ...]) -> Row:
     return tuple(_value(row, leaf) for leaf in leaves)
 
+
 rows_strategy = st.lists(st.tuples(*[st.sampled_from([None, 0, 1, 2])] * 2), max_size=4).map(Counter)
+
 
 @st.composite
 def models(draw: st.DrawFn) -> Model:
@@ -168,12 +183,15 @@ def models(draw: st.DrawFn) -> Model:
     after = {name: draw(rows_strategy) if name in changed else Counter(before[name]) for name in names}
     return Model(branch, before, after)
 
+
 @settings(max_examples=300, deadline=None)
 @given(models())
 def test_changed_rows_and_what_they_can_meet_are_enough(model: Model) -> None:
     assert model.joined(model.gathered()) == model.joined(model.everything())
 
+
 # -- the tree itself -------------------------------------------------------------------------
+
 
 @st.composite
 def equalities(draw: st.DrawFn) -> tuple[list[str], list[tuple[tuple[str, str], tuple[str, str]]]]:
@@ -182,6 +200,7 @@ def equalities(draw: st.DrawFn) -> tuple[list[str], list[tuple[tuple[str, str], 
         return names, []
     ends = st.tuples(st.sampled_from(names), st.sampled_from(LEAVES))
     return names, draw(st.lists(st.tuples(ends, ends).filter(lambda pair: pair[0][0] != pair[1][0]), max_size=8))
+
 
 @given(equalities())
 def test_a_spanning_tree_ties_every_input_once_in_join_order(
@@ -199,6 +218,7 @@ def test_a_spanning_tree_ties_every_input_once_in_join_order(
             assert tie in pairs or tie[::-1] in pairs
     assert joined == set(names)
 
+
 @given(equalities())
 def test_an_edge_without_columns_stands_only_where_no_equality_leads_on(
     drawn: tuple[list[str], list[tuple[tuple[str, str], tuple[str, str]]]],
@@ -210,6 +230,7 @@ def test_an_edge_without_columns_stands_only_where_no_equality_leads_on(
         parts |= dict.fromkeys(merged, merged)
     components = {frozenset(part) for part in parts.values()}
     assert sum(not edge.pairs for edge in spanning_tree(names, pairs)) == len(components) - 1
+
 
 def test_groups_are_found_through_the_input_that_has_most_of_their_keys() -> None:
     branch = make_branch([Edge("i0", "i1", (("c0", "c0"),))], 2)

@@ -16,9 +16,10 @@ pytestmark = pytest.mark.spark
 
 # Words that our own SQL uses for columns and aliases.
 OURS = [
-    "op", "tid", "keep", "total", "h", "nth", "net", "n", "__net", "row_id", "o0", "key_o0", "k0", "k1", "a0", "x0", "c0",
-    "s", "g", "d", "t", "o", "x", "y", "r", "i", "w", "id", "xid", "action", "absolute", "n0", "c1", "t2", "x2_in",
-    "ordinal", "new", "stored", "expected", "actual", "missing", "extra", "__before", "__after", "__one", "count", "sum",
+    "op", "tid", "keep", "total", "h", "nth", "net", "n", "__net", "row_id", "o0", "key_o0", "k0", "k1", "a0", "x0",
+    "c0", "s", "g", "d", "t", "o", "x", "y", "r", "i", "w", "id", "xid", "action", "absolute", "n0", "c1", "t2",
+    "x2_in", "ordinal", "new", "stored", "expected", "actual", "missing", "extra", "__before", "__after", "__one", "count",
+    "sum",
 ]  # fmt: skip
 ODD = ['a"b', "a.b", "a b", "A", "é☃", "select", "100%", "%s", "{x}", "it's", "x" * 63, "\\", "$1", "q.c"]
 
@@ -74,7 +75,7 @@ def test_names_of_any_spelling_travel(ms: Millstream, writer: psycopg.Connection
         writer.execute(f"CREATE TABLE {schema}.{table} ({table} int PRIMARY KEY, g text)".encode())
         writer.execute(f"INSERT INTO {schema}.{table} VALUES (1, 'a'), (2, 'b%s')".encode())
         query = f"SELECT {table}.{table}, g || '%s' AS {quoted(name[:60] + 'é')} FROM {schema}.{table} WHERE g <> 'x%'"
-        ms.create_stream_table(f'{schema}.{quoted(f"st{number}{name}"[:50])}', query, initialize=False)
+        ms.create_stream_table(f"{schema}.{quoted(f'st{number}{name}'[:50])}", query, initialize=False)
     ms.refresh_all()
     for name in ODD:
         schema, table = quoted(f"s {name}"[:40]), quoted(name)

@@ -238,7 +238,7 @@ def test_a_missing_java_is_named_with_the_command_that_installs_it(monkeypatch: 
 def test_an_old_java_is_named_with_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "java"
     program.parent.mkdir()
-    program.write_text('#!/bin/sh\necho \'openjdk version "1.8.0_392"\' >&2\n')
+    program.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
     program.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing, match="Java 17"):

@@ -11,7 +11,7 @@ has a grammar of its own are understood; every other function is a name and its 
 from __future__ import annotations
 
 # sqlglot's callables differ in their parameters, and are only passed on.
-from typing import Any
+from typing import Any, ClassVar
 
 import sqlglot
 from sqlglot import exp
@@ -30,8 +30,10 @@ class Verbatim(Postgres):
     NORMALIZE_FUNCTIONS: bool | str = False
 
     class Parser(PostgresParser):
-        FUNCTIONS = {name: made for name, made in PostgresParser.FUNCTIONS.items() if name in _UNDERSTOOD}
-        FUNCTION_PARSERS = {
+        FUNCTIONS: ClassVar[dict[str, Any]] = {
+            name: made for name, made in PostgresParser.FUNCTIONS.items() if name in _UNDERSTOOD
+        }
+        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parse for name, parse in PostgresParser.FUNCTION_PARSERS.items() if name in _GRAMMAR
         }
 
@@ -43,15 +45,19 @@ class Verbatim(Postgres):
             return super()._parse_function_call(functions, anonymous or quoted, optional_parens, any_token)
 
     class Generator(PostgresGenerator):
-        TRANSFORMS = {**PostgresGenerator.TRANSFORMS, exp.Pow: lambda self, node: self.binary(node, "^")}
+        TRANSFORMS: ClassVar[dict[Any, Any]] = {
+            **PostgresGenerator.TRANSFORMS,
+            exp.Pow: lambda self, node: self.binary(node, "^"),
+        }
 
         def not_sql(self, expression: exp.Not) -> str:
             """A NOT that belongs to the operator goes back into it: the server puts others before parentheses."""
             inner = expression.this
             if isinstance(inner, exp.Is) and not inner.args.get("negate"):
                 return f"{self.sql(inner, 'this')} IS NOT {self.sql(inner, 'expression')}"
-            if isinstance(inner, exp.RegexpLike) and not inner.args.get("flag"):
-                return f"{self.sql(inner, 'this')} !~ {self.sql(inner, 'expression')}"
+            if isinstance(inner, exp.RegexpLike | exp.RegexpILike) and not inner.args.get("flag"):
+                operator = "!~" if isinstance(inner, exp.RegexpLike) else "!~*"
+                return f"{self.sql(inner, 'this')} {operator} {self.sql(inner, 'expression')}"
             return super().not_sql(expression)
 
 

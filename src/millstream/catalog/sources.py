@@ -163,6 +163,9 @@ def drift(conn: Connection, relids: Sequence[int] | None = None) -> dict[int, st
     return {relid: what for relid, what in found.items() if what}
 
 
+# The one kind of drift after which the queries over a source still mean what they meant.
+MEMBERS_CHANGED = "A partition or child was attached or detached."
+
 # By attnum: name, type, modifier, collation, generation. None: there is no such table any more.
 _Shape = dict[int, tuple[Any, ...]]
 
@@ -181,7 +184,7 @@ def _difference(source: Source, shape: _Shape | None, members: tuple[int, ...]) 
     if shape is None:
         return "The table was dropped."
     if members != source.members:
-        return "A partition or child was attached or detached."
+        return MEMBERS_CHANGED
     for column in source.columns:
         now = shape.get(column.attnum)
         if now is None:

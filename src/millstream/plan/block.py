@@ -55,6 +55,11 @@ class Input:
     leaves: tuple[Leaf, ...]
     filters: tuple[Expr, ...]
 
+    def used(self) -> set[str]:
+        """The columns of the table that it needs."""
+        refs = [ref for leaf in self.leaves for ref in leaf.expr.refs]
+        return {ref.column for ref in (*refs, *(ref for one in self.filters for ref in one.refs))}
+
     def leaf(self, name: str) -> Leaf:
         return next(leaf for leaf in self.leaves if leaf.name == name)
 

@@ -71,7 +71,7 @@ class State:
         """PostgreSQL's expression for a call over the state `s`, its accumulators added on the way."""
         if not columns:
             return "s.n0"
-        name, placed = columns[0]
+        name, _ = columns[0]
         if call.function == "count":
             return self._state("present", "sum", name, INT8, wire_of(INT8))
         if call.function in ("min", "max"):

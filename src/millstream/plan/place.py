@@ -260,7 +260,7 @@ def _negative(placer: Placer, node: exp.Expression, use: Use) -> Placed:
 
 
 def _cast(placer: Placer, node: exp.Expression, use: Use) -> Placed:
-    """An integer made a numeric: the only cast across tables that Spark repeats exactly, beside one to the same type."""
+    """An integer made a numeric: the only cast across tables that Spark repeats exactly (or to its own type)."""
     if placer.type_of(node.this) == placer.type_of(node):
         return placer.place(Expr.of(node.this), use)
     to = node.args["to"]

@@ -33,9 +33,7 @@ def schema_of(one: Input, *, located: bool = False) -> pa.Schema:
 def slice_sql(one: Input, frontier: Snapshot) -> str:
     """The images between the frontier and the snapshot of the transaction that runs this."""
     table = one.scan.table
-    used = {ref.column for leaf in one.leaves for ref in leaf.expr.refs} | {
-        ref.column for condition in one.filters for ref in condition.refs
-    }
+    used = one.used()
     columns = [c for c in table.columns if c.name in used]
     listed = "".join(f", {buffer.column_name(c.attnum).as_string()} AS {quoted(c.name)}" for c in columns)
     changes = (

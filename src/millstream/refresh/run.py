@@ -9,7 +9,7 @@ back to its own savepoint; the others commit.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +20,15 @@ from millstream.capture import buffer, inventory
 from millstream.catalog import history, sources, stream_tables
 from millstream.catalog.history import HistoryEntry, Initiator
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import Busy, Conflict, LockNotHad, MillstreamError, NoSuchStreamTable, RefreshFailed
+from millstream.errors import (
+    Busy,
+    Conflict,
+    LockNotHad,
+    MillstreamError,
+    NoSuchStreamTable,
+    RefreshFailed,
+    SourceChanged,
+)
 from millstream.frontier.snapshot import Slice
 from millstream.observe.failpoint import failpoint
 from millstream.plan.block import Block
@@ -104,11 +112,17 @@ class Refresher:
         if gone:
             raise gone[0]
         current = [Job(tables[job.table.id], job.block, job.full) for job in jobs]
+        broken = self._check_capture(current)
+        sound = iter(self._decided(now, [job for job in current if job.table.id not in broken], initiated_by))
+        return [broken.get(job.table.id) or next(sound) for job in current]
+
+    def _decided(self, now: Cut, current: list[Job], initiated_by: Initiator) -> list[RefreshReport | MillstreamError]:
         facts = self._facts(current)
         decisions = [decide(one) for one in facts]
         outcomes: list[RefreshReport | MillstreamError] = []
         idle = [job for job, decision in zip(current, decisions, strict=True) if decision.action == "NO_DATA"]
         self._advance_idle(now, idle, initiated_by)
+        written = False
         for job, decision in zip(current, decisions, strict=True):
             if decision.action == "NO_DATA":
                 report = RefreshReport(
@@ -116,12 +130,16 @@ class Refresher:
                 )
                 outcomes.append(self._witnessed(now, job, report))
             else:
-                outcomes.append(self._one(now, job, decision, initiated_by))
+                outcomes.append(self._one(now, job, decision, initiated_by, alone=not written))
+                written = True
         return outcomes
 
-    def _one(self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator) -> RefreshReport | MillstreamError:
+    def _one(
+        self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator, *, alone: bool
+    ) -> RefreshReport | MillstreamError:
         try:
             with self.conn.transaction():
+                self._check_undisturbed(job, alone)
                 return self._witnessed(now, job, self._carried_out(now, job, decision, initiated_by))
         except psycopg.errors.SerializationFailure:
             raise
@@ -129,6 +147,14 @@ class Refresher:
             return _named(error, job)
         except psycopg.Error as error:
             return RefreshFailed.because(job.table.name, str(error))
+
+    def _check_undisturbed(self, job: Job, alone: bool) -> None:
+        """A trigger of the user's on a table refreshed before, in this transaction, may have written to a source.
+
+        The transaction sees those rows and its own snapshot does not hold them: they are for the next cut.
+        """
+        if not alone and buffer.written_here(self.conn, _reads(job)):
+            raise Conflict.on(job.table.name, "A trigger on another stream table wrote to a source of this one.")
 
     def _witnessed(self, now: Cut, job: Job, report: RefreshReport) -> RefreshReport:
         if self.witness is not None:
@@ -140,7 +166,6 @@ class Refresher:
     def _facts(self, jobs: Sequence[Job]) -> list[Facts]:
         read = sources.read_by_each(self.conn, [job.table.id for job in jobs])
         relids = sorted({source.relid for own in read.values() for source in own})
-        self._check_capture(relids)
         sizes = self._sizes(relids)
         pairs = [(s.relid, job.table.frontier) for job in jobs if job.table.frontier for s in read[job.table.id]]
         pending = {(one.relid, str(one.frontier)): one for one in buffer.pending(self.conn, pairs)}
@@ -161,12 +186,28 @@ class Refresher:
         populated = job.table.frontier is not None
         return Facts(populated, job.table.refresh_mode, tuple(found), job.full, self.max_change_ratio)
 
-    def _check_capture(self, relids: Sequence[int]) -> None:
-        """Every source must be captured whole, as it was set up; otherwise nothing here can be trusted."""
-        trouble = dict(sources.drift(self.conn, relids))
-        trouble |= {relid: "; ".join(lacks) for relid, lacks in inventory.gaps(self.conn, relids).items() if lacks}
-        if trouble:
-            raise Gap(sorted(trouble), "; ".join(trouble.values()))
+    def _check_capture(self, jobs: Sequence[Job]) -> dict[int, MillstreamError]:
+        """Every source must be captured whole, as it was set up; otherwise nothing here can be trusted.
+
+        What can be set up again is a Gap. Where a column is not what it was, the stream tables that read the
+        source are told so, by id, and the others go on.
+        """
+        relids = sorted(set().union(*map(_reads, jobs)))
+        drift = sources.drift(self.conn, relids)
+        broken = {relid: what for relid, what in drift.items() if what != sources.MEMBERS_CHANGED}
+        lacking = {relid: "; ".join(found) for relid, found in inventory.gaps(self.conn, relids).items() if found}
+        gaps = {**lacking, **drift, **self._uncaptured(jobs)}
+        repairable = {relid: what for relid, what in gaps.items() if relid not in broken}
+        if repairable:
+            raise Gap(sorted(repairable), "; ".join(repairable.values()))
+        return {job.table.id: error for job in jobs if (error := _changed(job, broken))}
+
+    def _uncaptured(self, jobs: Sequence[Job]) -> dict[int, str]:
+        """Sources whose buffers lack a column that is read: a create was cut short before it came to that."""
+        read = sources.read_by_each(self.conn, [job.table.id for job in jobs])
+        captured = {one.relid: {c.name for c in one.columns} for own in read.values() for one in own}
+        wanted = ((one.scan.table.oid, one.used()) for job in jobs for one in job.block.inputs())
+        return {oid: "a column is not captured" for oid, used in wanted if used - captured.get(oid, set())}
 
     def _sizes(self, relids: Sequence[int]) -> dict[int, float]:
         rows = self.conn.execute(
@@ -232,6 +273,14 @@ class Refresher:
             yield free
         finally:
             unlock(self.conn, free)
+
+
+def _changed(job: Job, broken: Mapping[int, str]) -> SourceChanged | None:
+    for one in job.block.inputs():
+        table = one.scan.table
+        if table.oid in broken:
+            return SourceChanged.shape(f"{table.schema}.{table.name}", broken[table.oid])
+    return None
 
 
 def _reads(job: Job) -> set[int]:

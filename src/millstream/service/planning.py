@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sqlglot.errors import SqlglotError
+
 from millstream.algebra.dialect import parsed, printed
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Relation, Scan
@@ -13,7 +15,7 @@ from millstream.algebra.table import Table, quoted
 from millstream.algebra.types import PgType
 from millstream.catalog import queries, relations, stream_tables
 from millstream.catalog.queries import Canonical
-from millstream.errors import BadSource, Unsupported, Volatile
+from millstream.errors import BadQuery, BadSource, Unsupported, Volatile
 from millstream.plan.block import Block
 from millstream.plan.cut import cut
 from millstream.plan.place import Typist
@@ -41,9 +43,7 @@ class Planned:
         used = dict[int, tuple[Table, set[str]]]()
         for one in self.block.inputs():
             table = one.scan.table
-            columns = {ref.column for leaf in one.leaves for ref in leaf.expr.refs}
-            columns |= {ref.column for condition in one.filters for ref in condition.refs}
-            used.setdefault(table.oid, (table, set()))[1].update(columns)
+            used.setdefault(table.oid, (table, set()))[1].update(one.used())
         return {oid: (table, tuple(sorted(columns))) for oid, (table, columns) in used.items()}
 
 
@@ -99,7 +99,11 @@ def _check_function(function: queries.Function, query: str) -> None:
 
 def _check_faithful(conn: Connection, canonical: Canonical) -> None:
     """Our parser must read the query as the server does: print what it read, and let the server compare."""
-    if queries.canonical(conn, printed(parsed(canonical.text))).text != canonical.text:
+    try:
+        same = queries.canonical(conn, printed(parsed(canonical.text))).text == canonical.text
+    except (BadQuery, SqlglotError):
+        same = False
+    if not same:
         raise Unsupported.construct(
             "this query's syntax",
             reason="It could not be read without changing its meaning.",

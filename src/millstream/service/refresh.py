@@ -11,7 +11,7 @@ from millstream.capture import prune, trigger
 from millstream.catalog import history, relations, sources, stream_tables
 from millstream.catalog.history import HistoryEntry, Initiator
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import Conflict, MillstreamError, SourceChanged
+from millstream.errors import Conflict, MillstreamError, QueryError, SourceChanged
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.refresh.report import RefreshReport
@@ -26,16 +26,13 @@ _TRIES = 5
 @verb
 def refresh(app: App, name: str, *, full: bool = False, initiated_by: Initiator = "MANUAL") -> RefreshReport:
     """Refresh one stream table now."""
-    outcome = _refresh(app, [app.job(app.named(name), full=full)], initiated_by)[0]
-    if isinstance(outcome, MillstreamError):
-        raise outcome
-    return outcome
+    return _reports(_several(app, [app.named(name)], initiated_by, full=full))[0]
 
 
 @verb
 def refresh_all(app: App) -> list[RefreshReport]:
     """Refresh every active stream table, at one cut."""
-    return _several(app, _active(app), "MANUAL")
+    return _reports(_several(app, _active(app), "MANUAL"))
 
 
 @verb
@@ -43,7 +40,14 @@ def tick(app: App) -> list[RefreshReport]:
     """One tick: refresh whatever is due, at one cut. A table that fails is noted and does not stop the others."""
     now = datetime.now(UTC)
     due = [table for table in _active(app) if Cadence.parse(table.schedule).due(table.data_timestamp, now)]
-    outcomes = _refresh(app, [app.job(table) for table in due], "SCHEDULER")
+    return [outcome for outcome in _several(app, due, "SCHEDULER") if isinstance(outcome, RefreshReport)]
+
+
+def _reports(outcomes: Sequence[RefreshReport | MillstreamError]) -> list[RefreshReport]:
+    """All reports, or the first error."""
+    for outcome in outcomes:
+        if isinstance(outcome, MillstreamError):
+            raise outcome
     return [outcome for outcome in outcomes if isinstance(outcome, RefreshReport)]
 
 
@@ -51,16 +55,50 @@ def _active(app: App) -> list[StreamTable]:
     return [table for table in stream_tables.every(app.conn) if table.status in ("ACTIVE", "INITIALIZING", "ERROR")]
 
 
-def _several(app: App, tables: Sequence[StreamTable], initiated_by: Initiator) -> list[RefreshReport]:
-    outcomes = _refresh(app, [app.job(table) for table in tables], initiated_by)
-    for outcome in outcomes:
-        if isinstance(outcome, MillstreamError):
-            raise outcome
-    return [outcome for outcome in outcomes if isinstance(outcome, RefreshReport)]
+def _several(
+    app: App, tables: Sequence[StreamTable], initiated_by: Initiator, *, full: bool = False
+) -> list[RefreshReport | MillstreamError]:
+    """Refresh these; one that can no longer be planned has an error and does not stop the others."""
+    unplanned, jobs = dict[int, MillstreamError](), list[Job]()
+    for table in tables:
+        try:
+            jobs.append(app.job(table, full=full))
+        except QueryError as error:
+            unplanned[table.id] = SourceChanged.shape(table.name, f"Its query no longer holds: {error.message}.")
+            _record_failure(app, table, unplanned[table.id])
+    done = _by_id(jobs, _refresh(app, jobs, initiated_by))
+    return [unplanned.get(table.id) or done[table.id] for table in tables]
 
 
 def _refresh(app: App, jobs: Sequence[Job], initiated_by: Initiator) -> list[RefreshReport | MillstreamError]:
     """Refresh, repairing capture and trying again where that helps; then record failures and prune."""
+    done = dict[int, RefreshReport | MillstreamError]()
+    for together in _cuts(app, jobs):
+        done |= _in_one_cut(app, together, initiated_by)
+    outcomes = [done[job.table.id] for job in jobs]
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        if isinstance(outcome, RefreshReport):
+            log.info("refreshed", table=outcome.name, action=outcome.action, rows_read=outcome.rows_read)
+        else:
+            _record_failure(app, job.table, outcome)
+    _prune(app, outcomes, jobs)
+    return outcomes
+
+
+def _cuts(app: App, jobs: Sequence[Job]) -> list[list[Job]]:
+    """Which jobs share a cut: all but those on whose table the user has triggers.
+
+    Such a trigger may write to a source, in the cut's own transaction; whoever reads the source after it in that cut
+    would see the rows now and again in the next slice. So it comes last, alone.
+    """
+    relids = [job.table.relid for job in jobs]
+    query = "SELECT DISTINCT tgrelid::int8 FROM pg_trigger WHERE tgrelid = ANY(%s::oid[]) AND NOT tgisinternal"
+    triggered = {relid for (relid,) in app.conn.execute(query, ([relid for relid in relids if relid],))}
+    plain = [job for job in jobs if job.table.relid not in triggered]
+    return ([plain] if plain else []) + [[job] for job in jobs if job.table.relid in triggered]
+
+
+def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator) -> dict[int, RefreshReport | MillstreamError]:
     done = dict[int, RefreshReport | MillstreamError]()
     waiting = list(jobs)
     for _ in range(_TRIES):
@@ -74,10 +112,10 @@ def _refresh(app: App, jobs: Sequence[Job], initiated_by: Initiator) -> list[Ref
         waiting = [job for job in waiting if isinstance(done[job.table.id], Conflict)]
         if not waiting:
             break
-    outcomes = [done.get(job.table.id) or Conflict.on(job.table.name, "Its sources keep changing.") for job in jobs]
-    _record_failures(app, jobs, outcomes)
-    _prune(app, outcomes, jobs)
-    return outcomes
+    return {
+        job.table.id: done.get(job.table.id) or Conflict.on(job.table.name, "Its sources keep changing.")
+        for job in jobs
+    }
 
 
 def _by_id(
@@ -89,34 +127,17 @@ def _by_id(
 def _repair(app: App, gap: Gap) -> None:
     """Set capture up again; that marks the buffer, so that every reader reinitialises."""
     for relid in gap.relids:
-        try:
-            table = relations.table(app.conn, relid)
-        except MillstreamError as error:
-            raise SourceChanged.shape(str(relid), "The table was dropped.") from error
-        for name in sources.needed(app.conn, relid):
-            if table.column(name) is None:
-                raise SourceChanged.shape(
-                    f"{table.schema}.{table.name}", f'Its column "{name}" was dropped or renamed.'
-                )
-        trigger.install(app.conn, table, sources.needed(app.conn, relid))
+        trigger.install(app.conn, relations.table(app.conn, relid), sources.needed(app.conn, relid))
 
 
-def _record_failures(app: App, jobs: Sequence[Job], outcomes: Sequence[RefreshReport | MillstreamError]) -> None:
-    for job, outcome in zip(jobs, outcomes, strict=True):
-        if isinstance(outcome, RefreshReport):
-            log.info("refreshed", table=outcome.name, action=outcome.action, rows_read=outcome.rows_read)
-            continue
-        log.error("refresh failed", table=job.table.name, code=outcome.code, message=outcome.message)
-        if outcome.retryable:
-            continue
-        stream_tables.record_failure(app.conn, job.table.id, outcome)
-        now = datetime.now(UTC)
-        history.add(
-            app.conn,
-            HistoryEntry(
-                job.table.id, "SKIP", outcome.code, "FAILED", "MANUAL", now, finished_at=now, error=outcome.as_dict()
-            ),
-        )
+def _record_failure(app: App, table: StreamTable, error: MillstreamError) -> None:
+    log.error("refresh failed", table=table.name, code=error.code, message=error.message)
+    if error.retryable:
+        return
+    stream_tables.record_failure(app.conn, table.id, error)
+    now = datetime.now(UTC)
+    entry = HistoryEntry(table.id, "SKIP", error.code, "FAILED", "MANUAL", now, finished_at=now, error=error.as_dict())
+    history.add(app.conn, entry)
 
 
 def _prune(app: App, outcomes: Sequence[RefreshReport | MillstreamError], jobs: Sequence[Job]) -> None:

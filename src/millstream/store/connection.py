@@ -41,7 +41,8 @@ def pinned(dsn: str, *, application_name: str = "millstream", **settings: str) -
         parts = conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:
         raise BadSetting.of("dsn", dsn, "a connection string such as postgresql://user@host/database") from error
-    options = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in {**PINNED, **settings}.items())
+    pins = {**PINNED, **settings}.items()
+    options = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in pins)
     given = parts.pop("options", None)
     parts.setdefault("application_name", application_name)
     parts.setdefault("connect_timeout", "10")

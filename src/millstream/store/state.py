@@ -95,7 +95,8 @@ def _decoded(one: Accumulator, name: str, state: str) -> str:
         # PostgreSQL picks the best of the candidates, by its own order: the collation is the state's.
         value = one.wire.decode_sql("v", one.type)
         typed = f"SELECT {one.name} FROM {state} WHERE false UNION ALL SELECT {value}"
-        return f"(SELECT {one.function}(c.{one.name}) FROM ({typed} FROM jsonb_array_elements_text(d.{name}::jsonb) AS v) AS c)"
+        candidates = f"{typed} FROM jsonb_array_elements_text(d.{name}::jsonb) AS v"
+        return f"(SELECT {one.function}(c.{one.name}) FROM ({candidates}) AS c)"
     return one.wire.decode_sql(f"d.{name}", one.type)
 
 

@@ -63,11 +63,12 @@ def _outputs(block: Block) -> list[str]:
 def plan_sql(block: Block, names: Names, *, full: bool) -> list[str]:
     """The statements that fill `rows`."""
     if block.head is not None:
-        return [_matched(block, names, _group_rows(block, names))]
-    if block.key.kind == "row_id":
-        return _bag_full(block, names) if full else [_bag(block, names)]
-    statements = [_matched(block, names, _keyed_rows(block, names))]
-    return [*statements, _vanished(block, names)] if full else statements
+        statement = _matched(block, names, _group_rows(block, names))
+    elif block.key.kind == "row_id":
+        statement = _bag_full(block, names) if full else _bag(block, names)
+    else:
+        statement = _matched(block, names, _keyed_rows(block, names))
+    return [statement, _vanished(names)] if full else [statement]
 
 
 def merge_sql(block: Block, names: Names) -> str:
@@ -153,12 +154,11 @@ def _matches(block: Block) -> list[tuple[str, str]]:
     return [(equal, f"NOT ({some_null})"), (same, some_null)]
 
 
-def _vanished(block: Block, names: Names) -> str:
-    """After a full read: stored rows whose key was not found."""
-    same = " AND ".join(f"o.{ours} = t.{theirs}" for ours, theirs in _key(block))
+def _vanished(names: Names) -> str:
+    """After a full read: stored rows that nothing was found for, whoever wrote them."""
     return (
         f"INSERT INTO {names.rows} (op, tid) SELECT 'D', t.ctid FROM {names.target} AS t "
-        f"WHERE NOT EXISTS (SELECT FROM {names.rows} AS o WHERE {same})"
+        f"WHERE NOT EXISTS (SELECT FROM {names.rows} AS o WHERE o.tid = t.ctid)"
     )
 
 
@@ -185,9 +185,7 @@ def _bag(block: Block, names: Names) -> str:
         f"SELECT count(*) AS n FROM {names.target} AS t "
         f"WHERE t.{ROW_ID} >= n.h AND t.{ROW_ID} <= n.h || '\\xffffffff'::bytea"
     )
-    ordinals = (
-        "generate_series(LEAST(c.n, c.n + n.total)::int4, GREATEST(c.n, c.n + n.total)::int4 - 1) AS i (ordinal)"
-    )
+    ordinals = "generate_series(LEAST(c.n, c.n + n.total)::int4, GREATEST(c.n, c.n + n.total)::int4 - 1) AS i (ordinal)"
     return (
         f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({_bag_rows(block, names)}) "
         f"SELECT CASE WHEN n.total > 0 THEN 'I' WHEN t.ctid IS NULL THEN '?' ELSE 'D' END, t.ctid, "
@@ -197,14 +195,12 @@ def _bag(block: Block, names: Names) -> str:
     )
 
 
-def _bag_full(block: Block, names: Names) -> list[str]:
-    """All ids there shall be; those not stored are inserted, stored ones not among them go."""
+def _bag_full(block: Block, names: Names) -> str:
+    """All ids there shall be; those not stored are inserted."""
     listed = ", ".join(f"n.o{number}" for number in range(len(block.outputs)))
-    return [
+    return (
         f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({_bag_rows(block, names)}) "
         f"SELECT CASE WHEN t.ctid IS NULL THEN 'I' END, t.ctid, {listed}, n.h || int4send(i.ordinal) "
         f"FROM new AS n CROSS JOIN LATERAL generate_series(0, n.total::int4 - 1) AS i (ordinal) "
-        f"LEFT JOIN {names.target} AS t ON t.{ROW_ID} = n.h || int4send(i.ordinal)",
-        f"INSERT INTO {names.rows} (op, tid) SELECT 'D', t.ctid FROM {names.target} AS t "
-        f"WHERE NOT EXISTS (SELECT FROM {names.rows} AS o WHERE o.row_id = t.{ROW_ID})",
-    ]
+        f"LEFT JOIN {names.target} AS t ON t.{ROW_ID} = n.h || int4send(i.ordinal)"
+    )

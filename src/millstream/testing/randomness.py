@@ -326,4 +326,3 @@ CHANGES: dict[str, Callable[[Changes, RandomTable], None]] = {
     "go and come": Changes._go_and_come,
     "there and back": Changes._there_and_back,
 }
-

@@ -1,0 +1,129 @@
+"""What others do to sources and stream tables: answered with the right rows or with an error, never with wrong rows."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from millstream.client import Millstream
+from millstream.errors import MillstreamError, SourceChanged
+from millstream.testing import oracle
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def writer(ms: Millstream, database: str) -> psycopg.Connection:
+    conn = psycopg.connect(database, autocommit=True)
+    conn.execute("CREATE TABLE t (id int PRIMARY KEY, g int, v numeric(8,2)); CREATE TABLE other (id int PRIMARY KEY)")
+    conn.execute("INSERT INTO t SELECT i, i % 3, i FROM generate_series(1, 9) AS i; INSERT INTO other VALUES (1)")
+    return conn
+
+
+def equal(ms: Millstream, name: str, query: str) -> None:
+    oracle.check(ms.app.conn, query, name)
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        "ALTER TABLE t ALTER COLUMN v TYPE int",
+        "ALTER TABLE t ALTER COLUMN v TYPE text",
+        "ALTER TABLE t RENAME COLUMN v TO w",
+        "ALTER TABLE t DROP COLUMN v",
+        "DROP TABLE t",
+    ],
+)
+def test_a_source_that_changed_its_shape_is_an_error_for_its_readers_only(
+    ms: Millstream, writer: psycopg.Connection, ddl: str
+) -> None:
+    ms.create_stream_table("sums", "SELECT g, sum(v) AS s FROM t GROUP BY g")
+    ms.create_stream_table("others", "SELECT id FROM other", schedule="continuous")
+    writer.execute(ddl.encode())
+    writer.execute("INSERT INTO other VALUES (2)")
+    with pytest.raises(SourceChanged):
+        ms.refresh("sums")
+    assert [report.name for report in ms.tick()] == ["others"]
+    equal(ms, "others", "SELECT id FROM other")
+
+
+def test_a_column_nobody_uses_may_come_and_go(ms: Millstream, writer: psycopg.Connection) -> None:
+    writer.execute("ALTER TABLE t ADD COLUMN unused text")
+    ms.create_stream_table("sums", "SELECT g, sum(v) AS s FROM t GROUP BY g")
+    writer.execute("ALTER TABLE t DROP COLUMN unused; ALTER TABLE t ADD COLUMN later int DEFAULT 7")
+    writer.execute("UPDATE t SET v = v + 1 WHERE id = 3")
+    assert ms.refresh("sums").action == "DIFFERENTIAL"
+    equal(ms, "sums", "SELECT g, sum(v) AS s FROM t GROUP BY g")
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT g, count(*) AS n FROM t GROUP BY g", "SELECT g FROM t", "SELECT id, g FROM t"]
+)
+def test_a_full_refresh_repairs_what_was_written_by_hand(
+    ms: Millstream, writer: psycopg.Connection, query: str
+) -> None:
+    ms.create_stream_table("st", query)
+    columns = [
+        name
+        for (name,) in writer.execute("SELECT attname FROM pg_attribute WHERE attrelid = 'st'::regclass AND attnum > 0")
+    ]
+    values = ["'\\x01'" if name == "__ms_row_id" else "99" for name in columns]
+    writer.execute(f"INSERT INTO st VALUES ({', '.join(values)})".encode())
+    writer.execute("DELETE FROM st WHERE g = 1")
+    assert not ms.verify("st").ok
+    report = ms.refresh("st", full=True)
+    assert report.rows_deleted == 1
+    assert report.rows_inserted > 0
+    assert ms.verify("st").ok
+
+
+def test_a_trigger_on_a_stream_table_may_write_to_a_source(ms: Millstream, writer: psycopg.Connection) -> None:
+    writer.execute("CREATE FUNCTION copy_row() RETURNS trigger LANGUAGE plpgsql AS "
+                   "$$ BEGIN INSERT INTO other VALUES (NEW.id + 100); RETURN NULL; END $$")  # fmt: skip
+    ms.create_stream_table("a_rows", "SELECT id, g FROM t", schedule="continuous")
+    ms.create_stream_table("b_count", "SELECT count(*) AS n FROM other", schedule="continuous")
+    writer.execute("CREATE TRIGGER copy AFTER INSERT ON a_rows FOR EACH ROW EXECUTE FUNCTION copy_row()")
+    writer.execute("INSERT INTO t VALUES (10, 1, 1), (11, 2, 2)")
+    for _ in range(3):
+        ms.tick()
+    equal(ms, "b_count", "SELECT count(*) AS n FROM other")
+    assert writer.execute("SELECT n FROM b_count").fetchone() == (3,)
+
+
+def test_triggers_of_the_user_fire_once_per_real_change(ms: Millstream, writer: psycopg.Connection) -> None:
+    ms.create_stream_table("sums", "SELECT g, sum(v) AS s FROM t GROUP BY g")
+    writer.execute("CREATE TABLE seen (op text, old_s numeric, new_s numeric)")
+    writer.execute("CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS "
+                   "$$ BEGIN INSERT INTO seen VALUES (TG_OP, OLD.s, NEW.s); RETURN NULL; END $$")  # fmt: skip
+    writer.execute("CREATE TRIGGER note AFTER INSERT OR UPDATE OR DELETE ON sums FOR EACH ROW EXECUTE FUNCTION note()")
+    writer.execute("UPDATE t SET v = v + 1 WHERE id = 3; INSERT INTO t VALUES (20, 7, 5); DELETE FROM t WHERE g = 1")
+    writer.execute("UPDATE t SET v = v + 1 WHERE id = 2; UPDATE t SET v = v - 1 WHERE id = 2")
+    ms.refresh("sums")
+    seen = writer.execute("SELECT op, old_s, new_s FROM seen ORDER BY op").fetchall()
+    assert [(op, str(old), str(new)) for op, old, new in seen] == [
+        ("DELETE", "12.00", "None"), ("INSERT", "None", "5.00"), ("UPDATE", "18.00", "19.00"),
+    ]  # fmt: skip
+
+
+def test_a_create_that_was_cut_short_before_its_columns_were_captured_is_finished_by_the_next_refresh(
+    ms: Millstream, writer: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ms.create_stream_table("first", "SELECT id, g FROM t")
+    with monkeypatch.context() as patch:
+        patch.setattr("millstream.capture.trigger.install", lambda *_, **__: None)
+        ms.create_stream_table("second", "SELECT id, v FROM t", initialize=False)
+    assert ms.refresh("second").action == "FULL"
+    writer.execute("UPDATE t SET v = 0 WHERE id = 1")
+    assert ms.refresh("second").action == "DIFFERENTIAL"
+    equal(ms, "second", "SELECT id, v FROM t")
+
+
+def test_an_error_of_one_table_is_told_and_kept(ms: Millstream, writer: psycopg.Connection) -> None:
+    ms.create_stream_table("sums", "SELECT g, sum(v) AS s FROM t GROUP BY g")
+    writer.execute("ALTER TABLE t DROP COLUMN v")
+    with pytest.raises(MillstreamError):
+        ms.refresh("sums")
+    told = next(one for one in ms.status() if one.name == "sums")
+    assert told.consecutive_errors == 1
+    assert "MS301" in (told.last_error or "")
+    assert ms.history("sums")[0].status == "FAILED"
