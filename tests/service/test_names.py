@@ -18,8 +18,8 @@ pytestmark = pytest.mark.spark
 OURS = [
     "op", "tid", "keep", "total", "h", "nth", "net", "n", "__net", "row_id", "o0", "key_o0", "k0", "k1", "a0", "x0",
     "c0", "s", "g", "d", "t", "o", "x", "y", "r", "i", "w", "id", "xid", "action", "absolute", "n0", "c1", "t2",
-    "x2_in", "ordinal", "new", "stored", "expected", "actual", "missing", "extra", "__before", "__after", "__one", "count",
-    "sum",
+    "x2_in", "ordinal", "new", "stored", "expected", "actual", "missing", "extra", "__before", "__after", "__one",
+    "count", "sum",
 ]  # fmt: skip
 ODD = ['a"b', "a.b", "a b", "A", "é☃", "select", "100%", "%s", "{x}", "it's", "x" * 63, "\\", "$1", "q.c"]
 

@@ -14,7 +14,8 @@ from millstream.testing.server import Server
 TABLES = """
     CREATE TABLE t (
         id int PRIMARY KEY, x int, s smallint, n numeric, m numeric(9,2), f double precision, t text, c char(3),
-        ok boolean, d date, ts timestamp, tz timestamptz, iv interval, j jsonb, arr int[], u uuid, b bytea, r int4range, net inet
+        ok boolean, d date, ts timestamp, tz timestamptz, iv interval, j jsonb, arr int[], u uuid, b bytea,
+        r int4range, net inet
     );
     CREATE TABLE u (id int PRIMARY KEY, x int, t text)
 """

@@ -13,7 +13,7 @@ snapshot sees to that) and not visible in the frontier (the condition here sees 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from psycopg import errors, sql
@@ -73,13 +73,6 @@ def pending(conn: Connection, pairs: Sequence[Pair], cap: int = 1_000_000) -> li
     found = {pair: Pending(*pair, 0) for pair in distinct}
     found |= {distinct[place]: Pending(*distinct[place], *facts) for place, *facts in rows}
     return [found[pair] for pair in pairs]
-
-
-def written_here(conn: Connection, relids: Iterable[int]) -> bool:
-    """Has this very transaction written to one of these sources?"""
-    own = sql.SQL("EXISTS (SELECT FROM {} WHERE xid = pg_current_xact_id_if_assigned())")
-    parts = [own.format(buffer_name(relid)) for relid in sorted(relids)]
-    return bool(parts) and bool(conn.execute(sql.SQL("SELECT ") + sql.SQL(" OR ").join(parts)).fetchall()[0][0])
 
 
 def _awake(conn: Connection, pairs: Sequence[Pair]) -> list[tuple[int, int, Snapshot]]:

@@ -10,12 +10,13 @@ A query is a chain of blocks; so far, of one. Nothing here reads or writes: a bl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from millstream.algebra.expr import Expr, Ref
-from millstream.algebra.relation import Relation, Scan
+from millstream.algebra.relation import Project, Relation, Scan
+from millstream.algebra.table import quoted
 from millstream.algebra.types import Column, PgType
 from millstream.algebra.wire import Wire, number_wire_of, wire_of
 
@@ -127,6 +128,15 @@ class Branch:
 
     def input(self, name: str) -> Input:
         return next(one for one in self.inputs if one.name == name)
+
+    def empty_select(self, columns: Sequence[str]) -> str:
+        """A SELECT without rows, of the body's columns as PostgreSQL's own expressions: it knows their collations."""
+        assert isinstance(self.body, Project)
+        leaves = {Ref(one.name, leaf.name): leaf.expr for one in self.inputs for leaf in one.leaves}
+        exprs = {output.name: output.expr.substitute(leaves) for output in self.body.outputs}
+        listed = ", ".join(f"{exprs[name].sql} AS {quoted(name)}" for name in columns)
+        tables = ", ".join(f"{one.scan.table.qualified} AS {quoted(one.scan.alias)}" for one in self.inputs)
+        return f"SELECT {listed} FROM {tables} WHERE false"
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ def _plain(relation: Relation, columns: Sequence[Column], typist: Typist) -> Blo
         placed.append(named)
         first += len(flat.scans)
     body = _columns_of(placed, columns)
-    outputs = tuple(Output(c, _decoded(b)) for c, b in zip(columns, body, strict=True))
+    outputs = tuple(Output(c, f"d.{quoted(b.name)}") for c, b in zip(columns, body, strict=True))
     return Block("result", tuple(branches), body, None, outputs, None, Key("row_id"))
 
 
@@ -155,7 +155,7 @@ def _one_branch(relation: Relation, flat: Flat, columns: Sequence[Column], typis
     }
     body = {ref: BlockColumn(f"x{n}", leaves[ref].type, leaves[ref].wire) for n, ref in enumerate(carried)}
     branch = plan.finish([(body[ref].name, Placed(Expr(ref.sql), body[ref].wire, body[ref].type)) for ref in body])
-    final = {ref: Expr(_decoded(column)) for ref, column in body.items()}
+    final = {ref: Expr(f"d.{quoted(column.name)}") for ref, column in body.items()}
     outputs = tuple(
         Output(c, f"({_written(expr, final)})::{c.type.name}") for c, expr in zip(columns, over, strict=True)
     )
@@ -165,15 +165,11 @@ def _one_branch(relation: Relation, flat: Flat, columns: Sequence[Column], typis
 
 
 def _written(expr: Expr, final: dict[Ref, Expr]) -> str:
-    """The expression with leaf columns written as decoded columns; text, since decoders are long."""
+    """The expression with columns of Spark's written as PostgreSQL finds them; as text, since some are long."""
     text = expr.sql
     for ref, decoded in final.items():
         text = text.replace(ref.sql, decoded.sql)
     return text
-
-
-def _decoded(column: BlockColumn) -> str:
-    return column.wire.decode_sql(f"d.{quoted(column.name)}", column.type)
 
 
 def _columns_of(placed: list[list[tuple[str, Placed]]], columns: Sequence[Column]) -> tuple[BlockColumn, ...]:

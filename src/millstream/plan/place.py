@@ -175,17 +175,20 @@ class Placer:
         return rule(self, node, use)
 
     def over_columns(self, expression: Expr) -> Expr:
-        """An expression that PostgreSQL evaluates later, over leaf columns: Ref -> `"i0"."c1"`."""
+        """An expression that PostgreSQL evaluates later, over leaf columns: Ref -> `"i0"."c1"`.
+
+        Of a join only columns are read: what fails for some row (1 / x) must fail only if the row is in the result.
+        """
         expression = Expr.of(unwrapped(expression.node))
-        if len(expression.aliases) <= 1 and expression.aliases:
+        if len(self.scans) == 1 and expression.aliases:
             return self.leaf(expression, "carry").expr
-        if not expression.aliases:
-            return expression
-        node = expression.node
-        for child in _children(node):
-            if child.find(exp.Column):
-                child.replace(exp.Paren(this=self.over_columns(Expr.of(child)).node))
-        return Expr.of(node)
+        return expression.substitute({ref: self._column(ref) for ref in sorted(expression.refs)})
+
+    def _column(self, ref: Ref) -> Expr:
+        column, expression = self.scans[ref.alias].table.column(ref.column), Expr(ref.sql)
+        assert column is not None
+        self.types.setdefault(expression, column.type)
+        return self.leaf(expression, "carry").expr
 
 
 # -- what Spark computes exactly as PostgreSQL does ------------------------------------------

@@ -19,6 +19,7 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 
 from millstream.algebra.table import quoted
+from millstream.catalog import relations
 from millstream.plan.block import Input
 from millstream.refresh import reading
 from millstream.refresh.cut import Cut
@@ -120,13 +121,15 @@ class Access:
 
     def _physical(self, one: Input) -> list[tuple[str, int]]:
         """The relations that hold the rows, with their size in pages."""
-        table = one.scan.table
+        # Asked at the cut: a partition may have come since the plan was made.
+        oid = one.scan.table.oid
+        members = relations.members(self.cut.conn, [oid])[oid]
         rows = self.cut.conn.execute(
             "SELECT format('%%I.%%I', n.nspname, c.relname), "
             "pg_relation_size(c.oid) / current_setting('block_size')::int "
             "FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
             "WHERE c.oid = ANY(%s::oid[]) AND c.relkind = 'r' ORDER BY c.oid",
-            ([table.oid, *table.members],),
+            ([oid, *members],),
         ).fetchall()
         return [(row[0], row[1]) for row in rows]
 

@@ -122,7 +122,6 @@ class Refresher:
         outcomes: list[RefreshReport | MillstreamError] = []
         idle = [job for job, decision in zip(current, decisions, strict=True) if decision.action == "NO_DATA"]
         self._advance_idle(now, idle, initiated_by)
-        written = False
         for job, decision in zip(current, decisions, strict=True):
             if decision.action == "NO_DATA":
                 report = RefreshReport(
@@ -130,16 +129,12 @@ class Refresher:
                 )
                 outcomes.append(self._witnessed(now, job, report))
             else:
-                outcomes.append(self._one(now, job, decision, initiated_by, alone=not written))
-                written = True
+                outcomes.append(self._one(now, job, decision, initiated_by))
         return outcomes
 
-    def _one(
-        self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator, *, alone: bool
-    ) -> RefreshReport | MillstreamError:
+    def _one(self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator) -> RefreshReport | MillstreamError:
         try:
             with self.conn.transaction():
-                self._check_undisturbed(job, alone)
                 return self._witnessed(now, job, self._carried_out(now, job, decision, initiated_by))
         except psycopg.errors.SerializationFailure:
             raise
@@ -147,14 +142,6 @@ class Refresher:
             return _named(error, job)
         except psycopg.Error as error:
             return RefreshFailed.because(job.table.name, str(error))
-
-    def _check_undisturbed(self, job: Job, alone: bool) -> None:
-        """A trigger of the user's on a table refreshed before, in this transaction, may have written to a source.
-
-        The transaction sees those rows and its own snapshot does not hold them: they are for the next cut.
-        """
-        if not alone and buffer.written_here(self.conn, _reads(job)):
-            raise Conflict.on(job.table.name, "A trigger on another stream table wrote to a source of this one.")
 
     def _witnessed(self, now: Cut, job: Job, report: RefreshReport) -> RefreshReport:
         if self.witness is not None:

@@ -47,7 +47,8 @@ class App:
             from millstream.spark import session
 
             self.progress("starting Spark", None)
-            spark = session.prepare(self._given) if self._given else self._start()
+            # A session of our own on the given context: its settings and views stay the user's.
+            spark = session.prepare(self._given.newSession()) if self._given else self._start()
             self._engine = Engine(spark)
             self._engine.warm()
         return self._engine

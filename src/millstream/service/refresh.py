@@ -107,6 +107,8 @@ def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator) -> dict[
         except Gap as gap:
             log.warning("capture repaired", sources=gap.relids, what=str(gap))
             _repair(app, gap)
+            for job in waiting:
+                app.forget(job.table.id)
             waiting = [app.job(stream_tables.get(app.conn, job.table.id), full=job.full) for job in waiting]
             continue
         waiting = [job for job in waiting if isinstance(done[job.table.id], Conflict)]

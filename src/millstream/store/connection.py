@@ -32,6 +32,14 @@ PINNED = {
     "client_min_messages": "warning",
     "idle_in_transaction_session_timeout": "0",
     "statement_timeout": "0",
+    "idle_session_timeout": "0",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    # What decides how the server reads and prints SQL text of ours.
+    "standard_conforming_strings": "on",
+    "quote_all_identifiers": "off",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
 }
 
 
@@ -60,4 +68,6 @@ def connect(dsn: str, *, application_name: str = "millstream") -> Connection:
     if not OLDEST <= version // 10000 <= NEWEST:
         connection.close()
         raise WrongVersion.of(version, OLDEST, NEWEST)
+    if version >= 170000:  # the setting came with 17; a startup option of an unknown name would be an error
+        connection.execute("SET transaction_timeout = 0")
     return connection

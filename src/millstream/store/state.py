@@ -8,8 +8,6 @@ A group's id is a 128-bit hash of its keys' text, so NULL keys match and one ind
 
 from __future__ import annotations
 
-from millstream.algebra.expr import Ref
-from millstream.algebra.relation import Project
 from millstream.algebra.table import quoted
 from millstream.plan.block import Accumulator, AggregateHead, Block
 from millstream.plan.lower.aggregate import output_columns
@@ -18,31 +16,22 @@ from millstream.store.names import Names, row_hash
 
 def create_sql(block: Block, head: AggregateHead, names: Names) -> list[str]:
     """The state table; its columns take type and collation from the query's own expressions."""
-    branch = block.branches[0]
-    exprs = _expressions(block)
-    tables = ", ".join(f"{one.scan.table.qualified} AS {quoted(one.scan.alias)}" for one in branch.inputs)
-    columns = [f"({exprs[key.name]})::{key.type.name} AS {quoted(key.name)}" for key in head.keys]
-    columns += [f"{_initial(one, exprs)} AS {quoted(one.name)}" for one in head.accumulators]
+    own = [*(key.name for key in head.keys), *(one.column for one in head.extremes if one.column)]
+    source = block.branches[0].empty_select(list(dict.fromkeys(own)))
+    columns = [f"b.{quoted(key.name)}::{key.type.name} AS {quoted(key.name)}" for key in head.keys]
+    columns += [f"{_initial(one)} AS {quoted(one.name)}" for one in head.accumulators]
     least = "> 0" if head.keys else ">= 0"
     statements = [
-        f"CREATE TABLE {names.state} AS SELECT NULL::uuid AS id, {', '.join(columns)} FROM {tables} WITH NO DATA",
+        f"CREATE TABLE {names.state} AS SELECT NULL::uuid AS id, {', '.join(columns)} FROM ({source}) AS b",
         f"ALTER TABLE {names.state} ADD PRIMARY KEY (id), ADD CONSTRAINT rows_counted CHECK (n0 {least})",
     ]
     return statements if head.keys else [*statements, _only_row(head, names)]
 
 
-def _expressions(block: Block) -> dict[str, str]:
-    """The first branch's columns as PostgreSQL's expressions over its tables."""
-    branch = block.branches[0]
-    leaves = {Ref(one.name, leaf.name): leaf.expr for one in branch.inputs for leaf in one.leaves}
-    assert isinstance(branch.body, Project)
-    return {output.name: output.expr.substitute(leaves).sql for output in branch.body.outputs}
-
-
-def _initial(one: Accumulator, exprs: dict[str, str]) -> str:
+def _initial(one: Accumulator) -> str:
     if one.strategy == "extreme":
         assert one.column is not None
-        return f"({exprs[one.column]})::{one.type.name}"
+        return f"b.{quoted(one.column)}::{one.type.name}"
     return f"0::{one.type.name}"
 
 

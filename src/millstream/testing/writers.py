@@ -66,6 +66,8 @@ PACES: Mapping[float, int] = {0.0: 60, 0.05: 30, 0.5: 8, 1.5: 2}
 SHORT: Mapping[float, int] = {0.0: 80, 0.02: 20}
 ENDS: Mapping[str, int] = {"commit": 70, "rollback": 12, "prepare": 18}
 SAVEPOINT = 0.2
+# A TRUNCATE that did not get its lock is tried again after so many seconds.
+TRUNCATE_AGAIN = 4.0
 
 # What writers may do to each other; anything else is a fault of what stands between them and their tables.
 QUARRELS = (
@@ -146,8 +148,13 @@ class Writers:
         with self._lock:
             due = self.truncate_every > 0 and time.monotonic() >= self._truncate_at
             if due:
-                self._truncate_at = time.monotonic() + self.truncate_every
+                self._truncate_at = time.monotonic() + TRUNCATE_AGAIN
             return due
+
+    def truncated(self) -> None:
+        """It was had; the next one comes in its time."""
+        with self._lock:
+            self._truncate_at = time.monotonic() + self.truncate_every
 
 
 @dataclass
@@ -271,6 +278,7 @@ class Writer:
             self.cursor.execute(SQL[f"refill_{table}"], self._values())
         kept = self.dice.random() < 0.75
         self._run("COMMIT" if kept else "ROLLBACK")
+        self.all.truncated()
         self.all.note("truncated" if kept else "truncation rolled back")
 
     # -- small things ------------------------------------------------------------------------
