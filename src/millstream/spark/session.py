@@ -48,9 +48,16 @@ def start(master: str, conf: Mapping[str, str]) -> SparkSession:
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("millstream").master(master)
-    for name, value in {**_LOCAL, **EXACT, **conf}.items():
+    memory = {"spark.driver.memory": f"{_memory()}m"} if master.startswith("local") else {}
+    for name, value in {**_LOCAL, **memory, **EXACT, **conf}.items():
         builder = builder.config(name, value)
     return prepare(builder.getOrCreate())
+
+
+def _memory() -> int:
+    """Megabytes for a local session: a quarter of the machine's, between one and four gigabytes."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    return max(1024, min(4096, machine // 4))
 
 
 def prepare(spark: SparkSession) -> SparkSession:
