@@ -1,6 +1,6 @@
 """Exact under concurrency: every refresh equals PostgreSQL's answer at its own cut, whatever writers do meanwhile.
 
-MILLSTREAM_TEST_SECONDS says how long they work; the default is a minute.
+MILLSTREAM_TEST_SECONDS says how long they work, a minute unless told; MILLSTREAM_TEST_SEED what they do.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.concurrency.conftest import Judge, RefreshOnTime
 
 SECONDS = float(os.environ.get("MILLSTREAM_TEST_SECONDS", "60"))
+SEED = int(os.environ.get("MILLSTREAM_TEST_SEED", "20"))
 
 # What a run of some length must have met, besides every step.
 EVENTS = (
@@ -39,7 +40,7 @@ def test_every_refresh_is_exact_while_sixteen_writers_work(
 ) -> None:
     for name, query in VIEWS.items():
         ms.create_stream_table(name, query, schedule="1s")
-    with Writers(database, seed=20, count=16, truncate_every=6.0) as writers:
+    with Writers(database, seed=SEED, count=16, truncate_every=6.0) as writers:
         rounds = refresh_on_time(SECONDS)
     ms.refresh_all()
     print(f"\n{rounds} rounds in {SECONDS:g} s, {judge}\n{dict(writers.done.most_common())}")

@@ -213,6 +213,6 @@ def _wait_for_session(dsn: str, backend: int, seconds: float = 20.0) -> None:
     """The server finds out by itself that its client is gone, and rolls back."""
     deadline = time.monotonic() + seconds
     with connect(dsn) as observer:
-        while observer.execute("SELECT FROM pg_stat_activity WHERE pid = %s", (backend,)).fetchone():
+        while observer.execute("SELECT 1 FROM pg_stat_activity WHERE pid = %s", (backend,)).fetchone():
             assert time.monotonic() < deadline, "the server has not noticed"
             time.sleep(0.02)

@@ -65,6 +65,16 @@ class Law:
             reports.append(report)
         return reports
 
+    def refresh_all(self, action: str = "DIFFERENTIAL") -> list[RefreshReport]:
+        """Refresh every stream table, all at one cut."""
+        names = set(self.rows)
+        self.rows.clear()
+        reports = self.ms.refresh_all()
+        assert [(one.name, one.action) for one in reports if one.action != action] == []
+        assert len({str(one.frontier) for one in reports}) == 1
+        assert set(self.rows) == names
+        return reports
+
     def change(self, *statements: str) -> None:
         """Change tables, all in one transaction; a string may hold several statements."""
         with self.conn.transaction():

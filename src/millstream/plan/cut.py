@@ -7,7 +7,7 @@ what stands below it is flattened into branches, and every expression is placed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -176,7 +176,8 @@ def _columns_of(placed: list[list[tuple[str, Placed]]], columns: Sequence[Column
     """The body's columns, if all branches agree on how each travels."""
     made = []
     for position, column in enumerate(columns):
-        wires = {branch[position][1].wire for branch in placed}
+        # Nothing is ordered here: texts of different collations travel the same way.
+        wires = {replace(branch[position][1].wire, ordered=False) for branch in placed}
         if len(wires) > 1:
             raise Unsupported.construct(
                 f'column "{column.name}" of a UNION ALL',

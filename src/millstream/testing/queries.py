@@ -140,7 +140,10 @@ class Queries:
         commas = self._chance(0.3)
         for place, item in enumerate(items[1:], 1):
             condition = self._tie(self.dice.choice(items[:place]), item)
-            if condition and not commas and self._chance(0.8):
+            if place == 1 and not commas and self._chance(0.1):
+                self.parts.add("using")
+                texts.append(f" JOIN {item.sql} USING ({'cid, ' if self.cased else ''}j)")
+            elif condition and not commas and self._chance(0.8):
                 texts.append(f" JOIN {item.sql} ON {condition}")
             else:
                 texts.append(f"{',' if commas else ' CROSS JOIN'} {item.sql}")
