@@ -342,3 +342,24 @@ def test_a_row_deleted_and_inserted_again_in_one_transaction(lawful: Lawful) -> 
         UPDATE orders SET amount = amount + 1 WHERE id = 3
         """,
     )
+
+
+# -- partitions ------------------------------------------------------------------------------
+
+
+def test_rows_of_two_partitions_that_stand_at_one_place_are_two_rows(lawful: Lawful) -> None:
+    """The middle of a chain is found from both ends; a row is told apart by its partition and its place there."""
+    lawful(
+        """CREATE TABLE left_end (k int); CREATE TABLE right_end (m int, tag text);
+           CREATE TABLE middle (k int, m int, part int) PARTITION BY LIST (part);
+           CREATE TABLE middle_1 PARTITION OF middle FOR VALUES IN (1);
+           CREATE TABLE middle_2 PARTITION OF middle FOR VALUES IN (2);
+           INSERT INTO middle VALUES (1, 1, 1), (1, 1, 2), (2, 1, 1), (2, 2, 2);
+           INSERT INTO left_end VALUES (1), (2); INSERT INTO right_end VALUES (1, 'a'), (2, 'b')""",
+        """SELECT l.k, m.part, r.tag FROM left_end AS l JOIN middle AS m ON m.k = l.k
+           JOIN right_end AS r ON r.m = m.m""",
+        "INSERT INTO left_end VALUES (1); INSERT INTO right_end VALUES (1, 'c')",
+        # Rows that move between partitions, and a write to a leaf.
+        "UPDATE middle SET part = 3 - part WHERE k = 1; DELETE FROM right_end WHERE tag = 'a'",
+        "INSERT INTO middle_2 VALUES (2, 1, 2); DELETE FROM left_end WHERE k = 1",
+    )

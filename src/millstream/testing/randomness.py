@@ -49,7 +49,7 @@ KINDS = {
         Kind("rate4", "numeric(8,4)", "numeric", ("1", "2.5", "0.0001", "-0.75", "33.3333")),
         Kind("numeric", "numeric", "numeric", ("1", "1.0", "1.00", "2.5", "0.1", "0.000001", "12345.678900", "-3")),
         Kind("float8", "float8", "float", ("0", "-0", "0.5", "1", "2.25", "-1.5", "1024", "NaN", "-Infinity")),
-        Kind("text", "text", "text", ("", "a", "b", "A", "é ", "it's \"so\", no?", "two\r\nlines", "\\N", "\\.", "NULL")),
+        Kind("text", "text", "text", ("", "a", "b", "A", "é ", "it's, \"so\"?", "two\r\nlines", "\\N", "\\.", "NULL")),
         Kind("ctext", 'text COLLATE "C"', "text", ("", "a", "b", "A", "Ω", "b b")),
         Kind("varchar", "varchar(6)", "text", ("", "a", "b", "abcdef", "é")),
         Kind("char4", "char(4)", "other", ("", "a", "ab", "abcd", " a")),

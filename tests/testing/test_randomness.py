@@ -1,0 +1,65 @@
+"""What is random comes from a seed: the same seed, the same tables, rows, changes and queries."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from millstream.store.connection import Connection
+from millstream.testing.queries import Queries
+from millstream.testing.randomness import KINDS, Changes, random_tables
+
+
+def contents(conn: Connection, seed: int, *, cased: bool) -> tuple[list[object], list[str]]:
+    """All rows after some changes, and some queries over them; everything is dropped again."""
+    dice = random.Random(seed)
+    tables = random_tables(dice, cased=cased)
+    with conn.transaction(force_rollback=True):
+        changes = Changes(conn, tables, dice, cases=10 if cased else 1)
+        changes.create()
+        changes.fill(4)
+        touched = [sorted(changes.batch()) for _ in range(2)]
+        rows = [conn.execute(f"SELECT t::text FROM {t.name} AS t ORDER BY 1".encode()).fetchall() for t in tables]
+    queries = Queries(tables, dice)
+    return [touched, rows, changes.log], [queries.next().sql for _ in range(10)]
+
+
+@pytest.mark.parametrize("cased", [True, False])
+def test_a_seed_gives_the_same_every_time(conn: Connection, cased: bool) -> None:
+    assert contents(conn, 5, cased=cased) == contents(conn, 5, cased=cased)
+    assert contents(conn, 5, cased=cased) != contents(conn, 6, cased=cased)
+
+
+@pytest.mark.parametrize("cased", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_postgres_accepts_every_query(conn: Connection, seed: int, cased: bool) -> None:
+    dice = random.Random(seed)
+    tables = random_tables(dice, cased=cased)
+    Changes(conn, tables, dice).create()
+    queries = Queries(tables, dice)
+    for _ in range(25):
+        query = queries.next()
+        for statement in (*query.setup, f"EXPLAIN {query.sql}"):
+            conn.execute(statement.encode())
+
+
+def test_every_kind_of_part_is_generated() -> None:
+    dice = random.Random(1)
+    parts = set[str]()
+    for number in range(200):
+        parts |= Queries(random_tables(dice, cased=number % 2 == 0), dice).next().parts
+    wanted = {
+        "plain", "grouped", "union", "global", "having", "filter clause", "view", "cte", "cte twice", "subquery",
+        "united", "1 tables", "2 tables", "3 tables", "4 tables", "equal", "two", "theta", "mixed", "case only",
+        "using", "ids", "count(*)", "count", "sum", "avg", "min", "max", "spread",
+        "expression across", "key across", "number across", "extreme across",
+    }  # fmt: skip
+    assert wanted <= parts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_value_is_one_of_its_type(conn: Connection, kind: str) -> None:
+    type_ = KINDS[kind].type.split(" COLLATE")[0]
+    for value in KINDS[kind].values:
+        conn.execute(f"SELECT %s::text::{type_}".encode(), (value,))
