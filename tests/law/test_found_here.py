@@ -133,10 +133,12 @@ def test_the_digits_of_an_average_are_those_of_the_values_there_are(lawful: Lawf
     """How many digits a quotient has depends on those of the sum; values that had gone still counted."""
     lawful(
         "CREATE TABLE t (g int, x numeric); INSERT INTO t VALUES (1, 1), (1, 1), (1, 2), (2, 5.5)",
-        "SELECT g, avg(x) AS mean, sum(x) AS total, sum(x) / 7 AS share FROM t GROUP BY g",
+        "SELECT g, avg(x) AS mean, sum(x) AS total, sum(x)::text AS shown, sum(x) / 7 AS share FROM t GROUP BY g",
         "INSERT INTO t VALUES (1, 0.123456789012345678), (2, 100000000000.25), (2, 0.0000000001)",
         "DELETE FROM t WHERE x < 1",
-        "INSERT INTO t VALUES (1, 0.123456789012345678); DELETE FROM t WHERE x < 1; INSERT INTO t VALUES (2, 1.25)",
+        "INSERT INTO t VALUES (1, 0.123456789012345678); DELETE FROM t WHERE x < 1; INSERT INTO t VALUES (2, 1.2500)",
+        "DELETE FROM t WHERE x = 1.25",
+        "DELETE FROM t WHERE x = 5.5",
     )
 
 

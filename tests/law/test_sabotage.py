@@ -60,6 +60,7 @@ TABLES = {
     " sum(o.quantity * c.credit) AS product"
     " FROM orders AS o JOIN customers AS c ON c.id = o.customer GROUP BY c.region",
     "extremes": "SELECT customer, min(amount) AS least, max(quantity) AS most FROM orders GROUP BY customer",
+    "digits": "SELECT customer, sum(trim_scale(amount))::text AS shown FROM orders GROUP BY customer",
     "floats": "SELECT customer, sum(weight) AS weight FROM orders GROUP BY customer",
     # Of its two parts, the first finds a group's rows only by reading everything.
     "mixed": "SELECT u.word, max(u.n) AS most FROM (SELECT coalesce(v.page, c.region) AS word, v.seconds AS n"
@@ -230,6 +231,11 @@ def aggregate_adds_without_weights(patch: pytest.MonkeyPatch) -> None:
 @breaks("floats")
 def aggregate_adds_floats_that_went(patch: pytest.MonkeyPatch) -> None:
     instead_of("total", "COALESCE(SUM({column}), 0) + 1")(patch)
+
+
+@breaks("digits")
+def aggregate_counts_digits_that_went(patch: pytest.MonkeyPatch) -> None:
+    instead_of("reaching", "COUNT(*)")(patch)
 
 
 @breaks("extremes", "mixed")

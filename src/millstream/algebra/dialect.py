@@ -28,6 +28,8 @@ class Verbatim(Postgres):
     """The dialect of `pg_get_viewdef`."""
 
     NORMALIZE_FUNCTIONS: bool | str = False
+    # An array's subscript is printed as it was read; sqlglot would shift it and guess when to shift back.
+    INDEX_OFFSET = 0
 
     class Parser(PostgresParser):
         FUNCTIONS: ClassVar[dict[str, Any]] = {

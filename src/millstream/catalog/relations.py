@@ -67,6 +67,15 @@ def table(conn: Connection, oid: int) -> Table:
     return Table(oid, schema, name, columns(conn, oid), tuple(key[0]) if key else (), members(conn, [oid])[oid])
 
 
+def names(conn: Connection, oids: Sequence[int]) -> list[Name]:
+    """What these relations are called now; those that were dropped are left out."""
+    query = (
+        "SELECT c.oid::int8, n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
+        "WHERE c.oid = ANY(%s::oid[]) ORDER BY c.oid"
+    )
+    return [Name(*row) for row in conn.execute(query, (sorted(set(oids)),))]
+
+
 def members(conn: Connection, oids: Sequence[int]) -> dict[int, tuple[int, ...]]:
     """The partitions and children of each table, to any depth, in order of oid."""
     found = {root: tuple(below) for root, below in conn.execute(_SQL["members"], (list(oids),))}

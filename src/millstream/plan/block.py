@@ -149,7 +149,7 @@ class BlockColumn:
 
 
 Strategy = Literal["sum", "extreme", "recompute"]
-Function = Literal["rows", "present", "total", "min", "max"]
+Function = Literal["rows", "present", "reaching", "total", "min", "max"]
 
 
 @dataclass(frozen=True)
@@ -171,11 +171,12 @@ class Accumulator:
     wire: Wire | None = None
     order: str | None = None
     """Of an extreme: the body's column Spark orders by; None leaves the choice to PostgreSQL."""
-    bearable: int | None = None
-    """Of an extreme: up to here, losing it may go unnoticed. (See `measures`: digits that no result shows.)"""
+    level: int | None = None
+    """Of `reaching`: values from here on are counted. Of an extreme: up to here, its loss is told by such counts."""
 
     def __str__(self) -> str:
-        return f"{self.name} = {self.function}({self.column or '*'}) [{self.strategy}]"
+        level = f" from {self.level}" if self.function == "reaching" else ""
+        return f"{self.name} = {self.function}({self.column or '*'}{level}) [{self.strategy}]"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@
 
 Sums are exact: Spark sends the difference of a batch as a decimal, PostgreSQL adds it in numeric. How many digits a
 quotient has depends on how many its sum shows, and that is the most that any of its values shows. Where the column's
-type does not say, a group keeps that too, as an extreme: when the value that showed most goes, the group is read again.
+type does not say, a group counts the values that show one digit or more, two or more, up to FEW; beyond that it keeps
+the most as an extreme, and is read again when the value that showed most goes.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from millstream.errors import Unsupported
 from millstream.plan.block import Accumulator, Function, Strategy, Use
 from millstream.plan.place import INT4, Placed
 
-# So many digits or fewer change a quotient only where it is 10^16 or more: not worth reading a group again.
-BEARABLE_SCALE = 4
+# Money has two digits after the point, rates four: these are counted.
+FEW = 4
 
 INT8 = PgType(20, "bigint", "int8")
 NUMERIC = PgType(1700, "numeric", "numeric")
@@ -35,7 +36,7 @@ _SUM_TYPE = {"int2": "bigint", "int4": "bigint", "int8": "numeric", "numeric": "
              "float4": "real", "float8": "double precision"}  # fmt: skip
 
 
-_PREFIX: dict[Function, str] = {"rows": "n", "present": "c", "total": "t", "min": "x", "max": "x"}
+_PREFIX: dict[Function, str] = {"rows": "n", "present": "c", "reaching": "r", "total": "t", "min": "x", "max": "x"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class State:
     """Gathers the accumulators of a group; equal ones are shared."""
 
     def __init__(self) -> None:
-        self.accumulators: dict[tuple[str, str | None], Accumulator] = {}
+        self.accumulators: dict[tuple[str, str | None, int | None], Accumulator] = {}
         self._add("rows", "sum", None, INT8, wire_of(INT8))
 
     def read(self, call: Call, columns: tuple[tuple[str, Placed], ...]) -> str:
@@ -96,7 +97,13 @@ class State:
     def _digits(self, column: str) -> str:
         """The most digits after the point that a value of the group shows: a sum shows as many."""
         self._state("present", "sum", column, INT8, wire_of(INT8))
-        return self._state("max", "extreme", column, INT4, wire_of(INT4), column, bearable=BEARABLE_SCALE)
+        most = self._state("max", "extreme", column, INT4, wire_of(INT4), column, level=FEW)
+        counts = [
+            (digits, self._state("reaching", "sum", column, INT8, wire_of(INT8), level=digits))
+            for digits in range(FEW, 0, -1)
+        ]
+        few = " ".join(f"WHEN {count} > 0 THEN {digits}" for digits, count in counts)
+        return f"CASE WHEN {most} > {FEW} THEN {most} {few} ELSE 0 END"
 
     def _extreme(self, function: Literal["min", "max"], columns: tuple[tuple[str, Placed], ...]) -> str:
         name, placed = columns[0]
@@ -119,9 +126,9 @@ class State:
         type_: PgType,
         wire: Wire,
         order: str | None = None,
-        bearable: int | None = None,
+        level: int | None = None,
     ) -> str:
-        return f"s.{quoted(self._add(function, strategy, column, type_, wire, order, bearable).name)}"
+        return f"s.{quoted(self._add(function, strategy, column, type_, wire, order, level).name)}"
 
     def _add(
         self,
@@ -131,12 +138,12 @@ class State:
         type_: PgType,
         wire: Wire,
         order: str | None = None,
-        bearable: int | None = None,
+        level: int | None = None,
     ) -> Accumulator:
-        key = (function, column)
+        key = (function, column, level)
         if key not in self.accumulators:
             name = f"{_PREFIX[function]}{len(self.accumulators)}"
-            self.accumulators[key] = Accumulator(name, function, strategy, column, type_, wire, order, bearable)
+            self.accumulators[key] = Accumulator(name, function, strategy, column, type_, wire, order, level)
         return self.accumulators[key]
 
 

@@ -13,7 +13,7 @@ who give way. A source that is not to be had goes without its readers; the other
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from psycopg import Rollback, errors, sql
@@ -25,15 +25,6 @@ from millstream.store.connection import Connection
 # Waits for all sources together; as many again without those that are not to be had.
 TRIES = 4
 LOCK_TIMEOUT = "500ms"
-
-
-def names(conn: Connection, oids: Iterable[int]) -> list[Name]:
-    """What these tables are called now; those that were dropped are left out."""
-    query = (
-        "SELECT c.oid::int8, n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
-        "WHERE c.oid = ANY(%s::oid[]) ORDER BY c.oid"
-    )
-    return [Name(*row) for row in conn.execute(query, (sorted(set(oids)),))]
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 import psycopg
 
 from millstream.capture import buffer, inventory
-from millstream.catalog import history, sources, stream_tables
+from millstream.catalog import history, relations, sources, stream_tables
 from millstream.catalog.history import HistoryEntry, Initiator
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import (
@@ -32,7 +32,6 @@ from millstream.errors import (
 from millstream.frontier.snapshot import Slice
 from millstream.observe.failpoint import failpoint
 from millstream.plan.block import Block
-from millstream.refresh import hold
 from millstream.refresh.access import Access
 from millstream.refresh.apply import Apply
 from millstream.refresh.cut import Cut, cut
@@ -92,7 +91,7 @@ class Refresher:
         if not jobs:
             return []
         try:
-            with cut(self.conn, hold.names(self.conn, set().union(*map(_reads, jobs)))) as now:
+            with cut(self.conn, relations.names(self.conn, sorted(set().union(*map(_reads, jobs))))) as now:
                 return self._unless_busy(now, jobs, initiated_by)
         except LockNotHad as error:
             return [error for _ in jobs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from millstream.capture import trigger
-from millstream.catalog import sources, stream_tables
+from millstream.catalog import relations, sources, stream_tables
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import StillUsed
 from millstream.service.app import App
@@ -25,7 +25,9 @@ def drop_table(app: App, table: StreamTable, *, cascade: bool = False) -> None:
     tail = " CASCADE" if cascade else ""
     try:
         with app.conn.transaction():
-            app.conn.execute(f"DROP TABLE IF EXISTS {names.target}{tail}".encode())
+            # By oid: the name may belong to another table by now, and ours have another.
+            for found in relations.names(app.conn, [table.relid] if table.relid else []):
+                app.conn.execute(f"DROP TABLE {found}{tail}".encode())
             app.conn.execute(f"DROP TABLE IF EXISTS {names.state}".encode())
             stream_tables.remove(app.conn, table.id)
     except psycopg.errors.DependentObjectsStillExist as error:

@@ -86,13 +86,13 @@ def _refresh(app: App, jobs: Sequence[Job], initiated_by: Initiator) -> list[Ref
 
 
 def _cuts(app: App, jobs: Sequence[Job]) -> list[list[Job]]:
-    """Which jobs share a cut: all but those on whose table the user has triggers.
+    """Which jobs share a cut: all but those on whose table there are triggers, of the user's or of a foreign key.
 
     Such a trigger may write to a source, in the cut's own transaction; whoever reads the source after it in that cut
     would see the rows now and again in the next slice. So it comes last, alone.
     """
     relids = [job.table.relid for job in jobs]
-    query = "SELECT DISTINCT tgrelid::int8 FROM pg_trigger WHERE tgrelid = ANY(%s::oid[]) AND NOT tgisinternal"
+    query = "SELECT DISTINCT tgrelid::int8 FROM pg_trigger WHERE tgrelid = ANY(%s::oid[])"
     triggered = {relid for (relid,) in app.conn.execute(query, ([relid for relid in relids if relid],))}
     plain = [job for job in jobs if job.table.relid not in triggered]
     return ([plain] if plain else []) + [[job] for job in jobs if job.table.relid in triggered]

@@ -18,7 +18,9 @@ from millstream.store.connection import Connection
 def fetch(conn: Connection, query: str, schema: pa.Schema) -> pa.Table:
     """The rows of a query; its columns must be those of the schema, in order."""
     data = io.BytesIO()
-    with conn.cursor() as cursor, cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT csv)".encode()) as copy:
+    # Every value in quotes: Arrow would take U+FEFF at the very beginning for a mark and drop it.
+    statement = f"COPY ({query}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
+    with conn.cursor() as cursor, cursor.copy(statement.encode()) as copy:
         for chunk in copy:
             data.write(chunk)
     return parsed(data.getbuffer(), schema)

@@ -106,7 +106,7 @@ def lost_sql(head: AggregateHead, names: Names) -> str:
 def _lost(one: Accumulator, head: AggregateHead) -> str:
     present = next(a.name for a in head.accumulators if a.function == "present" and a.column == one.column)
     reached, better = ("<=", ">") if one.function == "min" else (">=", "<")
-    noticed = f" AND s.{one.name} > {one.bearable}" if one.bearable is not None else ""
+    noticed = f" AND s.{one.name} > {one.level}" if one.level is not None else ""
     return (
         f"(s.{present} + g.{present} > 0 AND g.{one.name}_out {reached} s.{one.name}"
         f" AND (g.{one.name}_in IS NULL OR g.{one.name}_in {better} s.{one.name}){noticed})"

@@ -1,7 +1,7 @@
 """Lower the aggregate head: per group, what its state gains.
 
-    rows, present, total    sums weighted by net = after - before: PostgreSQL adds them to the state
-    min, max                the best value that came (`_in`) and the best that went (`_out`)
+    rows, present, reaching, total    sums weighted by net = after - before: PostgreSQL adds them to the state
+    min, max                          the best value that came (`_in`) and the best that went (`_out`)
 
 With `before` 0 everywhere (a full read) the same columns are the state itself. An extreme whose
 order Spark does not share with PostgreSQL travels as the set of its candidates, in JSON.
@@ -68,6 +68,8 @@ def _sum(one: Accumulator) -> str:
         return f"COALESCE(SUM({NET}), 0)"
     if one.function == "present":
         return f"COALESCE(SUM(CASE WHEN {one.column} IS NOT NULL THEN {NET} ELSE 0 END), 0)"
+    if one.function == "reaching":
+        return f"COALESCE(SUM(CASE WHEN {one.column} >= {one.level} THEN {NET} ELSE 0 END), 0)"
     if one.strategy == "recompute":
         return f"COALESCE(SUM(CAST({one.column} AS DOUBLE) * {NET}), 0)"
     assert one.wire is not None
@@ -81,6 +83,7 @@ def _touched(one: Accumulator) -> str:
 _RULES: dict[str, Callable[[Accumulator], list[str]]] = {
     "rows": _rows,
     "present": _rows,
+    "reaching": _rows,
     "total": _rows,
     "min": _extreme,
     "max": _extreme,
