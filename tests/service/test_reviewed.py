@@ -53,3 +53,14 @@ def test_a_foreign_key_on_a_stream_table_cascades_once(ms: Millstream, writer: p
     for _ in range(3):
         ms.tick()
     oracle.check(ms.app.conn, "SELECT count(*) AS n FROM c", "b_st")
+
+
+def test_having_guards_the_select_list(ms: Millstream, writer: psycopg.Connection) -> None:
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, x int, y int)")
+    writer.execute("INSERT INTO t VALUES (1, 1, 4, 2), (2, 2, 5, 0)")
+    query = "SELECT g, sum(x) / sum(y) AS q FROM t GROUP BY g HAVING sum(y) <> 0"
+    ms.create_stream_table("st", query)
+    writer.execute("UPDATE t SET y = 0 WHERE id = 1; INSERT INTO t VALUES (3, 2, 1, 3)")
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    oracle.check(ms.app.conn, query, "st")
+    assert writer.execute("SELECT * FROM st").fetchall() == [(2, 2)]

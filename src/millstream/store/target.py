@@ -102,8 +102,12 @@ def _group_rows(block: Block, names: Names) -> str:
     exprs = {quoted(output.column.name): output.expr for output in block.outputs}
     key = [f"{exprs[theirs].replace('s.', 'g.', 1)} AS key_{ours}" for ours, theirs in _key(block)]
     own = ["uuid_send(g.id) AS row_id"] if block.key.kind == "row_id" else []
+    outputs = _outputs(block)
+    if block.having:
+        # What HAVING leaves out must not be computed: it may guard a division.
+        outputs = [f"CASE WHEN {block.having} THEN {o.expr} END AS o{n}" for n, o in enumerate(block.outputs)]
     return (
-        f"SELECT (s.id IS NOT NULL{having}) IS TRUE AS keep, {', '.join([*key, *_outputs(block), *own])} "
+        f"SELECT (s.id IS NOT NULL{having}) IS TRUE AS keep, {', '.join([*key, *outputs, *own])} "
         f"FROM {names.groups} AS g LEFT JOIN {names.state} AS s ON s.id = g.id"
     )
 
