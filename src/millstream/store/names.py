@@ -44,11 +44,6 @@ class Names:
         """Rows of the stream table as they shall be, or shall no longer be."""
         return f"pg_temp.ms_rows_{self.id}"
 
-    @property
-    def wanted(self) -> str:
-        """Keys to look up."""
-        return "pg_temp.ms_wanted"
-
 
 def row_hash(columns: list[str]) -> str:
     """128 bits of a row's exact text; ROW(...)::text tells NULL from '' and one column from the next."""
