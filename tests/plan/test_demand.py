@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import product
+from typing import get_args
 
+import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.algebra.expr import Expr, Ref
-from millstream.algebra.relation import Scan
+from millstream.algebra.relation import JoinKind, Scan
 from millstream.algebra.table import Table
 from millstream.algebra.types import Column, PgType
 from millstream.algebra.wire import wire_of
 from millstream.plan.block import Branch, Edge, Input, Leaf, Read
-from millstream.plan.demand import Message, messages, seed_of_groups
-from millstream.plan.tree import spanning_tree
+from millstream.plan.demand import messages, seed_of_groups
+from millstream.refresh.demand import gather, rows_of
+from millstream.refresh.reading import ROW, schema_of
+from millstream.spark.engine import Rows
 
 INT = PgType(23, "integer", "int4")
 LEAVES = ("c0", "c1")
@@ -85,7 +89,7 @@ def test_a_message_is_sent_exactly_where_something_stands_behind_it(demand: tupl
 def test_messages_pass_on_what_came_before_and_never_send_it_back(demand: tuple[Branch, set[str]]) -> None:
     branch, holders = demand
     sent = messages(branch, holders)
-    order = {(one.sender, one.receiver): place for place, one in enumerate(sent)}
+    order = {one.id: place for place, one in enumerate(sent)}
     for place, message in enumerate(sent):
         for former in message.after:
             assert order[former] < place
@@ -105,55 +109,82 @@ def test_a_message_asks_by_the_columns_of_its_edge(demand: tuple[Branch, set[str
 # -- what is found is enough -----------------------------------------------------------------
 
 Row = tuple[int | None, ...]
+Versioned = list[tuple[dict[str, Row | None], int, int]]
+
+
+class Memory:
+    """Stands for the database: looks rows up in lists."""
+
+    def __init__(self, stored: dict[str, list[Row]]) -> None:
+        self.stored = stored
+
+    def lookup(self, one: Input, columns: tuple[str, ...], keys: pa.Table, *, before: int) -> pa.Table:
+        wanted = set(zip(*(column.to_pylist() for column in keys.columns), strict=True))
+        found = [n for n, row in enumerate(self.stored[one.name]) if _values(row, columns) in wanted]
+        return self._table(one, found, before)
+
+    def everything(self, one: Input, *, before: int, why: str = "") -> pa.Table:
+        return self._table(one, range(len(self.stored[one.name])), before).drop_columns([ROW])
+
+    def _table(self, one: Input, numbers: Iterable[int], before: int) -> pa.Table:
+        picked = [(n, self.stored[one.name][n]) for n in numbers]
+        rows = [dict(zip(LEAVES, row, strict=True), __before=before, __after=1, __row=str(n)) for n, row in picked]
+        return pa.Table.from_pylist(rows, schema=schema_of(one, located=True))
 
 
 @dataclass
 class Model:
-    """The rows of each input before and after; a plain model of reading and joining."""
+    """The rows of each input before and after; a plain model of joining, each edge in turn."""
 
     branch: Branch
     before: dict[str, Counter[Row]]
     after: dict[str, Counter[Row]]
 
-    def images(self, name: str) -> list[tuple[Row, int, int]]:
+    def images(self, one: Input) -> pa.Table:
         """The slice: what was inserted corrects `before` by -1, what was deleted by +1."""
-        came, went = self.after[name] - self.before[name], self.before[name] - self.after[name]
-        return [(row, -1, 0) for row in came.elements()] + [(row, 1, 0) for row in went.elements()]
+        came, went = self.after[one.name] - self.before[one.name], self.before[one.name] - self.after[one.name]
+        rows = [(row, -1) for row in came.elements()] + [(row, 1) for row in went.elements()]
+        listed = [dict(zip(LEAVES, row, strict=True), __before=before, __after=0) for row, before in rows]
+        return pa.Table.from_pylist(listed, schema=schema_of(one))
 
     def gathered(self) -> dict[str, list[tuple[Row, int, int]]]:
-        """Images, and the stored rows that messages find, each once."""
-        images = {one.name: self.images(one.name) for one in self.branch.inputs}
-        answers, found = dict[tuple[str, str], set[int]](), {one.name: set[int]() for one in self.branch.inputs}
-        stored = {name: list(rows.elements()) for name, rows in self.after.items()}
-        for message in messages(self.branch, [name for name, rows in images.items() if rows]):
-            senders = [row for row, _, _ in images[message.sender]]
-            senders += [stored[message.sender][n] for pair in message.after for n in answers[pair]]
-            keys = {_values(row, message.sender_columns) for row in senders}
-            answer = {n for n, row in enumerate(stored[message.receiver]) if self._meets(row, message, keys)}
-            answers[message.sender, message.receiver] = answer
-            found[message.receiver] |= answer
-        return {name: images[name] + [(stored[name][n], 1, 1) for n in found[name]] for name in found}
+        """What the real gathering reads: images, and the stored rows that messages find."""
+        access = Memory({name: list(rows.elements()) for name, rows in self.after.items()})
+        first = {one.name: self.images(one) for one in self.branch.inputs}
+        # Memory answers what `gather` asks of an Access.
+        held = gather(self.branch, first, access, before=1)  # type: ignore[arg-type]
+        return {one.name: _rows(rows_of(one, held[one.name])) for one in self.branch.inputs}
 
-    def _meets(self, row: Row, message: Message, keys: set[Row]) -> bool:
-        values = _values(row, message.receiver_columns)
-        return bool(keys) and None not in values and values in keys
-
-    def joined(self, rows: dict[str, list[tuple[Row, int, int]]]) -> Counter[tuple[Row, ...]]:
-        """Net multiplicity of every combination."""
-        net = Counter[tuple[Row, ...]]()
+    def joined(self, rows: dict[str, list[tuple[Row, int, int]]]) -> Counter[str]:
+        """Net multiplicity of every row of the result."""
         names = [one.name for one in self.branch.inputs]
-        for parts in product(*(rows[name] for name in names)):
-            by_name = dict(zip(names, (part[0] for part in parts), strict=True))
-            if all(self._tied(edge, by_name) for edge in self.branch.edges):
-                before = after = 1
-                for _, b, a in parts:
-                    before, after = before * b, after * a
-                net[tuple(part[0] for part in parts)] += after - before
+        result: Versioned = [({names[0]: row}, b, a) for row, b, a in rows[names[0]]]
+        for edge in self.branch.edges:
+            result = self._with(edge, result, rows[edge.right])
+        net = Counter[str]()
+        for by_name, before, after in result:
+            net[str(sorted(by_name.items()))] += after - before
         return Counter({row: n for row, n in net.items() if n})
 
-    def _tied(self, edge: Edge, by_name: dict[str, Row]) -> bool:
-        pairs = [(_value(by_name[edge.left], a), _value(by_name[edge.right], b)) for a, b in edge.pairs]
-        return all(one is not None and one == other for one, other in pairs)
+    def _with(self, edge: Edge, left: Versioned, right: list[tuple[Row, int, int]]) -> Versioned:
+        new: Versioned = []
+        for by_name, b, a in left:
+            met = [(row, rb, ra) for row, rb, ra in right if _tied(edge, by_name[edge.left], row)]
+            was, now = sum(rb for _, rb, _ in met) > 0, sum(ra for _, _, ra in met) > 0
+            if edge.kind == "mark":
+                new += [({**by_name, edge.right: (int(was),)}, b, 0), ({**by_name, edge.right: (int(now),)}, 0, a)]
+                continue
+            new += [({**by_name, edge.right: row}, b * rb, a * ra) for row, rb, ra in met]
+            if edge.kind in ("left", "full"):
+                new.append(({**by_name, edge.right: None}, b * (not was), a * (not now)))
+        if edge.kind == "full":
+            names = [one.name for one in self.branch.inputs]
+            nothing = dict.fromkeys(names[: names.index(edge.right)])
+            for row, rb, ra in right:
+                met_by = [(b, a) for by_name, b, a in left if _tied(edge, by_name[edge.left], row)]
+                was, now = sum(b for b, _ in met_by) > 0, sum(a for _, a in met_by) > 0
+                new.append(({**nothing, edge.right: row}, rb * (not was), ra * (not now)))
+        return new
 
     def everything(self) -> dict[str, list[tuple[Row, int, int]]]:
         rows = {}
@@ -161,6 +192,18 @@ class Model:
             values = set(self.before[name]) | set(self.after[name])
             rows[name] = [(row, self.before[name][row], self.after[name][row]) for row in values]
         return rows
+
+
+def _rows(table: Rows) -> list[tuple[Row, int, int]]:
+    assert isinstance(table, pa.Table)
+    return [(tuple(row[leaf] for leaf in LEAVES), row["__before"], row["__after"]) for row in table.to_pylist()]
+
+
+def _tied(edge: Edge, left: Row | None, right: Row) -> bool:
+    if left is None:
+        return not edge.pairs
+    pairs = [(_value(left, a), _value(right, b)) for a, b in edge.pairs]
+    return all(one is not None and one == other for one, other in pairs)
 
 
 def _value(row: Row, leaf: str) -> int | None:
@@ -171,12 +214,28 @@ def _values(row: Row, leaves: tuple[str, ...]) -> Row:
     return tuple(_value(row, leaf) for leaf in leaves)
 
 
+@st.composite
+def join_trees(draw: st.DrawFn) -> Branch:
+    """Joins of all kinds, one after the other; without columns an edge stands at an input that is always there."""
+    number = draw(st.integers(1, 4))
+    edges, visible, cover = list[Edge](), ["i0"], ["i0"]
+    for place in range(1, number):
+        pair = st.tuples(st.sampled_from(LEAVES), st.sampled_from(LEAVES))
+        pairs = draw(st.lists(pair, max_size=2, unique=True))
+        kind: JoinKind = draw(st.sampled_from(get_args(JoinKind)))
+        left = draw(st.sampled_from(visible)) if pairs else cover[-1]
+        edges.append(Edge(left, f"i{place}", tuple(pairs), kind))
+        visible += [] if kind == "mark" else [f"i{place}"]
+        cover += [f"i{place}"] if kind in ("inner", "full") else []
+    return make_branch(edges, number)
+
+
 rows_strategy = st.lists(st.tuples(*[st.sampled_from([None, 0, 1, 2])] * 2), max_size=4).map(Counter)
 
 
 @st.composite
 def models(draw: st.DrawFn) -> Model:
-    branch = draw(branches(most=4))
+    branch = draw(join_trees())
     names = [one.name for one in branch.inputs]
     before = {name: draw(rows_strategy) for name in names}
     changed = draw(st.sets(st.sampled_from(names)))
@@ -184,52 +243,10 @@ def models(draw: st.DrawFn) -> Model:
     return Model(branch, before, after)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(models())
-def test_changed_rows_and_what_they_can_meet_are_enough(model: Model) -> None:
+def test_changed_rows_and_what_they_can_meet_are_enough_for_joins_of_all_kinds(model: Model) -> None:
     assert model.joined(model.gathered()) == model.joined(model.everything())
-
-
-# -- the tree itself -------------------------------------------------------------------------
-
-
-@st.composite
-def equalities(draw: st.DrawFn) -> tuple[list[str], list[tuple[tuple[str, str], tuple[str, str]]]]:
-    names = [f"i{place}" for place in range(draw(st.integers(1, 6)))]
-    if len(names) < 2:
-        return names, []
-    ends = st.tuples(st.sampled_from(names), st.sampled_from(LEAVES))
-    return names, draw(st.lists(st.tuples(ends, ends).filter(lambda pair: pair[0][0] != pair[1][0]), max_size=8))
-
-
-@given(equalities())
-def test_a_spanning_tree_ties_every_input_once_in_join_order(
-    drawn: tuple[list[str], list[tuple[tuple[str, str], tuple[str, str]]]],
-) -> None:
-    names, pairs = drawn
-    edges = spanning_tree(names, pairs)
-    joined = {names[0]}
-    for edge in edges:
-        assert edge.left in joined
-        assert edge.right not in joined
-        joined.add(edge.right)
-        for one, other in edge.pairs:
-            tie = ((edge.left, one), (edge.right, other))
-            assert tie in pairs or tie[::-1] in pairs
-    assert joined == set(names)
-
-
-@given(equalities())
-def test_an_edge_without_columns_stands_only_where_no_equality_leads_on(
-    drawn: tuple[list[str], list[tuple[tuple[str, str], tuple[str, str]]]],
-) -> None:
-    names, pairs = drawn
-    parts = {name: {name} for name in names}
-    for (one, _), (other, _) in pairs:
-        merged = parts[one] | parts[other]
-        parts |= dict.fromkeys(merged, merged)
-    components = {frozenset(part) for part in parts.values()}
-    assert sum(not edge.pairs for edge in spanning_tree(names, pairs)) == len(components) - 1
 
 
 def test_groups_are_found_through_the_input_that_has_most_of_their_keys() -> None:

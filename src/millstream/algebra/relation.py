@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.table import Table
@@ -123,30 +124,44 @@ class Project(Relation):
         return f"Project  {self.alias}: {', '.join(map(str, self.outputs))}"
 
 
+JoinKind = Literal["inner", "left", "full", "mark"]
+
+
 @dataclass(frozen=True)
 class Join(Relation):
-    """Pairs of rows for which the condition is true; without a condition, all pairs."""
+    """Pairs of rows for which the condition is true; without a condition, all pairs.
+
+    inner   the pairs
+    left    and each left row that meets nothing, its right columns NULL
+    full    and each right row that meets nothing, its left columns NULL
+    mark    each left row once, with one more column that tells whether it meets anything
+    """
 
     left: Relation
     right: Relation
     condition: Expr | None = None
+    kind: JoinKind = "inner"
+    mark: Ref | None = None
 
     def __post_init__(self) -> None:
         if {ref.alias for ref in self.left.columns} & {ref.alias for ref in self.right.columns}:
             raise ValueError("both sides of a join use one alias")
+        if (self.kind == "mark") != (self.mark is not None):
+            raise ValueError("a join has a mark exactly when its kind says so")
         if self.condition is not None:
             _check_refs(self.condition, self.left, self.right)
 
     @property
     def columns(self) -> tuple[Ref, ...]:
-        return self.left.columns + self.right.columns
+        return self.left.columns + ((self.mark,) if self.mark else self.right.columns)
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
         return (self.left, self.right)
 
     def headline(self) -> str:
-        return f"Join  {self.condition}" if self.condition else "Join  (all pairs)"
+        what = "" if self.kind == "inner" else f"{self.kind} " if self.mark is None else f"mark {self.mark} "
+        return f"Join  {what}{self.condition or '(all pairs)'}"
 
 
 @dataclass(frozen=True)

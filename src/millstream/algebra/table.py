@@ -16,9 +16,13 @@ class Table:
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
-    """The columns of the primary key, or of a unique index over columns that are all NOT NULL."""
+    """The columns of the primary key, or of a unique index over columns that are all NOT NULL; the keys of a block."""
     members: tuple[int, ...] = ()
     """Oids of its partitions and children, to any depth; a write to one fires only its own triggers."""
+    block: int | None = None
+    """Of the rows of an inner block: its position in the chain. Its schema and name are those of planning."""
+    single: bool = False
+    """It never has more than one row."""
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]

@@ -1,22 +1,22 @@
 """A block: the unit that is planned, evaluated and maintained.
 
-    inputs    tables, each read as a few leaf columns that PostgreSQL computes while reading
-    body      joins, filters, projections and unions over the inputs, evaluated by Spark
+    inputs    tables or other blocks, each read as a few leaf columns that PostgreSQL computes while reading
+    body      joins of all kinds, filters, projections and unions over the inputs, evaluated by Spark
     head      at most one stateful operator: so far, an aggregate
     outputs   final expressions, computed by PostgreSQL while applying
 
-A query is a chain of blocks; so far, of one. Nothing here reads or writes: a block is a plan.
+A query is a chain of blocks, innermost first; the last one's outputs are the stream table. Nothing here reads or
+writes: a block is a plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from millstream.algebra.expr import Expr, Ref
-from millstream.algebra.relation import Project, Relation, Scan
-from millstream.algebra.table import quoted
+from millstream.algebra.relation import JoinKind, Relation, Scan
 from millstream.algebra.types import Column, PgType
 from millstream.algebra.wire import Wire, number_wire_of, wire_of
 
@@ -67,7 +67,13 @@ class Input:
     def __str__(self) -> str:
         where = f" WHERE {' AND '.join(f'({one})' for one in self.filters)}" if self.filters else ""
         columns = ", ".join(map(str, self.leaves))
-        return f"{self.name}  {self.scan.table.schema}.{self.scan.table.name} AS {self.scan.alias}: {columns}{where}"
+        return f"{self.name}  {self.of} AS {self.scan.alias}: {columns}{where}"
+
+    @property
+    def of(self) -> str:
+        """What it reads, for people."""
+        table = self.scan.table
+        return f"{table.schema}.{table.name}" if table.block is None else f"block {table.block}"
 
 
 @dataclass(frozen=True)
@@ -89,12 +95,50 @@ class Read(Relation):
 
 
 @dataclass(frozen=True)
+class Match(Relation):
+    """A join of the body: pairs of equal columns, and what else must be true of a pair."""
+
+    kind: JoinKind
+    left: Relation
+    right: Relation
+    pairs: tuple[tuple[Ref, Ref], ...]
+    rest: tuple[Expr, ...] = ()
+    mark: Ref | None = None
+
+    @property
+    def columns(self) -> tuple[Ref, ...]:
+        return self.left.columns + ((self.mark,) if self.mark else self.right.columns)
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.left, self.right)
+
+    @property
+    def conditions(self) -> tuple[Expr, ...]:
+        """All that must be true of a pair."""
+        return (*(Expr(f"{one.sql} = {other.sql}") for one, other in self.pairs), *self.rest)
+
+    def headline(self) -> str:
+        what = "" if self.kind == "inner" else f"{self.kind} " if self.mark is None else f"mark {self.mark} "
+        return f"Join  {what}{' AND '.join(map(str, self.conditions)) or '(all pairs)'}"
+
+
+@dataclass(frozen=True)
 class Edge:
     """Two inputs joined by equal leaf columns; without pairs, by anything at all."""
 
     left: str
     right: str
     pairs: tuple[tuple[str, str], ...] = ()
+    kind: JoinKind = "inner"
+
+    def complete(self, sender: str) -> bool:
+        """Must the other end have all rows that the sender's rows can meet? Where "is there any?" is asked."""
+        return self.kind == "full" or (self.kind in ("left", "mark") and sender == self.left)
+
+    def both(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Each end with its columns."""
+        return [(self.left, tuple(one for one, _ in self.pairs)), (self.right, tuple(other for _, other in self.pairs))]
 
     def ends(self, name: str) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
         """Seen from `name`: the other end, our columns, its columns. None if it is not an end."""
@@ -106,9 +150,10 @@ class Edge:
         return None
 
     def __str__(self) -> str:
+        how = "" if self.kind == "inner" else f" ({self.kind})"
         if not self.pairs:
-            return f"{self.left} x {self.right}"
-        return " and ".join(f"{self.left}.{one} = {self.right}.{other}" for one, other in self.pairs)
+            return f"{self.left} x {self.right}{how}"
+        return " and ".join(f"{self.left}.{one} = {self.right}.{other}" for one, other in self.pairs) + how
 
 
 @dataclass(frozen=True)
@@ -121,6 +166,8 @@ class Branch:
     body: Relation
     sources: tuple[tuple[str, Ref | None], ...]
     """For each column of the body: the leaf it is, if it is nothing but a leaf."""
+    padded: frozenset[str] = frozenset()
+    """The inputs that have no row in some rows of the body."""
 
     def __post_init__(self) -> None:
         if len(self.edges) != len(self.inputs) - 1:
@@ -128,15 +175,6 @@ class Branch:
 
     def input(self, name: str) -> Input:
         return next(one for one in self.inputs if one.name == name)
-
-    def empty_select(self, columns: Sequence[str]) -> str:
-        """A SELECT without rows, of the body's columns as PostgreSQL's own expressions: it knows their collations."""
-        assert isinstance(self.body, Project)
-        leaves = {Ref(one.name, leaf.name): leaf.expr for one in self.inputs for leaf in one.leaves}
-        exprs = {output.name: output.expr.substitute(leaves) for output in self.body.outputs}
-        listed = ", ".join(f"{exprs[name].sql} AS {quoted(name)}" for name in columns)
-        tables = ", ".join(f"{one.scan.table.qualified} AS {quoted(one.scan.alias)}" for one in self.inputs)
-        return f"SELECT {listed} FROM {tables} WHERE false"
 
 
 @dataclass(frozen=True)
@@ -248,6 +286,8 @@ class Block:
     outputs: tuple[Output, ...]
     having: str | None
     key: Key
+    position: int = 0
+    """Its place in the chain."""
 
     def inputs(self) -> Iterator[Input]:
         for branch in self.branches:

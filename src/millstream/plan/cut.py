@@ -1,175 +1,131 @@
-"""Cut a query's Relation into blocks; so far, one.
+"""Cut a query's Relation into blocks, innermost first.
 
-What stands above the aggregate becomes outputs and HAVING, computed by PostgreSQL while applying;
-what stands below it is flattened into branches, and every expression is placed.
+Each stateful operator below the top becomes a block of its own, and what stands above reads that block like a
+table; two that mean the same are one block. What stands above the topmost aggregate becomes outputs and HAVING,
+computed by PostgreSQL while applying; what stands below it is flattened into branches, and every expression is placed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlglot import exp
-
 from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
-from millstream.algebra.relation import Aggregate, Filter, Join, Named, Project, Relation
-from millstream.algebra.table import quoted
+from millstream.algebra.relation import Aggregate, Filter, Join, Named, Project, Relation, Scan, UnionAll
+from millstream.algebra.rename import canonical
+from millstream.algebra.table import Table, quoted
 from millstream.algebra.types import Column, PgType
-from millstream.algebra.wire import wire_of
 from millstream.errors import Unsupported
 from millstream.plan import keys, measures
-from millstream.plan.block import AggregateHead, Block, BlockColumn, Branch, Edge, Key, Output, Read
+from millstream.plan.block import AggregateHead, Block, BlockColumn, Branch, Key, Output
+from millstream.plan.body import BranchPlan
 from millstream.plan.flatten import Flat, flatten
-from millstream.plan.place import Placed, Placer, Typist, leaf_ref
-from millstream.plan.tree import Pair, spanning_tree
+from millstream.plan.place import Placed, Placer
+from millstream.plan.server import Server
+
+# Until the server has told what an inner block's columns are.
+_UNTOLD = PgType(705, "unknown", "unknown", kind="pseudo")
 
 
-def cut(relation: Relation, columns: Sequence[Column], typist: Typist) -> tuple[Block, ...]:
+def cut(relation: Relation, columns: Sequence[Column], server: Server) -> tuple[Block, ...]:
     """The blocks of a query, innermost first; the last one's outputs are the stream table."""
+    chain = _Chain(server)
     peeled = _peel(relation)
     if peeled.aggregate is None:
-        return (_plain(relation, columns, typist),)
-    return (_grouped(peeled, peeled.aggregate, columns, typist),)
+        last = _plain(chain.cleared(relation), columns, server)
+    else:
+        last = _grouped(peeled, chain.over_tables(peeled.aggregate), columns, server)
+    return (*chain.blocks, replace(last, position=len(chain.blocks)))
 
 
-# -- one branch ------------------------------------------------------------------------------
+class _Chain:
+    """The inner blocks of a query."""
 
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.blocks: list[Block] = []
+        self._tables: dict[Relation, Table] = {}
 
-@dataclass(frozen=True)
-class _Conditions:
-    """The conjuncts of a branch, by where they are evaluated."""
+    def cleared(self, relation: Relation) -> Relation:
+        """The same with each stateful operator in it replaced by the block that keeps it."""
+        if isinstance(relation, Aggregate):
+            return Scan(self._table(self.over_tables(relation)), relation.alias)
+        if isinstance(relation, Filter | Project):
+            return replace(relation, input=self.cleared(relation.input))
+        if isinstance(relation, Join):
+            return replace(relation, left=self.cleared(relation.left), right=self.cleared(relation.right))
+        if isinstance(relation, UnionAll):
+            return replace(relation, parts=tuple(map(self.cleared, relation.parts)))
+        return relation
 
-    leaf: tuple[Expr, ...]
-    equal: tuple[tuple[Expr, Expr], ...]
-    across: tuple[Expr, ...]
+    def over_tables(self, aggregate: Aggregate) -> Aggregate:
+        return replace(aggregate, input=self.cleared(aggregate.input))
 
+    def _table(self, aggregate: Aggregate) -> Table:
+        """The rows of an aggregate as a table, kept by a block."""
+        meaning = canonical(aggregate)
+        if meaning not in self._tables:
+            self._tables[meaning] = self._declared(aggregate)
+        return self._tables[meaning]
 
-def _sorted(flat: Flat) -> _Conditions:
-    leaf, equal, across = list[Expr](), list[tuple[Expr, Expr]](), list[Expr]()
-    for condition in flat.conditions:
-        sides = _sides(condition)
-        if len(condition.aliases) <= 1:
-            leaf.append(condition)
-        elif sides:
-            equal.append(sides)
-        else:
-            across.append(condition)
-    return _Conditions(tuple(leaf), tuple(equal), tuple(across))
-
-
-def _sides(condition: Expr) -> tuple[Expr, Expr] | None:
-    """Both sides of an equality of two tables."""
-    node = unwrapped(condition.node)
-    if not isinstance(node, exp.EQ):
-        return None
-    one, other = Expr.of(unwrapped(node.this)), Expr.of(unwrapped(node.expression))
-    tied = len(one.aliases) == 1 and len(other.aliases) == 1 and one.aliases != other.aliases
-    return (one, other) if tied else None
-
-
-class _BranchPlan:
-    """One branch under construction."""
-
-    def __init__(self, flat: Flat, first: int, wanted: Sequence[Expr], typist: Typist, *, alone: bool = True) -> None:
-        self.conditions = _sorted(flat)
-        sides = [side for pair in self.conditions.equal for side in pair]
-        self.placer = Placer(flat.scans, first, [*wanted, *self.conditions.across, *sides], typist, sharpen=alone)
-        self.flat = flat
-
-    def finish(self, outputs: Sequence[tuple[str, Placed]]) -> Branch:
-        pairs, rest = self._pairs()
-        filters = [self.placer.place(one, "carry").expr for one in (*self.conditions.across, *rest)]
-        inputs = self.placer.inputs(self.conditions.leaf)
-        edges = spanning_tree([one.name for one in inputs], pairs)
-        body = _joined({one.name: Read(one) for one in inputs}, edges, pairs)
-        for predicate in filters:
-            body = Filter(body, predicate)
-        named = tuple(Named(name, placed.expr) for name, placed in outputs)
-        sources = tuple((name, leaf_ref(placed)) for name, placed in outputs)
-        return Branch(inputs, tuple(edges), Project(body, named, "b"), sources)
-
-    def _pairs(self) -> tuple[list[Pair], list[Expr]]:
-        """Equalities Spark can join by, and those that must be filters (or be refused there)."""
-        pairs, rest = list[Pair](), list[Expr]()
-        for one, other in self.conditions.equal:
-            left, right = self.placer.types[one], self.placer.types[other]
-            if _joinable(left.base, right.base) and wire_of(left).equal and wire_of(right).equal:
-                pairs.append((self._end(one), self._end(other)))
-            else:
-                rest.append(Expr.of(exp.EQ(this=exp.Paren(this=one.node), expression=exp.Paren(this=other.node))))
-        return pairs, rest
-
-    def _end(self, side: Expr) -> tuple[str, str]:
-        ref = leaf_ref(self.placer.leaf(side, "key"))
-        assert ref is not None
-        return ref.alias, ref.column
-
-
-def _joinable(one: str, other: str) -> bool:
-    families = ({"int2", "int4", "int8"}, {"text", "varchar"})
-    return one == other or any({one, other} <= family for family in families)
-
-
-def _joined(reads: dict[str, Read], edges: list[Edge], pairs: list[Pair]) -> Relation:
-    names = list(reads)
-    relation: Relation = reads[names[0]]
-    known = {names[0]}
-    for edge in edges:
-        known.add(edge.right)
-        ready = [pair for pair in pairs if edge.right in (pair[0][0], pair[1][0]) and {pair[0][0], pair[1][0]} <= known]
-        condition = " AND ".join(f"{Ref(*one).sql} = {Ref(*other).sql}" for one, other in ready)
-        relation = Join(relation, reads[edge.right], Expr(condition) if condition else None)
-    return relation
+    def _declared(self, aggregate: Aggregate) -> Table:
+        position = len(self.blocks)
+        columns = [Column(ref.column, _UNTOLD) for ref in aggregate.columns]
+        block = replace(_grouped(_peel(aggregate), aggregate, columns, self.server), position=position)
+        table = self.server.declare(block)
+        told = tuple(Output(column, o.expr) for column, o in zip(table.columns, block.outputs, strict=True))
+        self.blocks.append(replace(block, name=f"block {position}", outputs=told))
+        return replace(table, key=tuple(key.name for key in aggregate.keys), single=not aggregate.keys)
 
 
 # -- without a head --------------------------------------------------------------------------
 
 
-def _plain(relation: Relation, columns: Sequence[Column], typist: Typist) -> Block:
+def _plain(relation: Relation, columns: Sequence[Column], server: Server) -> Block:
     flats = flatten(relation)
     if len(flats) == 1:
-        return _one_branch(relation, flats[0], columns, typist)
+        return _one_branch(relation, flats[0], columns, server)
     branches, placed, first = list[Branch](), list[list[tuple[str, Placed]]](), 0
     for flat in flats:
         wanted = [flat.outputs[ref] for ref in relation.columns]
-        plan = _BranchPlan(flat, first, wanted, typist, alone=False)
+        plan = BranchPlan(flat, first, wanted, server, alone=False)
         named = [(f"x{n}", plan.placer.place(expr, "carry")) for n, expr in enumerate(wanted)]
         branches.append(plan.finish(named))
         placed.append(named)
-        first += len(flat.scans)
+        first += len(plan.atoms.scans)
     body = _columns_of(placed, columns)
     outputs = tuple(Output(c, f"d.{quoted(b.name)}") for c, b in zip(columns, body, strict=True))
     return Block("result", tuple(branches), body, None, outputs, None, Key("row_id"))
 
 
-def _one_branch(relation: Relation, flat: Flat, columns: Sequence[Column], typist: Typist) -> Block:
-    """Final expressions are PostgreSQL's, over the leaf columns that Spark carries."""
+def _one_branch(relation: Relation, flat: Flat, columns: Sequence[Column], server: Server) -> Block:
+    """Final expressions are PostgreSQL's, over the columns that Spark carries."""
     wanted = [flat.outputs[ref] for ref in relation.columns]
-    plan = _BranchPlan(flat, 0, wanted, typist)
+    plan = BranchPlan(flat, 0, wanted, server)
     over = [plan.placer.over_columns(expr) for expr in wanted]
-    carried = dict.fromkeys(ref for expr in over for ref in sorted(expr.refs))
-    leaves = {
-        Ref(plan.placer.names[alias], leaf.name): leaf
-        for alias, own in plan.placer.leaves.items()
-        for leaf in own.values()
-    }
-    body = {ref: BlockColumn(f"x{n}", leaves[ref].type, leaves[ref].wire) for n, ref in enumerate(carried)}
-    branch = plan.finish([(body[ref].name, Placed(Expr(ref.sql), body[ref].wire, body[ref].type)) for ref in body])
-    final = {ref: Expr(f"d.{quoted(column.name)}") for ref, column in body.items()}
+    body, final = dict[Expr, tuple[BlockColumn, Placed]](), dict[Ref, Expr]()
+    for _, carried in over:
+        for ref, placed in carried.items():
+            column = BlockColumn(f"x{len(body)}", placed.type or measures.NUMERIC, placed.wire)
+            name = body.setdefault(placed.expr, (column, placed))[0].name
+            final[ref] = Expr(f"d.{quoted(name)}")
+    branch = plan.finish([(column.name, placed) for column, placed in body.values()])
     outputs = tuple(
-        Output(c, f"({_written(expr, final)})::{c.type.name}") for c, expr in zip(columns, over, strict=True)
+        Output(c, f"({_written(expr, final)})::{c.type.name}") for c, (expr, _) in zip(columns, over, strict=True)
     )
-    equalities = [(a, b) for one, other in plan.conditions.equal if (a := one.as_ref) and (b := other.as_ref)]
-    key = keys.key_of_join(flat.scans, equalities, {c.name: e for c, e in zip(columns, wanted, strict=True)})
-    return Block("result", (branch,), tuple(body.values()), None, outputs, None, key)
+    key = keys.key_of_region(flat.region, {c.name: e for c, e in zip(columns, wanted, strict=True)})
+    return Block("result", (branch,), tuple(column for column, _ in body.values()), None, outputs, None, key)
 
 
-def _written(expr: Expr, final: dict[Ref, Expr]) -> str:
-    """The expression with columns of Spark's written as PostgreSQL finds them; as text, since some are long."""
-    text = expr.sql
-    for ref, decoded in final.items():
-        text = text.replace(ref.sql, decoded.sql)
-    return text
+# A string, or a column with or without its alias.
+_WORD = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"(?:\."(?:[^"]|"")*")?""")
+
+
+def _written(expr: Expr, final: Mapping[Ref, Expr]) -> str:
+    """The expression with its columns written as PostgreSQL finds them; as text, since some are long."""
+    texts = {ref.sql: found.sql for ref, found in final.items()}
+    return _WORD.sub(lambda word: texts.get(word[0], word[0]), expr.sql)
 
 
 def _columns_of(placed: list[list[tuple[str, Placed]]], columns: Sequence[Column]) -> tuple[BlockColumn, ...]:
@@ -217,15 +173,15 @@ def _peel(relation: Relation) -> _Peeled:
     return _Peeled(None)
 
 
-def _grouped(peeled: _Peeled, aggregate: Aggregate, columns: Sequence[Column], typist: Typist) -> Block:
+def _grouped(peeled: _Peeled, aggregate: Aggregate, columns: Sequence[Column], server: Server) -> Block:
     flats = flatten(aggregate.input)
     needs = [measures.arguments(measure.call) for measure in aggregate.measures]
     branches, placed, first = list[Branch](), list[list[tuple[str, Placed]]](), 0
     for flat in flats:
-        branch, named = _grouped_branch(flat, first, aggregate, needs, typist, alone=len(flats) == 1)
+        branch, named = _grouped_branch(flat, first, aggregate, needs, server, alone=len(flats) == 1)
         branches.append(branch)
         placed.append(named)
-        first += len(flat.scans)
+        first += len(branch.inputs)
     agreed = _agreed(placed)
     state, reads = measures.State(), dict[Ref, Expr]()
     by_name = dict(agreed)
@@ -240,14 +196,13 @@ def _grouped(peeled: _Peeled, aggregate: Aggregate, columns: Sequence[Column], t
     reads |= {Ref(aggregate.alias, key.name): Expr(f"s.{quoted(key.name)}") for key in aggregate.keys}
     body = tuple(BlockColumn(name, one.type or measures.NUMERIC, one.wire) for name, one in agreed)
     outputs = tuple(
-        Output(c, f"({_written(named.expr, reads)})::{c.type.name}")
+        Output(c, f"({_written(named.expr, reads)}){'' if c.type is _UNTOLD else f'::{c.type.name}'}")
         for c, named in zip(columns, peeled.outputs, strict=True)
     )
     having = " AND ".join(f"({_written(condition, reads)})" for condition in peeled.conditions) or None
     head = AggregateHead(key_columns, tuple(state.accumulators.values()))
-    return Block(
-        "result", tuple(branches), body, head, outputs, having, _group_key(peeled, aggregate, key_columns, columns)
-    )
+    key = _group_key(peeled, aggregate, key_columns, columns)
+    return Block("result", tuple(branches), body, head, outputs, having, key)
 
 
 def _grouped_branch(
@@ -255,13 +210,13 @@ def _grouped_branch(
     first: int,
     aggregate: Aggregate,
     needs: Sequence[tuple[measures.Argument, ...]],
-    typist: Typist,
+    server: Server,
     *,
     alone: bool,
 ) -> tuple[Branch, list[tuple[str, Placed]]]:
     key_exprs = [Expr.of(unwrapped(flat.over(key.expr).node)) for key in aggregate.keys]
     arguments = [[measures.Argument(_plainly(flat.over(a.expr)), a.use) for a in need] for need in needs]
-    plan = _BranchPlan(flat, first, [*key_exprs, *(a.expr for need in arguments for a in need)], typist, alone=alone)
+    plan = BranchPlan(flat, first, [*key_exprs, *(a.expr for need in arguments for a in need)], server, alone=alone)
     named = [(key.name, _key(plan.placer, expr)) for key, expr in zip(aggregate.keys, key_exprs, strict=True)]
     for number, need in enumerate(arguments):
         for argument in need if needs.index(needs[number]) == number else ():

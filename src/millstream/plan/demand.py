@@ -8,14 +8,24 @@ they can be ordered; with n inputs there are at most 2(n-1).
 
 Only sides that have something to say speak: a message is planned where some input behind it holds
 rows to begin with.
+
+Where a join asks "is there any?" (left, full, mark), the side that is asked must be complete for each row that asks.
+So there is a second round: over such an edge, what came from the other end is sent back after all, and what that
+finds is sent on, away from where it came.
+
+    customers left join orders,  orders changed:    orders -> customers, then customers -> orders, for completeness
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from millstream.plan.block import Branch
+from millstream.algebra.expr import Expr, Ref
+from millstream.plan.block import Block, Branch, Edge, Input
+
+# Sender, receiver, and the round in which it is sent.
+Id = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
@@ -26,50 +36,89 @@ class Message:
     receiver: str
     sender_columns: tuple[str, ...]
     receiver_columns: tuple[str, ...]
-    after: tuple[tuple[str, str], ...]
-    """The messages (sender, receiver) whose rows it passes on."""
+    after: tuple[Id, ...]
+    """The messages whose rows it passes on."""
+    round: int = 1
+    behind: frozenset[str] = frozenset()
+    """All inputs on the sender's side: any row of theirs may stand alone in a row that asks for everything."""
+    spreads: bool = False
+    """The receiver has rows that meet none of the sender's: where all of those are asked for, so are all of these."""
+
+    @property
+    def id(self) -> Id:
+        return self.sender, self.receiver, self.round
 
     def __str__(self) -> str:
         keys = ", ".join(self.receiver_columns) or "everything"
-        return f"{self.sender} -> {self.receiver} by {keys}"
+        return f"{self.sender} -> {self.receiver} by {keys}{' (completes)' if self.round == 2 else ''}"
 
 
 def messages(branch: Branch, holders: Iterable[str]) -> list[Message]:
     """All messages when `holders` are the inputs that have rows to begin with, in order of sending."""
-    starts, sent = set(holders), dict[tuple[str, str], Message]()
+    plan = _Plan(branch, set(holders))
     for edge in branch.edges:
         for sender in (edge.left, edge.right):
-            _send(branch, sender, _other(branch, edge.left, edge.right, sender), starts, sent)
-    return list(sent.values())
-
-
-def _other(branch: Branch, left: str, right: str, sender: str) -> str:
-    return right if sender == left else left
-
-
-def _send(branch: Branch, sender: str, receiver: str, starts: set[str], sent: dict[tuple[str, str], Message]) -> bool:
-    """Plan sender -> receiver after all it depends on; False if nothing stands behind it."""
-    if (sender, receiver) in sent:
-        return True
-    behind = [name for name in _neighbours(branch, sender) if name != receiver]
-    heard = tuple((name, sender) for name in behind if _send(branch, name, sender, starts, sent))
-    if not heard and sender not in starts:
-        return False
-    ours, theirs = _columns(branch, sender, receiver)
-    sent[sender, receiver] = Message(sender, receiver, ours, theirs, heard)
-    return True
-
-
-def _neighbours(branch: Branch, name: str) -> list[str]:
-    return [ends[0] for edge in branch.edges if (ends := edge.ends(name))]
-
-
-def _columns(branch: Branch, sender: str, receiver: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+            plan.first(sender, plan.other(edge, sender))
     for edge in branch.edges:
+        for sender in (edge.left, edge.right):
+            plan.second(sender, plan.other(edge, sender))
+    return list(plan.sent.values())
+
+
+class _Plan:
+    def __init__(self, branch: Branch, starts: set[str]) -> None:
+        self.branch = branch
+        self.starts = starts
+        self.sent: dict[Id, Message] = {}
+
+    def other(self, edge: Edge, sender: str) -> str:
+        return edge.right if sender == edge.left else edge.left
+
+    def first(self, sender: str, receiver: str) -> bool:
+        """Plan sender -> receiver after all it depends on; False if nothing stands behind it."""
+        if (sender, receiver, 1) in self.sent:
+            return True
+        behind = [name for name in self._neighbours(sender) if name != receiver]
+        heard = tuple((name, sender, 1) for name in behind if self.first(name, sender))
+        if not heard and sender not in self.starts:
+            return False
+        self._send(sender, receiver, heard, 1)
+        return True
+
+    def second(self, sender: str, receiver: str) -> bool:
+        """The same for the round that completes."""
+        if (sender, receiver, 2) in self.sent:
+            return True
+        behind = [name for name in self._neighbours(sender) if name != receiver]
+        heard = tuple((name, sender, 2) for name in behind if self.second(name, sender))
+        if self._edge(sender, receiver).complete(sender) and (receiver, sender, 1) in self.sent:
+            heard = ((receiver, sender, 1), *heard)
+        if not heard:
+            return False
+        self._send(sender, receiver, heard, 2)
+        return True
+
+    def _send(self, sender: str, receiver: str, heard: tuple[Id, ...], number: int) -> None:
+        edge = self._edge(sender, receiver)
         ends = edge.ends(sender)
-        if ends and ends[0] == receiver:
-            return ends[1], ends[2]
-    raise ValueError(f"no edge ties {sender} to {receiver}")
+        assert ends is not None
+        spreads = edge.complete(receiver)
+        behind = self._behind(sender, receiver)
+        message = Message(sender, receiver, ends[1], ends[2], heard, number, behind, spreads)
+        self.sent[message.id] = message
+
+    def _behind(self, sender: str, receiver: str) -> frozenset[str]:
+        others = [name for name in self._neighbours(sender) if name != receiver]
+        return frozenset({sender}).union(*(self._behind(name, sender) for name in others))
+
+    def _neighbours(self, name: str) -> list[str]:
+        return [ends[0] for edge in self.branch.edges if (ends := edge.ends(name))]
+
+    def _edge(self, one: str, other: str) -> Edge:
+        for edge in self.branch.edges:
+            if {edge.left, edge.right} == {one, other}:
+                return edge
+        raise ValueError(f"no edge ties {one} to {other}")
 
 
 def seed_of_groups(branch: Branch, keys: Iterable[str]) -> tuple[str, tuple[tuple[str, str], ...]] | None:
@@ -77,9 +126,26 @@ def seed_of_groups(branch: Branch, keys: Iterable[str]) -> tuple[str, tuple[tupl
     by_input = dict[str, list[tuple[str, str]]]()
     wanted = set(keys)
     for name, ref in branch.sources:
-        if name in wanted and ref is not None:
+        if name in wanted and ref is not None and ref.alias not in branch.padded:
             by_input.setdefault(ref.alias, []).append((name, ref.column))
     if not by_input:
         return None
     best = max(by_input, key=lambda name: len(by_input[name]))
     return best, tuple(by_input[best])
+
+
+def lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, tuple[str, ...]]]:
+    """By which leaf columns the rows of inner blocks are looked up: (block, its reader, columns), each once."""
+    seen = set[tuple[int, tuple[Expr, ...]]]()
+    for branch in (branch for block in blocks for branch in block.branches):
+        for name, columns in (end for edge in branch.edges for end in edge.both()):
+            one = branch.input(name)
+            exprs = tuple(one.leaf(column).expr.substitute(_bare(one)) for column in columns)
+            if one.scan.table.block is None or not columns or (one.scan.table.block, exprs) in seen:
+                continue
+            seen.add((one.scan.table.block, exprs))
+            yield blocks[one.scan.table.block], one, columns
+
+
+def _bare(one: Input) -> dict[Ref, Expr]:
+    return {ref: Expr.ref("", ref.column) for ref in one.scan.columns}

@@ -1,9 +1,9 @@
-"""Flatten nested selects into branches: tables, conjuncts and outputs over them.
+"""Flatten nested selects into branches: regions of joined tables, and outputs over them.
 
 A filter or projection over a subquery is written into it; a join over UNION ALL is distributed
 over its parts. What is left of any query without a stateful operator is a list of branches,
 
-    Branch:  FROM t1, t2, ...  WHERE c1 AND c2 ...  SELECT o1, o2, ...
+    Branch:  FROM region  SELECT o1, o2, ...
 
 whose rows together are the query's rows, duplicates kept.
 """
@@ -15,21 +15,21 @@ from dataclasses import dataclass
 from itertools import product
 
 from millstream.algebra.expr import Expr, Ref, conjuncts
-from millstream.algebra.relation import Aggregate, Filter, Join, Project, Relation, Scan, UnionAll
+from millstream.algebra.relation import Filter, Join, Project, Relation, Scan, UnionAll
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
+from millstream.plan.region import Outer, OuterKind, Region
 
 
 @dataclass(frozen=True)
 class Flat:
-    """One branch: scans, conjuncts over them, and what each output column is in their terms."""
+    """One branch: what is joined, and what each output column is in its terms."""
 
-    scans: tuple[Scan, ...]
-    conditions: tuple[Expr, ...]
+    region: Region
     outputs: Mapping[Ref, Expr]
 
     def over(self, expression: Expr) -> Expr:
-        """An expression over the outputs, in terms of the scans."""
+        """An expression over the outputs, in terms of the region."""
         return expression.substitute(self.outputs)
 
 
@@ -40,42 +40,72 @@ def flatten(relation: Relation) -> list[Flat]:
 
 def _scan(node: Relation) -> list[Flat]:
     assert isinstance(node, Scan)
-    return [Flat((node,), (), {ref: Expr(ref.sql) for ref in node.columns})]
+    return [Flat(Region((node,)), {ref: Expr(ref.sql) for ref in node.columns})]
 
 
 def _filter(node: Relation) -> list[Flat]:
     assert isinstance(node, Filter)
     return [
-        Flat(flat.scans, (*flat.conditions, *conjuncts(flat.over(node.predicate))), flat.outputs)
+        Flat(_filtered(flat.region, tuple(conjuncts(flat.over(node.predicate)))), flat.outputs)
         for flat in flatten(node.input)
     ]
+
+
+def _filtered(region: Region, conditions: tuple[Expr, ...]) -> Region:
+    return Region(region.members, region.conditions + conditions)
 
 
 def _project(node: Relation) -> list[Flat]:
     assert isinstance(node, Project)
     return [
-        Flat(flat.scans, flat.conditions, {Ref(node.alias, o.name): flat.over(o.expr) for o in node.outputs})
+        Flat(flat.region, {Ref(node.alias, o.name): flat.over(o.expr) for o in node.outputs})
         for flat in flatten(node.input)
     ]
 
 
 def _join(node: Relation) -> list[Flat]:
     assert isinstance(node, Join)
-    return [_pair(node, left, right) for left, right in product(flatten(node.left), flatten(node.right))]
+    lefts, rights = flatten(node.left), flatten(node.right)
+    if node.kind == "inner":
+        return [_pair(node, left, right) for left, right in product(lefts, rights)]
+    _check_parts(node, lefts, rights)
+    return [_outer(node, node.kind, left, rights[0]) for left in lefts]
 
 
 def _pair(node: Join, left: Flat, right: Flat) -> Flat:
     outputs = {**left.outputs, **right.outputs}
     own = tuple(conjuncts(node.condition.substitute(outputs))) if node.condition else ()
-    return Flat(left.scans + right.scans, left.conditions + right.conditions + own, outputs)
+    one, other = left.region, right.region
+    return Flat(Region(one.members + other.members, one.conditions + other.conditions + own), outputs)
+
+
+def _outer(node: Join, kind: OuterKind, left: Flat, right: Flat) -> Flat:
+    inside = {**left.outputs, **right.outputs}
+    on = tuple(conjuncts(node.condition.substitute(inside))) if node.condition else ()
+    if kind == "mark":
+        assert node.mark is not None
+        outer = Outer(kind, left.region, right.region, on, mark=node.mark)
+        return Flat(Region((outer,)), {**left.outputs, node.mark: Expr(node.mark.sql)})
+    nullable = inside if kind == "full" else right.outputs
+    sealed = {ref: expr for ref, expr in nullable.items() if expr.as_ref is None}
+    outer = Outer(kind, left.region, right.region, on, tuple(sealed.items()))
+    return Flat(Region((outer,)), {**inside, **{ref: Expr(ref.sql) for ref in sealed}})
+
+
+def _check_parts(node: Join, lefts: list[Flat], rights: list[Flat]) -> None:
+    """A union on the side that is asked whether there is anything cannot be taken apart."""
+    if len(rights) > 1 or (node.kind == "full" and len(lefts) > 1):
+        raise Unsupported.construct(
+            "a UNION ALL on the optional side of a join, or in EXISTS or IN",
+            reason="Whether a row meets anything cannot be told part by part.",
+            way_round="Use UNION, or group the parts.",
+        )
 
 
 def _union(node: Relation) -> list[Flat]:
     assert isinstance(node, UnionAll)
     return [
-        Flat(flat.scans, flat.conditions, _renamed(node, part.columns, flat.outputs))
-        for part in node.parts
-        for flat in flatten(part)
+        Flat(flat.region, _renamed(node, part.columns, flat.outputs)) for part in node.parts for flat in flatten(part)
     ]
 
 
@@ -88,19 +118,10 @@ def _cast(expression: Expr, type_: PgType) -> Expr:
     return Expr.parse(f"CAST({expression.sql} AS {type_.name})")
 
 
-def _stateful(node: Relation) -> list[Flat]:
-    raise Unsupported.construct(
-        "an aggregate inside a subquery, a view or a CTE",
-        reason="It needs a block of its own, and Millstream keeps one block per stream table so far.",
-        way_round="Group at the top of the query only.",
-    )
-
-
 _RULES: dict[type[Relation], Callable[[Relation], list[Flat]]] = {
     Scan: _scan,
     Filter: _filter,
     Project: _project,
     Join: _join,
     UnionAll: _union,
-    Aggregate: _stateful,
 }

@@ -9,34 +9,71 @@ key alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from sqlglot import exp
 
-from millstream.algebra.expr import Expr, Ref
+from millstream.algebra.expr import Expr, Ref, unwrapped
 from millstream.algebra.relation import Scan
 from millstream.algebra.types import Column
 from millstream.plan.block import Key
+from millstream.plan.region import Outer, Region
 
 # PostgreSQL's own limit: an index has no more columns than this.
 WIDEST_INDEX = 32
 
 # Pairs of columns, of different tables, that are equal in every row.
-Equalities = Iterable[tuple[Ref, Ref]]
+Pairs = list[tuple[Ref, Ref]]
 
 
-def key_of_join(scans: tuple[Scan, ...], equalities: Equalities, outputs: dict[str, Expr]) -> Key:
+def key_of_region(region: Region, outputs: dict[str, Expr]) -> Key:
     """The smallest derived key that stands in the output, or a row id."""
-    pairs = [*equalities, *((b, a) for a, b in equalities)]
-    if any(not scan.table.key for scan in scans):
+    scans, pairs = tuple(region.certain()), _pairs(region)
+    if any(not scan.table.key and not scan.table.single for scan in scans) or not _determines(region, pairs):
         return Key("row_id")
     kept = _minimal(scans, pairs)
-    names = []
+    names, nullable = list[str](), False
     for scan in kept:
         for column in scan.table.key:
             name = _shown(Ref(scan.alias, column), pairs, outputs)
             if name is None:
                 return Key("row_id")
-            names.append(name)
-    return _key(names, nullable=False)
+            found = scan.table.column(column)
+            names, nullable = [*names, name], nullable or found is None or not found.not_null
+    return _key(names, nullable=nullable) if names else Key("row_id")
+
+
+def _pairs(region: Region) -> Pairs:
+    """Columns that the conditions of a region, and of what it keeps whole, make equal."""
+    found = Pairs()
+    for condition in region.conditions:
+        found += _equal(condition)
+    for member in region.members:
+        if isinstance(member, Outer) and member.kind != "full":
+            found += _pairs(member.left)
+    return [*found, *((b, a) for a, b in found)]
+
+
+def _equal(condition: Expr) -> Pairs:
+    node = unwrapped(condition.node)
+    if not isinstance(node, exp.EQ):
+        return []
+    one, other = Expr.of(unwrapped(node.this)).as_ref, Expr.of(unwrapped(node.expression)).as_ref
+    return [(one, other)] if one and other and one.alias != other.alias else []
+
+
+def _determines(region: Region, pairs: Pairs) -> bool:
+    """Does each row of the certain tables stand in one row of the region at most?"""
+    scans = list(region.certain())
+    return all(
+        outer.kind == "mark" or (outer.kind == "left" and _meets_one(scans, outer, pairs)) for outer in region.outers()
+    )
+
+
+def _meets_one(scans: list[Scan], outer: Outer, pairs: Pairs) -> bool:
+    inside = [pair for condition in outer.on for pair in _equal(condition)] + _pairs(outer.right)
+    right = list(outer.right.scans())
+    every = (*scans, *right)
+    known = _closure(scans, every, [*pairs, *inside, *((b, a) for a, b in inside)])
+    return all(scan.alias in known for scan in right)
 
 
 def key_of_groups(shown: dict[str, str], keys: tuple[Column, ...]) -> Key:
@@ -53,7 +90,7 @@ def _key(names: list[str], *, nullable: bool) -> Key:
     return Key("columns", distinct, nullable) if len(distinct) <= WIDEST_INDEX else Key("row_id")
 
 
-def _minimal(scans: tuple[Scan, ...], pairs: list[tuple[Ref, Ref]]) -> list[Scan]:
+def _minimal(scans: tuple[Scan, ...], pairs: Pairs) -> list[Scan]:
     kept = list(scans)
     for scan in reversed(scans):
         without = [other for other in kept if other is not scan]
@@ -62,7 +99,7 @@ def _minimal(scans: tuple[Scan, ...], pairs: list[tuple[Ref, Ref]]) -> list[Scan
     return kept
 
 
-def _closure(kept: list[Scan], scans: tuple[Scan, ...], pairs: list[tuple[Ref, Ref]]) -> set[str]:
+def _closure(kept: list[Scan], scans: tuple[Scan, ...], pairs: Pairs) -> set[str]:
     known = {scan.alias for scan in kept}
     grown = True
     while grown:
@@ -74,12 +111,12 @@ def _closure(kept: list[Scan], scans: tuple[Scan, ...], pairs: list[tuple[Ref, R
     return known
 
 
-def _determined(scan: Scan, known: set[str], pairs: list[tuple[Ref, Ref]]) -> bool:
+def _determined(scan: Scan, known: set[str], pairs: Pairs) -> bool:
     equal_to_known = {one.column for one, other in pairs if one.alias == scan.alias and other.alias in known}
-    return set(scan.table.key) <= equal_to_known
+    return scan.table.single or (bool(scan.table.key) and set(scan.table.key) <= equal_to_known)
 
 
-def _shown(ref: Ref, pairs: list[tuple[Ref, Ref]], outputs: dict[str, Expr]) -> str | None:
+def _shown(ref: Ref, pairs: Pairs, outputs: dict[str, Expr]) -> str | None:
     """The output column that is this column, or one equal to it."""
     same = {ref} | {other for one, other in pairs if one == ref}
     return next((name for name, expr in outputs.items() if expr.as_ref in same), None)

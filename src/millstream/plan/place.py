@@ -11,6 +11,7 @@ exactly as PostgreSQL does; `SAFE` is the list. All else is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -21,10 +22,9 @@ from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, wire_of
 from millstream.errors import Unsupported
 from millstream.plan.block import Input, Leaf, Use, wire_for
+from millstream.plan.region import Atoms, Outer, Region
 from millstream.plan.scale import Digits, digits_of, digits_of_type
-
-# Types of expressions over the given scans, as the server tells them.
-Typist = Callable[[Sequence[Expr], Sequence[Scan]], tuple[PgType, ...]]
+from millstream.plan.server import Constant, Server
 
 BOOL = PgType(16, "boolean", "bool")
 INT4 = PgType(23, "integer", "int4")
@@ -39,15 +39,6 @@ class Placed:
     wire: Wire
     type: PgType | None
     """PostgreSQL's type; None for a result that only Spark has, such as a product."""
-
-
-def single_table_parts(expression: Expr) -> Iterator[Expr]:
-    """The largest parts that touch at most one table."""
-    if len(expression.aliases) <= 1:
-        yield Expr.of(unwrapped(expression.node))
-        return
-    for child in _children(unwrapped(expression.node)):
-        yield from single_table_parts(Expr.of(child))
 
 
 def _children(node: exp.Expression) -> list[exp.Expression]:
@@ -65,69 +56,157 @@ class Placer:
     """Gathers the leaf columns of one branch."""
 
     def __init__(
-        self,
-        scans: tuple[Scan, ...],
-        first: int,
-        expressions: Sequence[Expr],
-        typist: Typist,
-        *,
-        sharpen: bool = True,
+        self, atoms: Atoms, first: int, expressions: Sequence[Expr], server: Server, *, sharpen: bool = True
     ) -> None:
-        self.scans = {scan.alias: scan for scan in scans}
-        self.names = {scan.alias: f"i{first + number}" for number, scan in enumerate(scans)}
-        self.leaves: dict[str, dict[tuple[Expr, str], Leaf]] = {scan.alias: {} for scan in scans}
-        parts = list(dict.fromkeys(part for one in expressions for part in single_table_parts(one)))
-        types = typist(parts, scans) if parts else ()
-        self.types = dict(zip(parts, types, strict=True))
+        self.atoms = atoms
+        self.scans = atoms.scans
+        self.names = {alias: f"i{first + number}" for number, alias in enumerate(self.scans)}
+        self.leaves: dict[str, dict[tuple[Expr, str], Leaf]] = {alias: {} for alias in self.scans}
+        self.server = server
+        self._around: tuple[Outer, ...] = ()
+        parts = list(dict.fromkeys(part for one in expressions for part in self.parts(one)))
+        types = server.types([atoms.expanded(part) for part in parts], list(self.scans.values())) if parts else ()
+        self.types = dict(zip(parts, types, strict=True)) | {Expr(ref.sql): BOOL for ref in atoms.marks}
         if sharpen:
             self.types = {part: self._sharpened(part, type_) for part, type_ in self.types.items()}
-        self._typist = typist
+
+    def parts(self, expression: Expr) -> Iterator[Expr]:
+        """The largest parts that touch at most one table."""
+        if self._is_mark(expression):
+            return
+        if self.single(expression):
+            yield Expr.of(unwrapped(expression.node))
+        elif (ref := expression.as_ref) is not None:
+            yield from self.parts(self.atoms.sealed[ref][0])
+        else:
+            for child in _children(unwrapped(expression.node)):
+                yield from self.parts(Expr.of(child))
+
+    def single(self, expression: Expr) -> bool:
+        """Is it over one table at most, and no mark?"""
+        homes = self.atoms.homes(expression)
+        return len(homes) <= 1 and homes <= self.scans.keys()
+
+    def _is_mark(self, expression: Expr) -> bool:
+        return expression.as_ref in self.atoms.marks
+
+    @contextmanager
+    def inside(self, outer: Outer) -> Iterator[None]:
+        """Place what stands inside an outer join: there its rows are not padded yet."""
+        self._around, before = (*self._around, outer), self._around
+        try:
+            yield
+        finally:
+            self._around = before
 
     def _sharpened(self, expression: Expr, type_: PgType) -> PgType:
         """A numeric whose digits follow from its columns gets them back."""
         if type_.base != "numeric" or type_.precision is not None:
             return type_
-        digits = digits_of(expression, self._digits)
+        digits = digits_of(self.atoms.expanded(expression), self._digits)
         if digits is None or digits.after > 30:
             return type_
         return replace(type_, precision=min(38, digits.before + digits.after), scale=digits.after)
 
     def _digits(self, ref: Ref) -> Digits | None:
-        column = self.scans[ref.alias].table.column(ref.column)
+        column = self.scans[ref.alias].table.column(ref.column) if ref.alias in self.scans else None
         return digits_of_type(column.type) if column else None
 
     def type_of(self, node: exp.Expression) -> PgType:
         """PostgreSQL's type of an expression over several tables."""
-        return self._typist([Expr.of(node)], list(self.scans.values()))[0]
+        expression = self.atoms.expanded(Expr.of(node))
+        marks = {ref: Expr("(true)") for ref in self.atoms.marks}
+        return self.server.types([expression.substitute(marks)], list(self.scans.values()))[0]
 
-    def inputs(self, filters: Sequence[Expr]) -> tuple[Input, ...]:
-        """The inputs with the leaves gathered so far and the filters over one table."""
-        home = next(iter(self.scans))
-        made = []
-        for alias, scan in self.scans.items():
-            own = tuple(f for f in filters if (next(iter(f.aliases)) if f.aliases else home) == alias)
-            made.append(Input(self.names[alias], scan, tuple(self.leaves[alias].values()), own))
-        return tuple(made)
+    def inputs(self, filters: Sequence[tuple[str, Expr]]) -> tuple[Input, ...]:
+        """The inputs with the leaves gathered so far and the filters of each, by alias."""
+        return tuple(
+            Input(
+                self.names[alias], scan, tuple(self.leaves[alias].values()), tuple(f for a, f in filters if a == alias)
+            )
+            for alias, scan in self.scans.items()
+        )
+
+    # -- one table -------------------------------------------------------------------------
 
     def leaf(self, expression: Expr, use: Use) -> Placed:
-        """An expression over one table as a leaf column; a constant belongs to the first table."""
-        alias = next(iter(expression.aliases)) if expression.aliases else next(iter(self.scans))
+        """An expression over one table as a leaf column; a constant belongs to a table that is always there."""
+        scan = self._home(expression)
         type_ = self.types[expression]
         wire = wire_for(type_, use)
         if wire is None:
             raise refused_number(expression, type_)
+        if scan is None:
+            return Placed(_literal(self._values([wire.encode_sql(expression.sql)])[0], wire), wire, type_)
         # Where a key needs no canonical form it travels as it is, and shares the carried column.
         use = "carry" if use == "key" and wire.canonical == "{x}" else use
-        own = self.leaves[alias]
-        found = own.setdefault((expression, use), Leaf(f"c{len(own)}", expression, type_, use, wire))
-        return Placed(Expr.ref(self.names[alias], found.name), found.wire, type_)
+        leaf = self._own(scan, self.atoms.expanded(expression), type_, use, wire)
+        ref = Expr.ref(self.names[scan.alias], leaf.name)
+        return Placed(self._padded(expression, leaf, scan, ref), leaf.wire, type_)
+
+    def _home(self, expression: Expr) -> Scan | None:
+        aliases = self.atoms.homes(expression)
+        return self.scans[next(iter(aliases))] if aliases else self.atoms.first_certain()
+
+    def _own(self, scan: Scan, expression: Expr, type_: PgType, use: Use, wire: Wire) -> Leaf:
+        own = self.leaves[scan.alias]
+        return own.setdefault((expression, use), Leaf(f"c{len(own)}", expression, type_, use, wire))
+
+    def _padded(self, expression: Expr, leaf: Leaf, scan: Scan, ref: Expr) -> Expr:
+        """What it is where an outer join left the table's columns NULL: mostly NULL, but not always."""
+        whens = []
+        for side, value in self._without(expression, leaf, scan):
+            if value is not None:
+                whens.append(f"WHEN {self._marker(side).sql} IS NULL THEN {_literal(value, leaf.wire).sql}")
+        return Expr.parse(f"CASE {' '.join(whens)} ELSE {ref.sql} END") if whens else ref
+
+    def _without(self, expression: Expr, leaf: Leaf, scan: Scan) -> list[tuple[Region, Constant]]:
+        """For each join that may pad it, outermost first: its value there."""
+        padding, texts = self.atoms.padding(scan.alias, self._around), list[str]()
+        if expression.as_ref is not None and all(expression.as_ref not in dict(o.sealed) for o, _ in padding):
+            return []
+        for outer, _ in padding:
+            texts.append(replace(leaf, expr=self._nulled(expression)).sql)
+            expression = self.atoms.unsealed(expression, outer)
+        values = self._values(texts)
+        return [(side, value) for (_, side), value in zip(padding, values, strict=True)]
+
+    def _nulled(self, expression: Expr) -> Expr:
+        refs = sorted(expression.refs)
+        types = self.server.types([self.atoms.expanded(Expr(ref.sql)) for ref in refs], list(self.scans.values()))
+        return expression.substitute(
+            {ref: Expr(f"CAST(NULL AS {type_.name})") for ref, type_ in zip(refs, types, strict=True)}
+        )
+
+    def _values(self, expressions: Sequence[str]) -> tuple[Constant, ...]:
+        return self.server.values(expressions) if expressions else ()
+
+    def null_if_padded(self, expression: Expr) -> bool:
+        """Is it NULL wherever an outer join left its table's columns NULL?"""
+        scan = self._home(expression)
+        if scan is None or not self.atoms.padding(scan.alias, self._around):
+            return True
+        type_ = self.types[expression]
+        leaf = Leaf("c", expression, type_, "carry", wire_of(type_))
+        return all(value is None for _, value in self._without(expression, leaf, scan))
+
+    def _marker(self, region: Region) -> Expr:
+        """True in each row of a region, NULL where it was padded."""
+        certain = next(region.certain(), None)
+        if certain is not None:
+            leaf = self._own(certain, Expr("true"), BOOL, "carry", wire_of(BOOL))
+            return Expr.ref(self.names[certain.alias], leaf.name)
+        full = next(member for member in region.members if isinstance(member, Outer))
+        return Expr.parse(f"COALESCE({self._marker(full.left).sql}, {self._marker(full.right).sql})")
+
+    # -- digits after the point ------------------------------------------------------------
 
     def scale(self, expression: Expr, placed: Placed) -> Placed | None:
         """Beside a numeric whose digits are not known: how many it shows after the point, row by row."""
-        digits = digits_of(expression, self._digits)
+        digits = digits_of(self.atoms.expanded(expression), self._digits)
         if placed.wire.number != "decimal" or (digits is not None and digits.after == placed.wire.scale):
             return None
-        if len(expression.aliases) > 1:
+        if not self.single(expression):
             shown = f"CASE WHEN ({placed.expr.sql}) IS NOT NULL THEN {self._scale(expression.node)} END"
             return Placed(Expr.parse(shown), wire_of(INT4), INT4)
         return self._scale_leaf(expression) if self.types[expression].scale is None else None
@@ -141,9 +220,11 @@ class Placer:
         """The scale of an expression, by PostgreSQL's rules, for Spark; what it is of is not NULL."""
         node = unwrapped(node)
         expression = Expr.of(node)
-        if len(expression.aliases) <= 1:
+        if self.single(expression):
             digits = digits_of_type(self.types[expression])
             return str(digits.after) if digits else self._scale_leaf(expression).expr.sql
+        if (ref := expression.as_ref) is not None:
+            return self._scale(self.atoms.sealed[ref][0].node)
         if isinstance(node, exp.Case):
             return self._scale_of_case(node)
         if isinstance(node, exp.Coalesce):
@@ -163,32 +244,68 @@ class Placer:
         default = node.args.get("default")
         return f"CASE {' '.join(ifs)}{f' ELSE {self._scale(default)}' if default is not None else ''} END"
 
+    # -- any expression --------------------------------------------------------------------
+
     def place(self, expression: Expr, use: Use) -> Placed:
         """An expression of any kind, for Spark."""
         node = unwrapped(expression.node)
         expression = Expr.of(node)
-        if len(expression.aliases) <= 1:
+        if self._is_mark(expression):
+            return Placed(expression, wire_of(BOOL), BOOL)
+        if self.single(expression):
             return self.leaf(expression, use)
+        if (ref := expression.as_ref) is not None:
+            return self._sealed(ref, use)
         rule = SAFE.get(type(node))
         if rule is None:
             raise across(expression)
         return rule(self, node, use)
 
-    def over_columns(self, expression: Expr) -> Expr:
-        """An expression that PostgreSQL evaluates later, over leaf columns: Ref -> `"i0"."c1"`.
+    def _sealed(self, ref: Ref, use: Use) -> Placed:
+        """A column over several tables of an outer join's optional side: NULL where that side is padded."""
+        definition, outer = self.atoms.sealed[ref]
+        with self.inside(outer):
+            placed = self.place(definition, use)
+        homes = self.atoms.homes(definition)
+        side = next(one for one in outer.padded() if homes & {scan.alias for scan in one.scans()})
+        whole = f"CASE WHEN {self._marker(side).sql} IS NOT NULL THEN {placed.expr.sql} END"
+        return Placed(Expr.parse(whole), placed.wire, placed.type)
+
+    def over_columns(self, expression: Expr) -> tuple[Expr, dict[Ref, Placed]]:
+        """An expression that PostgreSQL evaluates later, and what its columns are in Spark.
 
         Of a join only columns are read: what fails for some row (1 / x) must fail only if the row is in the result.
         """
         expression = Expr.of(unwrapped(expression.node))
-        if len(self.scans) == 1 and expression.aliases:
-            return self.leaf(expression, "carry").expr
-        return expression.substitute({ref: self._column(ref) for ref in sorted(expression.refs)})
+        if len(self.scans) == 1 and expression.refs:
+            whole = Ref("whole", expression.sql)
+            return Expr(whole.sql), {whole: self.leaf(expression, "carry")}
+        return expression, {ref: self._carried(ref) for ref in sorted(expression.refs)}
 
-    def _column(self, ref: Ref) -> Expr:
-        column, expression = self.scans[ref.alias].table.column(ref.column), Expr(ref.sql)
-        assert column is not None
-        self.types.setdefault(expression, column.type)
-        return self.leaf(expression, "carry").expr
+    def _carried(self, ref: Ref) -> Placed:
+        expression = Expr(ref.sql)
+        if ref in self.atoms.sealed and expression not in self.types:
+            self.types |= {part: self.type_of(part.node) for part in self.parts(expression)}
+        elif ref.alias in self.scans:
+            column = self.scans[ref.alias].table.column(ref.column)
+            assert column is not None
+            self.types.setdefault(expression, column.type)
+        return self.place(expression, "carry")
+
+
+def _literal(value: Constant, wire: Wire) -> Expr:
+    """A value that travelled, as a constant for Spark."""
+    if value is None:
+        return Expr.parse(f"CAST(NULL AS {_SPARK_TO_SQL.get(wire.spark, wire.spark)})")
+    if isinstance(value, bool):
+        return Expr("TRUE" if value else "FALSE")
+    text = value.replace("'", "''") if isinstance(value, str) else repr(value)
+    quoted = f"'{text}'" if isinstance(value, str | float) else text
+    return Expr.parse(f"CAST({quoted} AS {_SPARK_TO_SQL.get(wire.spark, wire.spark)})")
+
+
+# Spark's names of types in PostgreSQL's words, which is what an Expr is written in.
+_SPARK_TO_SQL = {"string": "text", "double": "double precision", "float": "real"}
 
 
 # -- what Spark computes exactly as PostgreSQL does ------------------------------------------
@@ -215,7 +332,7 @@ def _comparison(placer: Placer, node: exp.Expression, use: Use) -> Placed:
 
 def _numeric(placer: Placer, expression: Expr) -> bool:
     """Is any part of it a numeric? Then both sides are compared as numbers."""
-    return any(placer.types[part].base == "numeric" for part in single_table_parts(expression))
+    return any(placer.types[part].base == "numeric" for part in placer.parts(expression))
 
 
 def _comparable(one: Placed, other: Placed) -> bool:

@@ -15,17 +15,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from psycopg import sql
 from pyspark.sql import SparkSession
 
 from millstream.algebra.table import quoted
 from millstream.catalog import relations
+from millstream.frontier.snapshot import Snapshot
 from millstream.plan.block import Input
 from millstream.refresh import reading
 from millstream.refresh.cut import Cut
 from millstream.refresh.report import InputReport, Path, Tally
 from millstream.spark.scan import PAGES_PER_TASK, Scanned, scan
 from millstream.store.connection import pinned
+from millstream.store.names import Names
 from millstream.store.rows import fetch, postgres_type, send
 
 # Up to this many pages (8 MB) the driver reads a whole table itself: starting tasks would cost more.
@@ -47,8 +50,11 @@ class Estimate:
 class Access:
     """Reads inputs for one refresh and notes how."""
 
-    def __init__(self, cut: Cut, spark: SparkSession, dsn: str, max_lookup_rows: int, tally: Tally) -> None:
+    def __init__(
+        self, cut: Cut, names: Names, spark: SparkSession, dsn: str, max_lookup_rows: int, tally: Tally
+    ) -> None:
         self.cut = cut
+        self.names = names
         self.spark = spark
         self.dsn = dsn
         self.max_lookup_rows = max_lookup_rows
@@ -65,7 +71,8 @@ class Access:
         relation = self._keys_relation(keys)
         source = reading.keys_sql(one, columns, relation)
         limit = self.max_lookup_rows + 1
-        query = reading.lookup_sql(one, columns, source, before=before, nulls=nulls, limit=limit)
+        where = self.names.source(one.scan.table)
+        query = reading.lookup_sql(one, where, columns, source, before=before, nulls=nulls, limit=limit)
         estimate = self._estimate(query.rsplit(" LIMIT ", 1)[0], one)
         if estimate.rows > self.max_lookup_rows:
             return self.everything(one, before=before, why=f"a lookup would return about {estimate.rows:.0f} rows")
@@ -101,15 +108,18 @@ class Access:
         row = self.cut.conn.execute(f"EXPLAIN (FORMAT JSON) {query}".encode()).fetchone()
         assert row is not None
         plan = row[0][0]["Plan"]
-        return Estimate(plan["Plan Rows"], _scans_whole(plan, one.scan.alias))
+        # A view's own alias is what EXPLAIN tells of a block.
+        return Estimate(plan["Plan Rows"], _scans_whole(plan, one.scan.alias if one.scan.table.block is None else "s"))
 
     # -- all of it -------------------------------------------------------------------------
 
     def everything(self, one: Input, *, before: int, why: str = "") -> pa.Table | Scanned:
         """Every row of the input."""
-        parts = self._physical(one)
+        # What an inner block shows was written in this transaction: nobody else can see it.
+        parts = self._physical(one) if one.scan.table.block is None else []
         if sum(pages for _, pages in parts) <= SMALL_PAGES:
-            rows = fetch(self.cut.conn, reading.all_sql(one, before=before), reading.schema_of(one))
+            query = reading.all_sql(one, self.names.source(one.scan.table), before=before)
+            rows = fetch(self.cut.conn, query, reading.schema_of(one))
             self._note(one, "read", rows.num_rows, why)
             return rows
         queries = [query for name, pages in parts for query in _ranges(one, name, pages, before)]
@@ -133,11 +143,11 @@ class Access:
         ).fetchall()
         return [(row[0], row[1]) for row in rows]
 
-    def changes(self, one: Input, query: str) -> pa.Table:
-        """The slice of the input's buffer."""
-        rows = fetch(self.cut.conn, query, reading.schema_of(one))
+    def changes(self, one: Input, frontier: Snapshot) -> pa.Table:
+        """The slice of the input's buffer, or what this refresh did to the block it reads."""
+        rows = fetch(self.cut.conn, reading.slice_sql(one, frontier, self.names), reading.schema_of(one))
         self._note(one, "changes", rows.num_rows, "")
-        return rows
+        return _netted(rows)
 
     def settle(self) -> None:
         """Once Spark has run: note what the scans have read."""
@@ -146,8 +156,18 @@ class Access:
         self.scans.clear()
 
     def _note(self, one: Input, path: Path, rows: int, why: str) -> None:
-        table = f"{one.scan.table.schema}.{one.scan.table.name}"
-        self.tally.inputs.append(InputReport(one.scan.alias, table, path, rows, why))
+        self.tally.inputs.append(InputReport(one.scan.alias, one.of, path, rows, why))
+
+
+def _netted(images: pa.Table) -> pa.Table:
+    """Without the images that cancel: what was changed may not be what is read."""
+    if images.num_rows < 2:
+        return images
+    columns = [name for name in images.column_names if name not in ("__before", "__after")]
+    summed = images.group_by(columns).aggregate([("__before", "sum")])
+    left = summed.filter(pc.not_equal(summed["__before_sum"], 0))
+    zeros = pa.array([0] * left.num_rows, pa.int64())
+    return pa.table([*(left[name] for name in columns), left["__before_sum"], zeros], schema=images.schema)
 
 
 # A plan is EXPLAIN's JSON: values of any type.
@@ -166,5 +186,5 @@ def _ranges(one: Input, relation: str, pages: int, before: int) -> list[str]:
         where = [f"{alias}.ctid >= '({start},0)'::tid"] if start else []
         if start != starts[-1]:
             where.append(f"{alias}.ctid < '({start + PAGES_PER_TASK},0)'::tid")
-        queries.append(reading.all_sql(one, before=before, where=where, relation=f"ONLY {relation}"))
+        queries.append(reading.all_sql(one, f"ONLY {relation}", before=before, where=where))
     return queries

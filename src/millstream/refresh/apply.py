@@ -7,7 +7,8 @@ target     what shall be done to each row, checked, then one MERGE (or one INSER
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pyarrow as pa
@@ -26,16 +27,21 @@ Recompute = Callable[[AggregateHead, pa.Table], pa.Table]
 
 
 class Apply:
-    """Applies one block's result to one stream table."""
+    """Applies one block's result: to its state, and to the stream table if it is the last of its chain."""
 
-    def __init__(self, conn: Connection, block: Block, names: Names, tally: Tally) -> None:
+    def __init__(self, conn: Connection, block: Block, names: Names, tally: Tally, *, inner: bool = False) -> None:
         self.conn = conn
         self.block = block
         self.names = names
         self.tally = tally
+        self.inner = inner
 
-    def difference(self, rows: pa.Table, recompute: Recompute) -> None:
-        """Apply a change."""
+    def difference(self, rows: pa.Table | None, recompute: Recompute) -> None:
+        """Apply a change, if there is one."""
+        if self.inner:
+            self._run(state.changes_table_sql(self.names))
+        if rows is None:
+            return
         head = self.block.head
         with self.tally.phase("apply"):
             self._stage(rows)
@@ -44,8 +50,10 @@ class Apply:
         if head is not None:
             if head.netted:
                 self._recompute(head, recompute)
-            self._merge_state(head)
-        self._merge_target(full=False)
+            with self._images():
+                self._merge_state(head)
+        if not self.inner:
+            self._merge_target(full=False)
 
     def whole(self, rows: pa.Table) -> None:
         """Apply a complete result, as the difference from what is stored."""
@@ -57,7 +65,8 @@ class Apply:
                 self._run(state.vanished_sql(head, self.names))
         if head is not None:
             self._merge_state(head)
-        self._merge_target(full=True)
+        if not self.inner:
+            self._merge_target(full=True)
 
     # -- steps -----------------------------------------------------------------------------
 
@@ -85,6 +94,16 @@ class Apply:
             self._stage(rows)
             self._run(state.forget_sql(head, self.names))
             self._groups(head, absolute=True)
+
+    @contextmanager
+    def _images(self) -> Iterator[None]:
+        """Of an inner block: keep what its rows were and what they have become, for the blocks that read it."""
+        if self.inner:
+            self._run(state.images_sql(self.block, self.names, "D"))
+        yield
+        if self.inner:
+            self._run(state.images_sql(self.block, self.names, "I"))
+            self._run(state.unchanged_sql(self.block, self.names))
 
     def _merge_state(self, head: AggregateHead) -> None:
         with self.tally.phase("apply"):

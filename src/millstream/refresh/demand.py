@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millstream.plan.block import Branch, Input
-from millstream.plan.demand import Message, messages
+from millstream.plan.demand import Id, Message, messages
 from millstream.refresh.access import Access
 from millstream.refresh.reading import ROW, schema_of
 from millstream.spark.engine import Rows
@@ -29,40 +29,55 @@ class Gathered:
     found: list[pa.Table] = field(default_factory=list)
     whole: pa.Table | Scanned | None = None
 
+    def rows(self) -> bool:
+        """Is there any?"""
+        stored = [self.first, self.whole, *self.found]
+        return any(isinstance(one, Scanned) or one.num_rows > 0 for one in stored if one is not None)
+
 
 def gather(branch: Branch, first: Mapping[str, pa.Table], access: Access, *, before: int) -> dict[str, Gathered]:
     """Send all messages that start from the inputs that hold rows."""
     held = {one.name: Gathered(first.get(one.name)) for one in branch.inputs}
     holders = [name for name, rows in first.items() if rows.num_rows > 0]
-    answers = dict[tuple[str, str], "pa.Table | Scanned"]()
+    answers, alls = dict[Id, "pa.Table | Scanned"](), set[Id]()
     for message in messages(branch, holders):
-        answer = _answer(branch, message, held, answers, access, before)
+        if any(id_ in alls for id_ in message.after) or _asks_for_all(message, held):
+            alls.add(message.id)
+        everything = message.id in alls and (message.spreads or not message.sender_columns)
+        answer = _answer(branch, message, held, answers, access, before, everything=everything)
         if answer is not None:
-            answers[message.sender, message.receiver] = answer
+            answers[message.id] = answer
     return held
+
+
+def _asks_for_all(message: Message, held: dict[str, Gathered]) -> bool:
+    """Without columns to look up by, any row asks for everything."""
+    return not message.sender_columns and any(held[name].rows() for name in message.behind)
 
 
 def _answer(
     branch: Branch,
     message: Message,
     held: dict[str, Gathered],
-    answers: dict[tuple[str, str], pa.Table | Scanned],
+    answers: dict[Id, pa.Table | Scanned],
     access: Access,
     before: int,
+    *,
+    everything: bool,
 ) -> pa.Table | Scanned | None:
     """What the receiver has for the sender's keys; None when there is nothing to ask for."""
     receiver = held[message.receiver]
     if receiver.whole is not None:
         return receiver.whole
-    speaking = [answers[pair] for pair in message.after if pair in answers]
-    first = held[message.sender].first
+    speaking = [answers[id_] for id_ in message.after if id_ in answers]
+    first = held[message.sender].first if message.round == 1 else None
     tables = [rows for rows in (*speaking, first) if isinstance(rows, pa.Table) and rows.num_rows > 0]
     scanned = any(isinstance(rows, Scanned) for rows in speaking)
-    if not tables and not scanned:
+    if not tables and not scanned and not everything:
         return None
     one = branch.input(message.receiver)
-    if scanned or not message.sender_columns:
-        why = "everything is asked for" if scanned else "no equality ties it"
+    if scanned or everything:
+        why = "everything is asked for" if scanned or message.sender_columns else "no equality ties it"
         receiver.whole = access.everything(one, before=before, why=why)
         return receiver.whole
     keys = distinct_keys(tables, message.sender_columns)

@@ -13,7 +13,6 @@ from millstream.plan.demand import seed_of_groups
 from millstream.plan.lower import lower
 from millstream.refresh.access import Access
 from millstream.refresh.demand import Gathered, gather, rows_of
-from millstream.refresh.reading import slice_sql
 from millstream.refresh.report import Tally
 from millstream.spark.engine import Engine, Rows, view_name
 from millstream.spark.scan import Scanned
@@ -28,15 +27,18 @@ class Evaluation:
     access: Access
     tally: Tally
 
-    def changes(self, frontier: Snapshot) -> pa.Table:
-        """What the changes since the frontier do to the block."""
+    def changes(self, frontier: Snapshot) -> pa.Table | None:
+        """What the changes since the frontier do to the block; None where there are none."""
         views = dict[str, Rows]()
+        with self.tally.phase("changes"):
+            images = {one.name: self.access.changes(one, frontier) for one in self.block.inputs()}
+        failpoint("changes_read")
+        if not any(rows.num_rows for rows in images.values()):
+            return None
         for branch in self.block.branches:
-            with self.tally.phase("changes"):
-                images = {one.name: self.access.changes(one, slice_sql(one, frontier)) for one in branch.inputs}
-            failpoint("changes_read")
+            own = {one.name: images[one.name] for one in branch.inputs}
             with self.tally.phase("demand"):
-                views |= _views(branch, gather(branch, images, self.access, before=1))
+                views |= _views(branch, gather(branch, own, self.access, before=1))
         failpoint("demand_read")
         return self._run(views)
 

@@ -15,6 +15,8 @@ from millstream.algebra.table import quoted
 from millstream.capture import buffer
 from millstream.frontier.snapshot import Snapshot
 from millstream.plan.block import Input, Leaf
+from millstream.store import names
+from millstream.store.names import Names
 
 ROW = "__row"
 """Where a row is stored: tells it apart from others read in the same snapshot."""
@@ -30,9 +32,11 @@ def schema_of(one: Input, *, located: bool = False) -> pa.Schema:
     return pa.schema(fields + ([(ROW, pa.string())] if located else []))
 
 
-def slice_sql(one: Input, frontier: Snapshot) -> str:
+def slice_sql(one: Input, frontier: Snapshot, own: Names) -> str:
     """The images between the frontier and the snapshot of the transaction that runs this."""
     table = one.scan.table
+    if table.block is not None:
+        return _select(one, f"{own.at(table.block).changes} AS {quoted(one.scan.alias)}", [_BEFORE, "0"], [])
     used = one.used()
     columns = [c for c in table.columns if c.name in used]
     listed = "".join(f", {buffer.column_name(c.attnum).as_string()} AS {quoted(c.name)}" for c in columns)
@@ -40,22 +44,27 @@ def slice_sql(one: Input, frontier: Snapshot) -> str:
         f"(SELECT action AS __ms_action{listed} FROM {buffer.buffer_name(table.oid).as_string()}"
         f" WHERE action IN ('I', 'D') AND {buffer.slice_condition(frontier).as_string()}) AS {quoted(one.scan.alias)}"
     )
-    before = "CASE __ms_action WHEN 'I' THEN -1 ELSE 1 END"
-    return _select(one, changes, [before, "0"], [])
+    return _select(one, changes, [_BEFORE, "0"], [])
 
 
-def all_sql(one: Input, *, before: int, where: Sequence[str] = (), relation: str | None = None) -> str:
-    """Every row that passes the input's filters, of the table or of one relation that holds part of it."""
-    source = f"{relation or one.scan.table.qualified} AS {quoted(one.scan.alias)}"
+_BEFORE = "CASE __ms_action WHEN 'I' THEN -1 ELSE 1 END"
+
+
+def all_sql(one: Input, relation: str, *, before: int, where: Sequence[str] = ()) -> str:
+    """Every row that passes the input's filters, of its relation or of one that holds part of it."""
+    source = f"{relation} AS {quoted(one.scan.alias)}"
     return _select(one, source, [str(before), "1"], where)
 
 
-def lookup_sql(one: Input, columns: Sequence[str], keys: str, *, before: int, nulls: bool, limit: int) -> str:
+def lookup_sql(
+    one: Input, relation: str, columns: Sequence[str], keys: str, *, before: int, nulls: bool, limit: int
+) -> str:
     """The rows whose leaf columns equal one of the keys; `keys` is a FROM item `k` with columns k0, k1, ..."""
     alias = quoted(one.scan.alias)
     same = [_same(one.leaf(column).expr.sql, f"__ms_k.k{number}", nulls) for number, column in enumerate(columns)]
-    source = f"{keys} JOIN {one.scan.table.qualified} AS {alias} ON {' AND '.join(same)}"
-    row = f"{alias}.tableoid::text || {alias}.ctid::text"
+    source = f"{keys} JOIN {relation} AS {alias} ON {' AND '.join(same)}"
+    stored = f"{alias}.tableoid::text || {alias}.ctid::text"
+    row = stored if one.scan.table.block is None else f"{alias}.{names.ROW}"
     return _select(one, source, [str(before), "1", row], []) + f" LIMIT {limit}"
 
 

@@ -31,7 +31,7 @@ from millstream.errors import (
 )
 from millstream.frontier.snapshot import Slice
 from millstream.observe.failpoint import failpoint
-from millstream.plan.block import Block
+from millstream.plan.block import Block, Input
 from millstream.refresh.access import Access
 from millstream.refresh.apply import Apply
 from millstream.refresh.cut import Cut, cut
@@ -51,8 +51,17 @@ class Job:
     """A stream table to refresh, with its plan."""
 
     table: StreamTable
-    block: Block
+    blocks: tuple[Block, ...]
     full: bool = False
+
+    @property
+    def block(self) -> Block:
+        """The block whose outputs are the stream table."""
+        return self.blocks[-1]
+
+    def reads(self) -> Iterator[Input]:
+        """Its inputs that are tables."""
+        return (one for block in self.blocks for one in block.inputs() if one.scan.table.block is None)
 
     @property
     def names(self) -> Names:
@@ -110,7 +119,7 @@ class Refresher:
         gone = [NoSuchStreamTable.named(job.table.name) for job in jobs if job.table.id not in tables]
         if gone:
             raise gone[0]
-        current = [Job(tables[job.table.id], job.block, job.full) for job in jobs]
+        current = [Job(tables[job.table.id], job.blocks, job.full) for job in jobs]
         broken = self._check_capture(current)
         sound = iter(self._decided(now, [job for job in current if job.table.id not in broken], initiated_by))
         return [broken.get(job.table.id) or next(sound) for job in current]
@@ -192,7 +201,7 @@ class Refresher:
         """Sources whose buffers lack a column that is read: a create was cut short before it came to that."""
         read = sources.read_by_each(self.conn, [job.table.id for job in jobs])
         captured = {one.relid: {c.name for c in one.columns} for own in read.values() for one in own}
-        wanted = ((one.scan.table.oid, one.used()) for job in jobs for one in job.block.inputs())
+        wanted = ((one.scan.table.oid, one.used()) for job in jobs for one in job.reads())
         return {oid: "a column is not captured" for oid, used in wanted if used - captured.get(oid, set())}
 
     def _sizes(self, relids: Sequence[int]) -> dict[int, float]:
@@ -206,15 +215,16 @@ class Refresher:
     def _carried_out(self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator) -> RefreshReport:
         started, tally = time.perf_counter(), Tally()
         engine = self.engine()
-        access = Access(now, engine.spark, self.dsn, self.max_lookup_rows, tally)
-        evaluation = Evaluation(job.block, engine, access, tally)
-        apply = Apply(self.conn, job.block, job.names, tally)
-        if decision.action == "DIFFERENTIAL":
-            assert job.table.frontier is not None
-            slice_ = Slice(job.table.frontier, now.snapshot)
-            apply.difference(evaluation.changes(slice_.start), evaluation.groups)
-        else:
-            apply.whole(evaluation.everything())
+        access = Access(now, job.names, engine.spark, self.dsn, self.max_lookup_rows, tally)
+        for block in job.blocks:
+            evaluation = Evaluation(block, engine, access, tally)
+            apply = Apply(self.conn, block, job.names.at(block.position), tally, inner=block is not job.block)
+            if decision.action == "DIFFERENTIAL":
+                assert job.table.frontier is not None
+                slice_ = Slice(job.table.frontier, now.snapshot)
+                apply.difference(evaluation.changes(slice_.start), evaluation.groups)
+            else:
+                apply.whole(evaluation.everything())
         report = RefreshReport(
             job.table.name, decision.action, decision.reason, now.taken_at, now.snapshot,
             tally.changed["I"], tally.changed["U"], tally.changed["D"],
@@ -262,7 +272,7 @@ class Refresher:
 
 
 def _changed(job: Job, broken: Mapping[int, str]) -> SourceChanged | None:
-    for one in job.block.inputs():
+    for one in job.reads():
         table = one.scan.table
         if table.oid in broken:
             return SourceChanged.shape(f"{table.schema}.{table.name}", broken[table.oid])
@@ -271,7 +281,7 @@ def _changed(job: Job, broken: Mapping[int, str]) -> SourceChanged | None:
 
 def _reads(job: Job) -> set[int]:
     """The tables that it reads."""
-    return {one.scan.table.oid for one in job.block.inputs()}
+    return {one.scan.table.oid for one in job.reads()}
 
 
 # A session's lock: it goes with the connection, however the process ends.

@@ -81,7 +81,7 @@ class App:
         self._plans.pop(id_, None)
 
     def job(self, table: StreamTable, *, full: bool = False) -> Job:
-        return Job(table, self.plan(table).block, full)
+        return Job(table, self.plan(table).blocks, full)
 
     def named(self, name: str) -> StreamTable:
         return stream_tables.named(self.conn, name)

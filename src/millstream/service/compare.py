@@ -73,13 +73,16 @@ def _sample(conn: Connection, bags: str) -> tuple[dict[str, Any], ...]:
     return tuple({"side": side, "row": row} for side, row in rows)
 
 
-def rounded_columns(block: Block) -> tuple[str, ...]:
+def rounded_columns(blocks: Sequence[Block]) -> tuple[str, ...]:
     """The output columns that depend on the order of adding floats."""
-    if block.head is None:
-        return ()
-    totals = [f's."{one.name}"' for one in block.head.accumulators if one.strategy == "recompute"]
-    return tuple(
-        output.column.name
-        for output in block.outputs
-        if output.column.type.base in _FLOATS and any(total in output.expr for total in totals)
-    )
+    last = blocks[-1]
+    floats = [output for output in last.outputs if output.column.type.base in _FLOATS]
+    if any(totals(block) for block in blocks[:-1]):
+        return tuple(output.column.name for output in floats)
+    return tuple(output.column.name for output in floats if any(total in output.expr for total in totals(last)))
+
+
+def totals(block: Block) -> list[str]:
+    """The accumulators of a block that add floats."""
+    accumulators = block.head.accumulators if block.head else ()
+    return [f's."{one.name}"' for one in accumulators if one.strategy == "recompute"]

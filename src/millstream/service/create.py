@@ -12,12 +12,14 @@ from millstream.catalog import blocks, sources, stream_tables
 from millstream.catalog.stream_tables import RefreshMode, StreamTable
 from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
 from millstream.observe import log
+from millstream.plan.block import Block
+from millstream.plan.demand import lookups
 from millstream.refresh.report import RefreshReport
 from millstream.refresh.run import try_lock, unlock
 from millstream.schedule.cadence import Cadence
 from millstream.service.app import App
 from millstream.service.drop import drop_table
-from millstream.service.planning import Planned, plan_query
+from millstream.service.planning import Planned, plan_query, state_sql
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb
 from millstream.store import state, target
@@ -133,23 +135,33 @@ def _recorded(
 
 
 def _make_tables(app: App, table: StreamTable, planned: Planned) -> None:
-    names, block = Names(table.id, table.schema_name, table.name), planned.block
-    statements = target.create_sql(block, names, planned.canonical.text)
-    if block.head is not None:
-        statements += state.create_sql(block, block.head, names)
-    for statement in statements:
+    names = Names(table.id, table.schema_name, table.name)
+    for statement in target.create_sql(planned.block, names, planned.canonical.text):
         app.conn.execute(statement.encode())
-    row = app.conn.execute("SELECT %s::regclass::oid::int8", (names.target,)).fetchone()
-    assert row is not None
-    stream_tables.attach(app.conn, table.id, row[0])
-    head = "aggregate" if block.head else "none"
-    blocks.add(app.conn, table.id, [blocks.Block(0, block.name, head, _state_oid(app, planned, names), str(block))])
+    stream_tables.attach(app.conn, table.id, _oid(app, names.target))
+    for block in planned.blocks:
+        for statement in state_sql(block, names.at(block.position), inner=block is not planned.block):
+            app.conn.execute(statement.encode())
+    for block, reader, columns in lookups(planned.blocks):
+        _index(app, state.index_sql(block, names.at(block.position), reader, columns))
+    blocks.add(app.conn, table.id, [_recorded_block(app, block, names.at(block.position)) for block in planned.blocks])
 
 
-def _state_oid(app: App, planned: Planned, names: Names) -> int | None:
-    if planned.block.head is None:
-        return None
-    row = app.conn.execute("SELECT %s::regclass::oid::int8", (names.state,)).fetchone()
+def _index(app: App, statement: str) -> None:
+    try:
+        with app.conn.transaction():
+            app.conn.execute(statement.encode())
+    except psycopg.errors.InvalidObjectDefinition:
+        log.info("no index for lookups", statement=statement)
+
+
+def _recorded_block(app: App, block: Block, names: Names) -> blocks.Block:
+    oid = _oid(app, names.state) if block.head else None
+    return blocks.Block(block.position, block.name, "aggregate" if block.head else "none", oid, str(block))
+
+
+def _oid(app: App, relation: str) -> int:
+    row = app.conn.execute("SELECT %s::regclass::oid::int8", (relation,)).fetchone()
     assert row is not None
     oid: int = row[0]
     return oid

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from millstream.capture import trigger
-from millstream.catalog import relations, sources, stream_tables
+from millstream.catalog import blocks, relations, sources, stream_tables
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import StillUsed
 from millstream.service.app import App
@@ -28,7 +28,9 @@ def drop_table(app: App, table: StreamTable, *, cascade: bool = False) -> None:
             # By oid: the name may belong to another table by now, and ours have another.
             for found in relations.names(app.conn, [table.relid] if table.relid else []):
                 app.conn.execute(f"DROP TABLE {found}{tail}".encode())
-            app.conn.execute(f"DROP TABLE IF EXISTS {names.state}".encode())
+            for block in blocks.of(app.conn, table.id):
+                app.conn.execute(f"DROP VIEW IF EXISTS {names.at(block.position).shown}".encode())
+                app.conn.execute(f"DROP TABLE IF EXISTS {names.at(block.position).state}".encode())
             stream_tables.remove(app.conn, table.id)
     except psycopg.errors.DependentObjectsStillExist as error:
         raise StillUsed.by(table.name, (error.diag.message_detail or "").splitlines()) from error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from millstream.catalog import history
 from millstream.catalog.history import HistoryEntry
 from millstream.catalog.stream_tables import StreamTable
-from millstream.plan.block import Block, Branch
+from millstream.plan.block import Block, Branch, Input
 from millstream.plan.demand import messages, seed_of_groups
 from millstream.plan.lower import lower
 from millstream.refresh.reading import all_sql
@@ -26,27 +27,27 @@ class Explanation:
     last: HistoryEntry | None
 
     def __str__(self) -> str:
-        block = self.planned.block
+        blocks = self.planned.blocks
         parts = [
             ("Stream table", _heading(self.table)),
             ("Query, as PostgreSQL reads it", self.table.canonical_query),
             ("Relation", str(self.planned.relation)),
             ("Blocks", "\n".join(str(one) for one in self.planned.blocks)),
-            ("Demand", _demand(block)),
-            ("Leaf reads (PostgreSQL)", _leaves(block)),
-            ("Spark SQL", _spark(block)),
+            ("Demand", _of_each(blocks, _demand)),
+            ("Leaf reads (PostgreSQL)", _of_each(blocks, _leaves)),
+            ("Spark SQL", _of_each(blocks, _spark)),
             ("Last refresh", _last(self.last)),
         ]
         return "\n\n".join(f"{title}\n{_indented(text)}" for title, text in parts)
 
     def as_dict(self) -> dict[str, Any]:
         """What `--json` prints."""
-        block = self.planned.block
+        blocks = self.planned.blocks
         return {
             "name": self.table.name, "schema": self.table.schema_name, "query": self.table.query,
             "canonical_query": self.table.canonical_query, "relation": str(self.planned.relation),
-            "blocks": [str(one) for one in self.planned.blocks], "demand": _demand(block).splitlines(),
-            "leaf_reads": _leaves(block).splitlines(), "spark_sql": _spark(block),
+            "blocks": [str(one) for one in self.planned.blocks], "demand": _of_each(blocks, _demand).splitlines(),
+            "leaf_reads": _of_each(blocks, _leaves).splitlines(), "spark_sql": _of_each(blocks, _spark),
             "last_refresh": self.last.as_dict() if self.last else None,
         }  # fmt: skip
 
@@ -63,6 +64,13 @@ def explain(app: App, name: str) -> Explanation:
 def _heading(table: StreamTable) -> str:
     frontier = f"frontier {table.frontier}, data of {table.data_timestamp}" if table.frontier else "not filled yet"
     return f"{table.schema_name}.{table.name}  {table.status}, {table.refresh_mode}, every {table.schedule}\n{frontier}"
+
+
+def _of_each(blocks: Sequence[Block], told: Callable[[Block], str]) -> str:
+    """What is told of each block, under its name where there are several."""
+    if len(blocks) == 1:
+        return told(blocks[0])
+    return "\n".join(f"{block.name}\n{_indented(told(block))}" for block in blocks)
 
 
 def _demand(block: Block) -> str:
@@ -85,11 +93,18 @@ def _recompute(block: Block, branch: Branch) -> str:
 
 
 def _leaves(block: Block) -> str:
-    return "\n".join(f"{one.name}  {all_sql(one, before=1)}" for one in block.inputs())
+    return "\n".join(f"{one.name}  {all_sql(one, _relation(one), before=1)}" for one in block.inputs())
 
 
 def _spark(block: Block) -> str:
-    return lower(block, {one.name: one.scan.table.name for one in block.inputs()})
+    return lower(
+        block, {one.name: _relation(one).split(".")[-1].strip('"').replace(" ", "_") for one in block.inputs()}
+    )
+
+
+def _relation(one: Input) -> str:
+    table = one.scan.table
+    return table.qualified if table.block is None else f"block_{table.block}"
 
 
 def _last(entry: HistoryEntry | None) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import psycopg
 from sqlglot.errors import SqlglotError
 
 from millstream.algebra.dialect import parsed, printed
@@ -18,10 +19,12 @@ from millstream.catalog.queries import Canonical
 from millstream.errors import BadQuery, BadSource, Unsupported, Volatile
 from millstream.plan.block import Block
 from millstream.plan.cut import cut
-from millstream.plan.place import Typist
+from millstream.plan.server import Constant
 from millstream.sql import check, position
 from millstream.sql.build import build
+from millstream.store import state
 from millstream.store.connection import Connection
+from millstream.store.names import ROW, Names, Planning
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,10 @@ class Planned:
     def sources(self) -> dict[int, tuple[Table, tuple[str, ...]]]:
         """Each source with the columns the query uses."""
         used = dict[int, tuple[Table, set[str]]]()
-        for one in self.block.inputs():
+        for one in (one for block in self.blocks for one in block.inputs()):
             table = one.scan.table
-            used.setdefault(table.oid, (table, set()))[1].update(one.used())
+            if table.block is None:
+                used.setdefault(table.oid, (table, set()))[1].update(one.used())
         return {oid: (table, tuple(sorted(columns))) for oid, (table, columns) in used.items()}
 
 
@@ -55,7 +59,7 @@ def plan_query(conn: Connection, query: str) -> Planned:
         _check_names([column.name for column in canonical.columns], query)
         try:
             relation = build(canonical.text, _Catalog(conn, query))
-            blocks = cut(relation, canonical.columns, _typist(conn))
+            blocks = cut(relation, canonical.columns, _Server(conn))
         except Unsupported as error:
             raise _placed(error, query) from error
     return Planned(query, canonical, relation, blocks)
@@ -117,20 +121,57 @@ def _placed(error: Unsupported, query: str) -> Unsupported:
     """Find the place in the query of a refusal that came from the planner."""
     if error.facts.get("position"):
         return error
-    words = re.findall(r'"(\w+)"', error.message) + re.findall(r"\b(sum|avg|min|max|count)\b", error.message)
+    words = re.findall(r'"(\w+)"', error.message) + re.findall(r"\b(sum|avg|min|max|count|[A-Z]{2,})\b", error.message)
     where = position.find(query, *words)
     again = Unsupported(error.message, detail=error.detail, hint=error.hint, **{**error.facts, "position": where})
     again.detail = " ".join(part for part in (error.detail, position.excerpt(query, where)) if part)
     return again
 
 
-def _typist(conn: Connection) -> Typist:
-    def types(expressions: Sequence[Expr], scans: Sequence[Scan]) -> tuple[PgType, ...]:
+def state_sql(block: Block, names: Names, *, inner: bool) -> list[str]:
+    """The statements that make what a block keeps, and what it shows to others."""
+    if block.head is None:
+        return []
+    return [*state.create_sql(block, block.head, names), *([state.shown_sql(block, names)] if inner else [])]
+
+
+class _Server:
+    """Answers the planner's questions, in a transaction that is rolled back."""
+
+    def __init__(self, conn: Connection) -> None:
+        self.conn = conn
+        self.names = Planning(0, "", "")
+
+    def types(self, expressions: Sequence[Expr], scans: Sequence[Scan]) -> tuple[PgType, ...]:
+        if not expressions:
+            return ()
         columns = ", ".join(f"{one.sql} AS x{number}" for number, one in enumerate(expressions))
         tables = ", ".join(f"{scan.table.qualified} AS {quoted(scan.alias)}" for scan in scans)
-        return tuple(column.type for column in queries.columns_of(conn, f"SELECT {columns} FROM {tables}"))
+        return tuple(column.type for column in queries.columns_of(self.conn, f"SELECT {columns} FROM {tables}"))
 
-    return types
+    def values(self, expressions: Sequence[str]) -> tuple[Constant, ...]:
+        try:
+            with self.conn.transaction():
+                row = self.conn.execute(f"SELECT {', '.join(expressions)}".encode()).fetchone()
+        except psycopg.Error as error:
+            raise Unsupported.construct(
+                "an expression over the optional side of an outer join",
+                reason=f"Where that side is missing it cannot be computed: {error.diag.message_primary}.",
+                way_round="Write it so that it has a value for NULLs.",
+            ) from error
+        assert row is not None
+        return tuple(row)
+
+    def declare(self, block: Block) -> Table:
+        names = self.names.at(block.position)
+        for statement in state_sql(block, names, inner=True):
+            self.conn.execute(statement.replace("CREATE VIEW", "CREATE TEMPORARY VIEW", 1).encode())
+        row = self.conn.execute("SELECT %s::regclass::oid::int8", (names.shown,)).fetchone()
+        assert row is not None
+        table = relations.table(self.conn, row[0])
+        columns = tuple(column for column in table.columns if column.name != ROW)
+        name = names.shown.removeprefix("pg_temp.")
+        return Table(0, "pg_temp", name, columns, block=block.position)
 
 
 class _Catalog:

@@ -146,7 +146,7 @@ def _prune(app: App, outcomes: Sequence[RefreshReport | MillstreamError], jobs: 
     moved = [
         job for job, o in zip(jobs, outcomes, strict=True) if isinstance(o, RefreshReport) and o.action != "NO_DATA"
     ]
-    relids = sorted({one.scan.table.oid for job in moved for one in job.block.inputs()})
+    relids = sorted({one.scan.table.oid for job in moved for one in job.reads()})
     if relids:
         try:
             prune.prune(app.conn, relids)

@@ -64,7 +64,7 @@ def verify(app: App, name: str) -> Verification:
 
 def compared(conn: Connection, job: Job, report: RefreshReport) -> Verification:
     """Compare in the transaction of the cut."""
-    rounded = rounded_columns(job.block)
+    rounded = rounded_columns(job.blocks)
     columns = [output.column for output in job.block.outputs]
     found: Difference = compare(conn, job.table.canonical_query, job.names.target, columns, rounded)
     ok = found.missing == 0 and found.extra == 0

@@ -1,25 +1,26 @@
 """Turn PostgreSQL's canonical text of a query into a Relation.
 
 The server has resolved names, so what is left is structure: FROM items become scans and joins,
-WHERE a filter, GROUP BY an aggregate, HAVING a filter over it, the select list a projection.
+WHERE a filter, GROUP BY an aggregate, HAVING a filter over it, the select list a projection. DISTINCT and the set
+operations are aggregates; subqueries in expressions become joins (`subquery.py`).
 Views and CTEs are built in place, as often as they are used. Every alias is made unique.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Protocol
 
 from sqlglot import exp
 
 from millstream.algebra.dialect import parsed, printed
-from millstream.algebra.expr import Expr, Ref, transform, unwrapped
+from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
 from millstream.algebra.relation import (
     Aggregate,
     Call,
     Filter,
     Join,
+    JoinKind,
     Measure,
     Named,
     Project,
@@ -30,6 +31,9 @@ from millstream.algebra.relation import (
 from millstream.algebra.table import Table
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
+from millstream.sql.grouping import Grouping, aggregates
+from millstream.sql.scope import Scope, checked
+from millstream.sql.subquery import Ctes, Host, Subqueries, has_subquery
 
 
 class Names(Protocol):
@@ -47,30 +51,19 @@ def build(text: str, names: Names) -> Relation:
     return _Builder(names).text(text)
 
 
-# A WITH query waits to be built each time it is used.
-Ctes = Mapping[str, Callable[[], Relation]]
-
-
-@dataclass
-class _Scope:
-    """What the columns of one FROM clause are called: (alias, column) as written -> the unique Ref."""
-
-    columns: dict[tuple[str, str], Ref] = field(default_factory=dict)
-
-    def add(self, alias: str, names: tuple[str, ...], refs: tuple[Ref, ...]) -> None:
-        self.columns.update({(alias, name): ref for name, ref in zip(names, refs, strict=True)})
-
-    def find(self, alias: str, name: str) -> Ref | None:
-        if alias:
-            return self.columns.get((alias, name))
-        # Without an alias: the only column of that name, or the left one of a USING.
-        return next((ref for (_, column), ref in self.columns.items() if column == name), None)
-
-
 class _Builder:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.aliases: set[str] = set()
+
+    def fresh(self, wanted: str) -> str:
+        """An alias that nothing else has."""
+        name, number = wanted, 1
+        while name in self.aliases:
+            number += 1
+            name = f"{wanted}_{number}"
+        self.aliases.add(name)
+        return name
 
     # -- queries ---------------------------------------------------------------------------
 
@@ -78,14 +71,15 @@ class _Builder:
         """The relation of a canonical text: the query itself, or a view in it."""
         return self.query(parsed(text), {})
 
-    def query(self, query: exp.Expression, ctes: Ctes) -> Relation:
+    def query(self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None) -> Relation:
+        """The relation of a query; of a subquery too, but then it must stand on its own."""
         if isinstance(query, exp.Subquery):
-            return self.query(query.this, ctes)
+            return self.query(query.this, ctes, outer)
         ctes = self._with(query, ctes)
-        if isinstance(query, exp.Union):
-            return self._union(query, ctes)
+        if isinstance(query, exp.SetOperation):
+            return self._set_operation(query, ctes, outer)
         assert isinstance(query, exp.Select), f"unexpected {type(query).__name__}"
-        return self._select(query, ctes)
+        return self._select(query, ctes, outer)
 
     def _with(self, query: exp.Expression, outer: Ctes) -> Ctes:
         known = dict(outer)
@@ -95,33 +89,103 @@ class _Builder:
         return known
 
     def _waiting(self, cte: exp.Expression, ctes: Ctes) -> Callable[[], Relation]:
-        return lambda: self.query(cte.this, ctes)
+        given = [column.name for column in cte.args["alias"].columns]
+        return lambda: self._called(self.query(cte.this, ctes), given)
 
-    def _union(self, query: exp.Union, ctes: Ctes) -> Relation:
-        parts = [self.query(part, ctes) for part in (query.this, query.expression)]
-        text = _with_ctes(query)
-        names = tuple(ref.column for ref in parts[0].columns)
-        return UnionAll(tuple(parts), names, self.names.types(text), self._fresh("u"))
+    def _called(self, relation: Relation, names: list[str]) -> Relation:
+        """The same with its first columns under other names."""
+        if not names:
+            return relation
+        own = [ref.column for ref in relation.columns]
+        outputs = zip([*names, *own[len(names) :]], relation.columns, strict=True)
+        return Project(relation, tuple(Named(name, Expr(ref.sql)) for name, ref in outputs), self.fresh("q"))
 
-    def _select(self, select: exp.Select, ctes: Ctes) -> Relation:
-        scope = _Scope()
+    def _select(self, select: exp.Select, ctes: Ctes, outer: Scope | None) -> Relation:
+        scope = Scope(outer)
+        relation, outside = self.from_where(select, scope, ctes)
+        subqueries = Subqueries(self, ctes)
+        if aggregates(select):
+            relation = self._grouped(select, relation, scope, subqueries)
+        else:
+            host = Host(relation, scope)
+            items = tuple(_item(item, subqueries.expression(_body(item), host)) for item in select.expressions)
+            relation = Project(checked(lambda: host.built(relation)), items, self.fresh("q"))
+        if outside or scope.outside:
+            raise Unsupported.construct(
+                "a subquery that is tied to the query around it in this place",
+                reason="Millstream does not maintain it yet.",
+                way_round="Write it as a join, or tie it in the WHERE clause of the subquery itself.",
+            )
+        return self._distinct(relation) if select.args.get("distinct") else relation
+
+    def from_where(self, select: exp.Select, scope: Scope, ctes: Ctes) -> tuple[Relation, list[Expr]]:
+        """FROM and WHERE, and the conjuncts of WHERE that mention the query around this one."""
         relation = self._from(select, scope, ctes)
-        if where := select.args.get("where"):
-            relation = Filter(relation, self._expr(where.this, scope))
-        items = [self._item(item, scope) for item in select.expressions]
-        having = select.args.get("having")
-        condition = self._expr(having.this, scope) if having else None
-        if _aggregates(select):
-            return self._grouped(select, relation, items, condition, scope)
-        return Project(relation, tuple(items), self._fresh("q"))
+        where = select.args.get("where")
+        plain, asking = list[exp.Expression](), list[exp.Expression]()
+        for part in _conjuncts(where.this) if where else ():
+            (asking if has_subquery(part) else plain).append(part)
+        conditions = [scope.resolve(part) for part in plain]
+        own = set(relation.columns)
+        inside = [one for one in conditions if one.refs <= own]
+        relation = _filtered(relation, inside)
+        # What asks for more comes after what can be told at once.
+        host, subqueries = Host(relation, scope), Subqueries(self, ctes)
+        asked = [subqueries.condition(part, host) for part in asking]
+        relation = _filtered(checked(lambda: host.built(relation)), asked)
+        return relation, [one for one in conditions if not one.refs <= own]
 
-    def _item(self, item: exp.Expression, scope: _Scope) -> Named:
-        body = item.this if isinstance(item, exp.Alias) else item
-        return Named(item.alias_or_name, self._expr(body, scope))
+    # -- DISTINCT and set operations -------------------------------------------------------
+
+    def _distinct(self, relation: Relation) -> Relation:
+        """Each row once: the groups of all columns."""
+        keys = tuple(Named(f"k{n}", Expr(ref.sql)) for n, ref in enumerate(relation.columns))
+        groups = Aggregate(relation, keys, (), self.fresh("d"))
+        return self._named_like(relation, groups)
+
+    def _named_like(self, relation: Relation, groups: Relation) -> Relation:
+        outputs = tuple(
+            Named(r.column, Expr.ref(g.alias, g.column)) for r, g in zip(relation.columns, groups.columns, strict=False)
+        )
+        return Project(groups, outputs, self.fresh("q"))
+
+    def _set_operation(self, query: exp.SetOperation, ctes: Ctes, outer: Scope | None) -> Relation:
+        parts = [self.query(part, ctes, outer) for part in (query.this, query.expression)]
+        types = self.names.types(_with_ctes(query))
+        names = tuple(ref.column for ref in parts[0].columns)
+        if isinstance(query, exp.Union):
+            united = UnionAll(tuple(parts), names, types, self.fresh("u"))
+            return self._distinct(united) if query.args.get("distinct") else united
+        if not query.args.get("distinct"):
+            raise Unsupported.construct(
+                f"{query.key.upper()} ALL",
+                reason="Millstream does not maintain it yet.",
+                way_round=f"Use {query.key.upper()}, or count the rows by GROUP BY on both sides and join the counts.",
+            )
+        return self._counted(query, parts, names, types)
+
+    def _counted(
+        self, query: exp.SetOperation, parts: list[Relation], names: tuple[str, ...], types: tuple[PgType, ...]
+    ) -> Relation:
+        """INTERSECT and EXCEPT: how often each row stands on either side."""
+        sided = []
+        for number, part in enumerate(parts):
+            outputs = tuple(Named(f"c{n}", Expr(ref.sql)) for n, ref in enumerate(part.columns))
+            sided.append(Project(part, (*outputs, Named("side", Expr(str(number)))), self.fresh("side")))
+        columns = (*(f"c{n}" for n in range(len(names))), "side")
+        united = UnionAll(tuple(sided), columns, (*types, _INT4), self.fresh("u"))
+        keys = tuple(Named(f"k{n}", Expr.ref(united.alias, f"c{n}")) for n in range(len(names)))
+        sides = [Expr.parse(f'"{united.alias}"."side" = {number}') for number in (0, 1)]
+        measures = tuple(Measure(f"m{n}", Call("count", None, side)) for n, side in enumerate(sides))
+        groups = Aggregate(united, keys, measures, self.fresh("d"))
+        test = "> 0" if isinstance(query, exp.Intersect) else "= 0"
+        kept = Filter(groups, Expr.parse(f'"{groups.alias}"."m0" > 0 AND "{groups.alias}"."m1" {test}'))
+        outputs = tuple(Named(name, Expr.ref(groups.alias, f"k{n}")) for n, name in enumerate(names))
+        return Project(kept, outputs, self.fresh("q"))
 
     # -- FROM ------------------------------------------------------------------------------
 
-    def _from(self, select: exp.Select, scope: _Scope, ctes: Ctes) -> Relation:
+    def _from(self, select: exp.Select, scope: Scope, ctes: Ctes) -> Relation:
         clause = select.args.get("from_")
         if clause is None:
             raise Unsupported.construct(
@@ -132,31 +196,51 @@ class _Builder:
         relation = self._from_item(clause.this, scope, ctes)
         return self._joined(relation, select.args.get("joins") or [], scope, ctes)
 
-    def _joined(self, relation: Relation, joins: list[exp.Join], scope: _Scope, ctes: Ctes) -> Relation:
+    def _joined(self, relation: Relation, joins: list[exp.Join], scope: Scope, ctes: Ctes) -> Relation:
         for join in joins:
             left = dict(scope.columns)
             right = self._from_item(join.this, scope, ctes)
-            relation = Join(relation, right, self._condition(join, left, scope))
+            condition = self._condition(join, left, scope)
+            one, other = (right, relation) if join.side == "RIGHT" else (relation, right)
+            kind: JoinKind = _KINDS.get(join.side, "inner")
+            relation = checked(lambda: Join(one, other, condition, kind))  # noqa: B023  # called at once
         return relation
 
-    def _condition(self, join: exp.Join, left: dict[tuple[str, str], Ref], scope: _Scope) -> Expr | None:
+    def _condition(self, join: exp.Join, left: dict[tuple[str, str], Ref], scope: Scope) -> Expr | None:
         if using := join.args.get("using"):
-            return _using([column.name for column in using], left, scope)
+            return _using([column.name for column in using], left, scope, join.side)
         on = join.args.get("on")
-        return self._expr(on, scope) if on else None
+        if on is not None and has_subquery(on):
+            raise Unsupported.construct(
+                "a subquery in ON", reason="Millstream does not maintain it yet.", way_round="Move it to WHERE."
+            )
+        return scope.resolve(on) if on else None
 
-    def _from_item(self, item: exp.Expression, scope: _Scope, ctes: Ctes) -> Relation:
+    def _from_item(self, item: exp.Expression, scope: Scope, ctes: Ctes) -> Relation:
         if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Select | exp.SetOperation):
             relation = self.query(item.this, ctes)
             self._name(item, relation, scope)
         elif isinstance(item, exp.Subquery):  # parentheses around a join
-            relation = self._from_item(item.this, scope, ctes)
+            relation = self._parenthesised(item, scope, ctes)
         else:
             assert isinstance(item, exp.Table), f"unexpected {type(item).__name__} in FROM"
             relation = self._table(item, scope, ctes)
         return self._joined(relation, item.args.get("joins") or [], scope, ctes)
 
-    def _table(self, item: exp.Table, scope: _Scope, ctes: Ctes) -> Relation:
+    def _parenthesised(self, item: exp.Subquery, scope: Scope, ctes: Ctes) -> Relation:
+        if not item.alias:
+            return self._from_item(item.this, scope, ctes)
+        # (a JOIN b USING (k)) AS j: its columns are j's, those of USING first.
+        own = Scope(scope.outer)
+        relation = self._from_item(item.this, own, ctes)
+        inside = {ref for expr in own.merged.values() for ref in expr.refs}
+        rest = [(name, Expr(ref.sql)) for (_, name), ref in own.columns.items() if ref not in inside]
+        outputs = tuple(Named(name, expr) for name, expr in (*own.merged.items(), *rest))
+        whole = Project(relation, outputs, self.fresh("j"))
+        self._name(item, whole, scope)
+        return whole
+
+    def _table(self, item: exp.Table, scope: Scope, ctes: Ctes) -> Relation:
         if not item.db and item.name in ctes:
             relation = ctes[item.name]()
             self._name(item, relation, scope)
@@ -170,132 +254,91 @@ class _Builder:
             raise Unsupported.construct(
                 "FROM ONLY", reason="Changes of the children could not be told apart.", way_round="Leave ONLY out."
             )
-        scan = Scan(found, self._fresh(item.alias_or_name))
+        scan = Scan(found, self.fresh(item.alias_or_name))
         self._name(item, scan, scope)
         return scan
 
-    def _name(self, item: exp.Expression, relation: Relation, scope: _Scope) -> None:
+    def _name(self, item: exp.Expression, relation: Relation, scope: Scope) -> None:
         alias = item.args.get("alias")
         given = [column.name for column in alias.columns] if alias else []
         names = [ref.column for ref in relation.columns]
         names[: len(given)] = given
         scope.add(item.alias_or_name, tuple(names), relation.columns)
 
-    def _fresh(self, wanted: str) -> str:
-        name, number = wanted, 1
-        while name in self.aliases:
-            number += 1
-            name = f"{wanted}_{number}"
-        self.aliases.add(name)
-        return name
-
     # -- GROUP BY --------------------------------------------------------------------------
 
-    def _grouped(
-        self, select: exp.Select, relation: Relation, items: list[Named], having: Expr | None, scope: _Scope
-    ) -> Relation:
+    def _grouped(self, select: exp.Select, relation: Relation, scope: Scope, subqueries: Subqueries) -> Relation:
         group = select.args.get("group")
-        keys = [self._expr(key, scope) for key in (group.expressions if group else ())]
-        grouping = _Grouping(tuple(dict.fromkeys(Expr.of(unwrapped(key.node)) for key in keys)), self._fresh("g"))
-        outputs = tuple(Named(item.name, grouping.over(item.expr)) for item in items)
-        condition = grouping.over(having) if having else None
-        aggregate: Relation = grouping.relation(relation)
-        if condition is not None:
-            aggregate = Filter(aggregate, condition)
-        return Project(aggregate, outputs, self._fresh("q"))
+        keys = [scope.resolve(key) for key in (group.expressions if group else ())]
+        grouping = Grouping(tuple(dict.fromkeys(Expr.of(unwrapped(key.node)) for key in keys)), self.fresh("g"))
+        # Subqueries inside of an aggregate belong to its rows; all others to the groups.
+        rows, groups = Host(relation, scope), Host(None, scope, grouping.over)
+        grouping.known = groups.known
+        outputs = [_item(one, self._over(_body(one), rows, groups, grouping, subqueries)) for one in select.expressions]
+        having = select.args.get("having")
+        asked = (
+            [self._over(part, rows, groups, grouping, subqueries) for part in _conjuncts(having.this)] if having else []
+        )
+        aggregate: Relation = grouping.relation(checked(lambda: rows.built(relation)))
+        whole = _filtered(checked(lambda: groups.built(aggregate)), asked)
+        return Project(whole, tuple(outputs), self.fresh("q"))
 
-    # -- expressions -----------------------------------------------------------------------
-
-    def _expr(self, node: exp.Expression, scope: _Scope) -> Expr:
-        def resolve(part: exp.Expression) -> exp.Expression:
-            if isinstance(part, exp.Column):
-                return self._column(part, scope)
-            return part
-
-        return Expr.of(transform(unwrapped(node), resolve))
-
-    def _column(self, column: exp.Column, scope: _Scope) -> exp.Expression:
-        if isinstance(column.this, exp.Star):
-            raise Unsupported.construct(
-                "a reference to a whole row", reason="Its type is the table's own.", way_round="Name the columns."
-            )
-        found = scope.find(column.table, column.name)
-        if found is None:
-            raise Unsupported.construct(
-                f'system column "{column.name}"',
-                reason="It tells where a row is stored, which changes without a change in the data.",
-                way_round="Use a column of the table.",
-            )
-        return Expr(found.sql).node
+    def _over(self, node: exp.Expression, rows: Host, groups: Host, grouping: Grouping, subqueries: Subqueries) -> Expr:
+        """An expression of the select list or HAVING, over the groups."""
+        node = node.copy()
+        holder = exp.Paren(this=node)
+        for call in holder.find_all(exp.AggFunc):
+            if call.find(exp.Select) is not None and call.find_ancestor(exp.Select) is None:
+                raise Unsupported.construct(
+                    "a subquery inside an aggregate",
+                    reason="Millstream does not maintain it yet.",
+                    way_round="Compute it in a subquery of FROM, and aggregate that.",
+                )
+        return grouping.over(subqueries.expression(holder.this, groups))
 
 
-class _Grouping:
-    """Rewrites expressions over a group: keys and aggregate calls become columns of the Aggregate."""
-
-    def __init__(self, keys: tuple[Expr, ...], alias: str) -> None:
-        self.alias = alias
-        self.keys = {key.sql: f"k{number}" for number, key in enumerate(keys)}
-        self.measures: dict[Call, str] = {}
-
-    def over(self, expression: Expr) -> Expr:
-        return Expr.of(self._rewritten(expression.node))
-
-    def relation(self, relation: Relation) -> Aggregate:
-        keys = tuple(Named(name, Expr(text)) for text, name in self.keys.items())
-        measures = tuple(Measure(name, call) for call, name in self.measures.items())
-        return Aggregate(relation, keys, measures, self.alias)
-
-    def _rewritten(self, node: exp.Expression) -> exp.Expression:
-        if name := self.keys.get(Expr.of(unwrapped(node)).sql):
-            return Expr.ref(self.alias, name).node
-        if isinstance(node, exp.Column):
-            # Not a key, yet allowed: it depends on a primary key among the keys, so it may be one too.
-            name = self.keys.setdefault(Expr.of(node).sql, f"k{len(self.keys)}")
-            return Expr.ref(self.alias, name).node
-        if isinstance(node, exp.Filter | exp.AggFunc):
-            call = _call(node)
-            name = self.measures.setdefault(call, f"m{len(self.measures)}")
-            return Expr.ref(self.alias, name).node
-        for key, value in list(node.args.items()):
-            if isinstance(value, exp.Expression):
-                node.set(key, self._rewritten(value))
-            elif isinstance(value, list):
-                node.set(key, [self._rewritten(v) if isinstance(v, exp.Expression) else v for v in value])
-        return node
+_KINDS: dict[str, JoinKind] = {"LEFT": "left", "RIGHT": "left", "FULL": "full"}
+_INT4 = PgType(23, "integer", "int4")
 
 
-def _call(node: exp.Expression) -> Call:
-    if isinstance(node, exp.Filter):
-        inner = _call(node.this)
-        return Call(inner.function, inner.argument, Expr.of(unwrapped(node.expression.this)))
-    function = node.sql_name().lower() if isinstance(node, exp.Func) else node.name.lower()
-    argument = node.this
-    if argument is None or isinstance(argument, exp.Star):
-        return Call(function, None)
-    return Call(function, Expr.of(unwrapped(argument)))
+def _body(item: exp.Expression) -> exp.Expression:
+    body = item.this if isinstance(item, exp.Alias) else item
+    assert isinstance(body, exp.Expression)
+    return body
 
 
-def _aggregates(select: exp.Select) -> bool:
-    if select.args.get("group") or select.args.get("having"):
-        return True
-    return any(
-        node.find_ancestor(exp.Select) is select for item in select.expressions for node in item.find_all(exp.AggFunc)
-    )
+def _item(item: exp.Expression, expression: Expr) -> Named:
+    return Named(item.alias_or_name, expression)
 
 
-def _using(names: list[str], left: dict[tuple[str, str], Ref], scope: _Scope) -> Expr:
+def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
+    node = unwrapped(node)
+    if isinstance(node, exp.And):
+        return [*_conjuncts(node.this), *_conjuncts(node.expression)]
+    return [node]
+
+
+def _filtered(relation: Relation, conditions: list[Expr]) -> Relation:
+    parts = [part for condition in conditions for part in conjuncts(condition)]
+    if not parts:
+        return relation
+    return Filter(relation, Expr.parse(" AND ".join(f"({part.sql})" for part in parts)) if len(parts) > 1 else parts[0])
+
+
+def _using(names: list[str], left: dict[tuple[str, str], Ref], scope: Scope, side: str) -> Expr:
     pairs = []
     for name in names:
-        one = next(ref for (_, column), ref in left.items() if column == name)
-        other = next(
-            ref for (alias, column), ref in scope.columns.items() if column == name and (alias, column) not in left
-        )
+        one = scope.merged.get(name) or Expr(next(ref for (_, column), ref in left.items() if column == name).sql)
+        new = {key: ref for key, ref in scope.columns.items() if key not in left}
+        other = Expr(next(ref for (_, column), ref in new.items() if column == name).sql)
         pairs.append(f"({one.sql} = {other.sql})")
+        both = Expr.parse(f"COALESCE({one.sql}, {other.sql})")
+        scope.merged[name] = both if side == "FULL" else other if side == "RIGHT" else one
     return Expr(" AND ".join(pairs))
 
 
-def _with_ctes(query: exp.Union) -> str:
-    """The union's text with the WITH clauses around it, so that the server can type it on its own."""
+def _with_ctes(query: exp.SetOperation) -> str:
+    """The text of a set operation with the WITH clauses around it, so that the server can type it on its own."""
     copy = query.copy()
     clauses = [node.args["with_"] for node in _ancestors(query) if node.args.get("with_")]
     ctes = [cte.copy() for clause in reversed(clauses) for cte in clause.expressions]

@@ -45,14 +45,6 @@ def _range(number: int) -> Callable[[Node], bool]:
     return _ranged(lambda node: node.number("rtekind") == number)
 
 
-def _set_operation(node: Node) -> bool:
-    return node.kind == "SETOPERATIONSTMT" and not (node.number("op") == 1 and node.flag("all"))
-
-
-def _outer_join(node: Node) -> bool:
-    return node.kind == "JOINEXPR" and node.number("jointype") != 0
-
-
 REFUSALS: tuple[Refusal, ...] = (
     Refusal("a data-modifying statement in WITH", _query(lambda q: q.flag("hasModifyingCTE")),
             ("INSERT", "UPDATE", "DELETE", "MERGE"),
@@ -61,19 +53,11 @@ REFUSALS: tuple[Refusal, ...] = (
             "A stream table takes no row locks.", "Leave it out."),
     Refusal("WITH RECURSIVE", _query(lambda q: q.flag("hasRecursive")), ("RECURSIVE",)),
     Refusal("DISTINCT ON", _query(lambda q: q.flag("hasDistinctOn")), ("DISTINCT",)),
-    Refusal("DISTINCT", _query(lambda q: q.filled("distinctClause")), ("DISTINCT",),
-            way_round="Use GROUP BY over the same columns."),
     Refusal("GROUPING SETS, ROLLUP or CUBE", _query(lambda q: q.filled("groupingSets")), ("GROUPING", "ROLLUP", "CUBE"),
             way_round="Write one GROUP BY per grouping and combine them in a view."),
     Refusal("LIMIT or OFFSET", _query(lambda q: q.filled("limitCount") or q.filled("limitOffset")),
             ("LIMIT", "OFFSET", "FETCH")),
-    Refusal("a set operation other than UNION ALL", _set_operation, ("UNION", "INTERSECT", "EXCEPT"),
-            way_round="Use UNION ALL, and GROUP BY where duplicates must go."),
-    Refusal("an outer join", _outer_join, ("LEFT", "RIGHT", "FULL"),
-            way_round="Use an inner join, or join in a view over the stream table."),
     Refusal("a window function", _kind("WINDOWFUNC"), ("OVER",)),
-    Refusal("a subquery in an expression", _kind("SUBLINK"), ("EXISTS", "IN", "ANY", "SOME", "ALL"),
-            way_round="Write it as a join."),
     Refusal("a set-returning function", lambda node: node.kind == "FUNCEXPR" and node.flag("funcretset"),
             ("UNNEST", "GENERATE_SERIES", "JSONB_ARRAY_ELEMENTS", "LATERAL"),
             way_round="Keep the expanded rows in a table of their own."),

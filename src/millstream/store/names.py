@@ -6,20 +6,31 @@ each commit, so that a refresh makes no new catalog rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from millstream.algebra.table import quoted
+from millstream.algebra.table import Table, quoted
 
 ROW_ID = "__ms_row_id"
+# In what a block shows: where a row stands in its state.
+ROW = "__ms_row"
 
 
 @dataclass(frozen=True)
 class Names:
-    """The relations of one stream table, quoted for use in SQL."""
+    """The relations of one block of a stream table, quoted for use in SQL."""
 
     id: int
     schema: str
     name: str
+    block: int = 0
+
+    def at(self, block: int) -> Names:
+        """Those of another block."""
+        return replace(self, block=block)
+
+    def source(self, table: Table) -> str:
+        """Where the rows of an input are: in a table, or in what an inner block shows."""
+        return table.qualified if table.block is None else self.at(table.block).shown
 
     @property
     def target(self) -> str:
@@ -27,22 +38,44 @@ class Names:
 
     @property
     def state(self) -> str:
-        return f"millstream_state.state_{self.id}"
+        return f"millstream_state.state_{self.id}_{self.block}"
+
+    @property
+    def shown(self) -> str:
+        """A view: the rows of an inner block, read off its state."""
+        return f"millstream_state.block_{self.id}_{self.block}"
 
     @property
     def delta(self) -> str:
         """What Spark sent, as it travelled."""
-        return f"pg_temp.ms_delta_{self.id}"
+        return f"pg_temp.ms_delta_{self.id}_{self.block}"
 
     @property
     def groups(self) -> str:
         """Touched groups, decoded, with what their state gains or becomes."""
-        return f"pg_temp.ms_groups_{self.id}"
+        return f"pg_temp.ms_groups_{self.id}_{self.block}"
 
     @property
     def rows(self) -> str:
         """Rows of the stream table as they shall be, or shall no longer be."""
-        return f"pg_temp.ms_rows_{self.id}"
+        return f"pg_temp.ms_rows_{self.id}_{self.block}"
+
+    @property
+    def changes(self) -> str:
+        """What a refresh did to the rows of an inner block: images, as in a change buffer."""
+        return f"pg_temp.ms_changes_{self.id}_{self.block}"
+
+
+class Planning(Names):
+    """Names for the time of planning: a block's rows can be asked about before there is a stream table."""
+
+    @property
+    def state(self) -> str:
+        return f"pg_temp.ms_plan_state_{self.block}"
+
+    @property
+    def shown(self) -> str:
+        return f"pg_temp.ms_plan_block_{self.block}"
 
 
 def row_hash(columns: list[str]) -> str:

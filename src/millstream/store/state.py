@@ -8,16 +8,21 @@ A group's id is a 128-bit hash of its keys' text, so NULL keys match and one ind
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
+from millstream.algebra.expr import Ref
+from millstream.algebra.relation import Project
 from millstream.algebra.table import quoted
-from millstream.plan.block import Accumulator, AggregateHead, Block
+from millstream.plan.block import Accumulator, AggregateHead, Block, Input
 from millstream.plan.lower.aggregate import output_columns
-from millstream.store.names import Names, row_hash
+from millstream.store.names import ROW, Names, row_hash
 
 
 def create_sql(block: Block, head: AggregateHead, names: Names) -> list[str]:
     """The state table; its columns take type and collation from the query's own expressions."""
     own = [*(key.name for key in head.keys), *(one.column for one in head.extremes if one.column)]
-    source = block.branches[0].empty_select(list(dict.fromkeys(own)))
+    source = empty_select(block, list(dict.fromkeys(own)), names)
     columns = [f"b.{quoted(key.name)}::{key.type.name} AS {quoted(key.name)}" for key in head.keys]
     columns += [f"{_initial(one)} AS {quoted(one.name)}" for one in head.accumulators]
     least = "> 0" if head.keys else ">= 0"
@@ -26,6 +31,18 @@ def create_sql(block: Block, head: AggregateHead, names: Names) -> list[str]:
         f"ALTER TABLE {names.state} ADD PRIMARY KEY (id), ADD CONSTRAINT rows_counted CHECK (n0 {least})",
     ]
     return statements if head.keys else [*statements, _only_row(head, names)]
+
+
+def empty_select(block: Block, columns: Sequence[str], names: Names) -> str:
+    """A SELECT without rows, of the body's columns as PostgreSQL's own expressions: it knows their collations."""
+    branch, types = block.branches[0], {column.name: column.type for column in block.columns}
+    assert isinstance(branch.body, Project)
+    leaves = {Ref(one.name, leaf.name): leaf.expr for one in branch.inputs for leaf in one.leaves}
+    exprs = {output.name: output.expr.substitute(leaves) for output in branch.body.outputs}
+    typed = {name: f"CAST(NULL AS {type_.name})" for name, type_ in types.items() if type_.collation == "none"}
+    listed = ", ".join(f"{typed.get(name) or exprs[name].sql} AS {quoted(name)}" for name in columns)
+    tables = ", ".join(f"{names.source(one.scan.table)} AS {quoted(one.scan.alias)}" for one in branch.inputs)
+    return f"SELECT {listed or '1'} FROM {tables} WHERE false"
 
 
 def _initial(one: Accumulator) -> str:
@@ -163,3 +180,60 @@ def _merged(one: Accumulator, head: AggregateHead) -> str:
         f"CASE WHEN g.absolute THEN {incoming} WHEN s.{present.name} + g.{present.name} = 0 THEN NULL "
         f"ELSE {best}(s.{one.name}, {incoming}) END"
     )
+
+
+# -- the rows of an inner block --------------------------------------------------------------
+
+
+def shown_sql(block: Block, names: Names) -> str:
+    """The view through which other blocks read this one: its rows are expressions over the state."""
+    kept = f" WHERE {block.having}" if block.having else ""
+    return f"CREATE VIEW {names.shown} AS SELECT {_shown(block)} FROM {names.state} AS s{kept}"
+
+
+def _shown(block: Block) -> str:
+    outputs = [f"{output.expr} AS {quoted(output.column.name)}" for output in block.outputs]
+    return ", ".join([*outputs, f"s.id::text AS {ROW}"])
+
+
+def changes_table_sql(names: Names) -> str:
+    """The temporary table of images, shaped like what the block shows."""
+    return (
+        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.changes.removeprefix('pg_temp.')} ON COMMIT DELETE ROWS "
+        f"AS SELECT NULL::text AS __ms_action, v.* FROM {names.shown} AS v WITH NO DATA"
+    )
+
+
+def images_sql(block: Block, names: Names, action: str) -> str:
+    """The rows of the touched groups as they stand: 'D' before the state is merged, 'I' after it."""
+    kept = f" WHERE {block.having}" if block.having else ""
+    return (
+        f"INSERT INTO {names.changes} SELECT '{action}', {_shown(block)} "
+        f"FROM {names.groups} AS g JOIN {names.state} AS s ON s.id = g.id{kept}"
+    )
+
+
+def unchanged_sql(block: Block, names: Names) -> str:
+    """Take out the images of rows that are what they were."""
+    listed = ", ".join(f"c.{quoted(output.column.name)}" for output in block.outputs)
+    text = f"ROW({listed})::text"
+    return (
+        f"DELETE FROM {names.changes} WHERE {ROW} IN (SELECT c.{ROW} FROM {names.changes} AS c GROUP BY c.{ROW} "
+        f"HAVING count(*) = 2 AND min({text}) = max({text}))"
+    )
+
+
+def index_sql(block: Block, names: Names, reader: Input, columns: Sequence[str]) -> str:
+    """An index over the state by which a reader of the block finds its rows."""
+    exprs = {Ref(reader.scan.alias, o.column.name).sql: f"({o.expr})" for o in block.outputs}
+    leaves = [reader.leaf(column) for column in columns]
+    fixed = [leaf for leaf in leaves if leaf.wire.arrow != "string"] or leaves[:1]
+    keys = [_STRING_OR_COLUMN.sub(lambda m: exprs.get(m[0], m[0]), leaf.expr.sql) for leaf in fixed]
+    bare = [_STRING_OR_STATE.sub(lambda m: "" if m[0] == "s." else m[0], key) for key in keys]
+    # A text may be too long for a btree; only equality is asked for.
+    how = " USING hash" if len(fixed) == 1 and fixed[0].wire.arrow == "string" else ""
+    return f"CREATE INDEX ON {names.state}{how} ({', '.join(f'({key})' for key in bare)})"
+
+
+_STRING_OR_COLUMN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"\."(?:[^"]|"")*["]""")
+_STRING_OR_STATE = re.compile(r"""'(?:[^']|'')*'|\bs\.""")

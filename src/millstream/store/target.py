@@ -13,6 +13,7 @@ from __future__ import annotations
 from millstream.algebra.table import quoted
 from millstream.plan.block import Block
 from millstream.store.names import ROW_ID, Names, row_hash
+from millstream.store.state import empty_select
 
 
 def create_sql(block: Block, names: Names, query: str) -> list[str]:
@@ -130,7 +131,7 @@ def _sent(block: Block, names: Names) -> str:
     if len(block.branches) > 1 or all(c.type.collation == "none" for c in block.columns):
         return f"({decoded}) AS d"
     # A cast has the database's collation; in a union that of the query's own column comes first.
-    like = block.branches[0].empty_select([c.name for c in block.columns])
+    like = empty_select(block, [c.name for c in block.columns], names)
     return f"(SELECT e.*, NULL::bigint AS __net FROM ({like}) AS e UNION ALL {decoded}) AS d"
 
 

@@ -6,19 +6,19 @@ the multiplicities of the rows in its views differ.
 
 from __future__ import annotations
 
-from millstream.algebra.relation import Filter, Join, Project, Relation
-from millstream.plan.block import Block, Read
+from millstream.algebra.relation import Filter, Project, Relation
+from millstream.plan.block import Block, Match, Read
 from millstream.plan.lower.aggregate import aggregate
 from millstream.plan.lower.context import Lowering, Rule
 from millstream.plan.lower.filter import filter_rows
-from millstream.plan.lower.inner_join import inner_join
+from millstream.plan.lower.match import match
 from millstream.plan.lower.net import net_select
 from millstream.plan.lower.project import project
 from millstream.plan.lower.read import read
 from millstream.plan.lower.restrict import restrict
 from millstream.plan.lower.union_all import union_all
 
-RULES: dict[type[Relation], Rule] = {Read: read, Filter: filter_rows, Project: project, Join: inner_join}
+RULES: dict[type[Relation], Rule] = {Read: read, Filter: filter_rows, Project: project, Match: match}
 
 
 def lower(block: Block, views: dict[str, str], *, wanted: str | None = None) -> str:

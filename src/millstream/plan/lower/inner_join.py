@@ -1,4 +1,4 @@
-"""Lower Join: every pair that meets, as often as the product of its rows, in each version.
+"""Lower an inner join: every pair that meets, as often as the product of its rows, in each version.
 
     before = left.before * right.before
     after  = left.after  * right.after
@@ -9,15 +9,12 @@ once, because both versions are products of complete rows.
 
 from __future__ import annotations
 
-from millstream.algebra.relation import Join, Relation
-from millstream.plan.lower.context import AFTER, BEFORE, Lowering, flat_columns, spark
+from millstream.plan.block import Match
+from millstream.plan.lower.context import Lowering
+from millstream.plan.lower.matching import pairs, sides
 
 
-def inner_join(node: Relation, ctx: Lowering) -> str:
+def inner_join(node: Match, ctx: Lowering) -> str:
     """Join the two steps and multiply column by column."""
-    assert isinstance(node, Join)
-    left, right = ctx.lower(node.left), ctx.lower(node.right)
-    columns = [f"l.{name}" for name in flat_columns(node.left)] + [f"r.{name}" for name in flat_columns(node.right)]
-    products = [f"l.{BEFORE} * r.{BEFORE} AS {BEFORE}", f"l.{AFTER} * r.{AFTER} AS {AFTER}"]
-    how = f"JOIN {right} AS r ON {spark(node.condition)}" if node.condition else f"CROSS JOIN {right} AS r"
-    return ctx.step("joined", f"SELECT {', '.join(columns + products)} FROM {left} AS l {how}")
+    left, right = sides(node, ctx)
+    return pairs(node, left, right, ctx)

@@ -1,0 +1,219 @@
+"""Build a branch: place its expressions, join its members, and note how demand travels between them.
+
+    conditions over one table    filters of that table's reads, unless an outer join may pad it above them
+    equal columns of two         joins, and edges for demand
+    all else                     filters of the body
+
+Members are joined in the order in which equalities lead from one to the next; those that no
+equality ties are joined last, by an edge without keys, over which everything is demanded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from sqlglot import exp
+
+from millstream.algebra.expr import Expr, Ref, unwrapped
+from millstream.algebra.relation import Filter, JoinKind, Named, Project, Relation, Scan
+from millstream.algebra.wire import wire_of
+from millstream.plan.block import Branch, Edge, Match, Read
+from millstream.plan.flatten import Flat
+from millstream.plan.place import Placed, Placer, leaf_ref
+from millstream.plan.region import Atoms, Outer, Region
+from millstream.plan.server import Server
+
+# Columns of two inputs that are equal.
+Pair = tuple[Ref, Ref]
+
+
+@dataclass
+class _Sorted:
+    """The conditions of a region that are not filters of one table's reads."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    rest: list[Expr] = field(default_factory=list)
+
+
+class BranchPlan:
+    """One branch under construction."""
+
+    def __init__(self, flat: Flat, first: int, wanted: Sequence[Expr], server: Server, *, alone: bool = True) -> None:
+        self.atoms = Atoms(flat.region)
+        conditions = list(_all_conditions(flat.region))
+        sides = [side for one in conditions for side in self._sides(one) or ()]
+        self.placer = Placer(self.atoms, first, [*wanted, *conditions, *sides], server, sharpen=alone)
+        self.flat = flat
+        self._filters: list[tuple[str, Expr]] = []
+        self._edges: list[Edge] = []
+
+    def finish(self, outputs: Sequence[tuple[str, Placed]]) -> Branch:
+        """The branch, once all that is wanted of it has been placed."""
+        body = _Deferred(self)
+        joined = body.region(self.flat.region)
+        inputs = self.placer.inputs(self._filters)
+        relation = joined.built({one.name: Read(one) for one in inputs})
+        named = tuple(Named(name, placed.expr) for name, placed in outputs)
+        sources = tuple((name, leaf_ref(placed)) for name, placed in outputs)
+        padded = frozenset(self.placer.names[alias] for alias in self.atoms.scans if self.atoms.padding(alias))
+        return Branch(inputs, tuple(self._edges), Project(relation, named, "b"), sources, padded)
+
+    def equalities(self) -> list[tuple[Ref, Ref]]:
+        """Columns of tables that are equal in every row of the branch."""
+        found = []
+        for condition in self.flat.region.conditions:
+            one, other = self._sides(condition) or (None, None)
+            if one is not None and other is not None and (a := one.as_ref) and (b := other.as_ref):
+                found.append((a, b))
+        return found
+
+    # -- conditions ------------------------------------------------------------------------
+
+    def sort(self, conditions: Iterable[Expr], pushable: Iterable[Scan]) -> _Sorted:
+        """What becomes of each; `pushable` are the tables whose reads may be filtered by them."""
+        found, open_to = _Sorted(), [scan.alias for scan in pushable]
+        for condition in conditions:
+            # A condition without columns may stand at any of them.
+            homes = self.atoms.homes(condition) or set(open_to[:1])
+            if self.placer.single(condition) and homes and homes <= set(open_to):
+                self._filters.append((next(iter(homes)), self.atoms.expanded(condition)))
+            elif (pair := self._pair(condition)) is not None:
+                found.pairs.append(pair)
+            else:
+                found.rest.append(self.placer.place(condition, "carry").expr)
+        return found
+
+    def _sides(self, condition: Expr) -> tuple[Expr, Expr] | None:
+        """Both sides of an equality of two tables."""
+        node = unwrapped(condition.node)
+        if not isinstance(node, exp.EQ):
+            return None
+        one, other = Expr.of(unwrapped(node.this)), Expr.of(unwrapped(node.expression))
+        homes = [self.atoms.homes(side) for side in (one, other)]
+        tied = all(len(home) == 1 and home <= self.atoms.scans.keys() for home in homes) and homes[0] != homes[1]
+        return (one, other) if tied else None
+
+    def _pair(self, condition: Expr) -> Pair | None:
+        """The equality as leaf columns that Spark can join by; None where it must be a filter."""
+        sides = self._sides(condition)
+        if sides is None:
+            return None
+        left, right = (self.placer.types[side] for side in sides)
+        if not (_joinable(left.base, right.base) and wire_of(left).equal and wire_of(right).equal):
+            return None
+        if not all(self.placer.null_if_padded(side) for side in sides):
+            return None
+        return self._end(sides[0]), self._end(sides[1])
+
+    def _end(self, side: Expr) -> Ref:
+        ref = leaf_ref(self.placer.leaf(side, "key"))
+        assert ref is not None
+        return ref
+
+    def edge(self, left: _Joined, right: _Joined, pairs: Sequence[Pair], kind: JoinKind) -> None:
+        """Tie two sets of inputs by the two that share most equalities.
+
+        Without any, by two that cover their sides: asked for everything, they lead to all of it.
+        """
+        lefts, rights = list(left.names), list(right.names)
+        oriented = [pair if pair[0].alias in lefts else pair[::-1] for pair in pairs]
+        ends = lambda pair: (lefts.index(pair[0].alias), rights.index(pair[1].alias))  # noqa: E731
+        groups = [list(group) for _, group in groupby(sorted(oriented, key=ends), key=ends)]
+        if not groups:
+            self._edges.append(Edge(left.cover[-1], right.cover[0], (), kind))
+            return
+        best = max(groups, key=len)
+        columns = tuple((one.column, other.column) for one, other in best)
+        self._edges.append(Edge(best[0][0].alias, best[0][1].alias, columns, kind))
+
+
+def _all_conditions(region: Region) -> Iterable[Expr]:
+    yield from region.conditions
+    for outer in region.outers():
+        yield from (*outer.on, *outer.left.conditions, *outer.right.conditions)
+
+
+def _joinable(one: str, other: str) -> bool:
+    families = ({"int2", "int4", "int8"}, {"text", "varchar"})
+    return one == other or any({one, other} <= family for family in families)
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """A part of the body, to be built when all leaves are known."""
+
+    names: tuple[str, ...]
+    cover: tuple[str, ...]
+    """Those that each have a row in each of its rows; of a full join, in each where the other side has none."""
+    parts: tuple[_Joined, ...] = ()
+    kind: JoinKind = "inner"
+    pairs: tuple[Pair, ...] = ()
+    rest: tuple[Expr, ...] = ()
+    mark: Ref | None = None
+    filters: tuple[Expr, ...] = ()
+
+    def built(self, reads: dict[str, Read]) -> Relation:
+        relation: Relation
+        if not self.parts:
+            relation = reads[self.names[0]]
+        else:
+            left, right = (part.built(reads) for part in self.parts)
+            relation = Match(self.kind, left, right, self.pairs, self.rest, self.mark)
+        for predicate in self.filters:
+            relation = Filter(relation, predicate)
+        return relation
+
+
+class _Deferred:
+    """Joins the members of regions, from the inside out."""
+
+    def __init__(self, plan: BranchPlan) -> None:
+        self.plan = plan
+        self.names = plan.placer.names
+
+    def region(self, region: Region) -> _Joined:
+        waiting = [self._member(member) for member in region.members]
+        found = self.plan.sort(region.conditions, region.certain())
+        joined, pairs = waiting.pop(0), found.pairs
+        while waiting:
+            joined = self._with_next(joined, waiting, pairs)
+        return _Joined(
+            joined.names, joined.cover, joined.parts, joined.kind, joined.pairs, joined.rest, joined.mark,
+            (*joined.filters, *(Expr(f"{a.sql} = {b.sql}") for a, b in pairs), *found.rest),
+        )  # fmt: skip
+
+    def _with_next(self, joined: _Joined, waiting: list[_Joined], pairs: list[Pair]) -> _Joined:
+        """Join the next member that an equality leads to; without one, the next."""
+        reached = [part for part in waiting if any(_ties(pair, joined, part) for pair in pairs)]
+        new = reached[0] if reached else waiting[0]
+        waiting.remove(new)
+        ready = [pair for pair in pairs if _ties(pair, joined, new)]
+        for pair in ready:
+            pairs.remove(pair)
+        self.plan.edge(joined, new, ready, "inner")
+        names, cover = joined.names + new.names, joined.cover + new.cover
+        return _Joined(names, cover, (joined, new), "inner", tuple(ready))
+
+    def _member(self, member: Scan | Outer) -> _Joined:
+        if isinstance(member, Scan):
+            name = self.names[member.alias]
+            return _Joined((name,), (name,))
+        with self.plan.placer.inside(member):
+            left, right = self.region(member.left), self.region(member.right)
+            pushable = () if member.kind == "full" else member.right.certain()
+            found = self.plan.sort(member.on, pushable)
+            across = [pair for pair in found.pairs if _ties(pair, left, right)]
+            within = [Expr(f"{a.sql} = {b.sql}") for a, b in found.pairs if not _ties((a, b), left, right)]
+        self.plan.edge(left, right, across, member.kind)
+        names, cover = left.names + right.names, left.cover + (right.cover if member.kind == "full" else ())
+        rest = (*within, *found.rest)
+        return _Joined(names, cover, (left, right), member.kind, tuple(across), rest, member.mark)
+
+
+def _ties(pair: Pair, one: _Joined, other: _Joined) -> bool:
+    aliases = pair[0].alias, pair[1].alias
+    return (aliases[0] in one.names and aliases[1] in other.names) or (
+        aliases[1] in one.names and aliases[0] in other.names
+    )

@@ -1,0 +1,82 @@
+"""Count for each row of one side how many rows of the other it meets, before and after.
+
+    __was = sum of the other side's before    __is = sum of its after
+
+By equal columns alone the other side is summed per key once; where more must be true of a pair, each
+row is numbered and its own pairs are summed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.algebra.expr import Expr
+from millstream.plan.block import Match
+from millstream.plan.lower.context import AFTER, BEFORE, Lowering, flat, flat_columns, spark
+
+WAS, IS = "__was", "__is"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a join: the step that has its rows, its columns, and its ends of the pairs."""
+
+    step: str
+    columns: list[str]
+    ends: list[str]
+
+
+def sides(node: Match, ctx: Lowering) -> tuple[Side, Side]:
+    """Both sides, lowered; a pair may be written either way round."""
+    lefts, rights = flat_columns(node.left), flat_columns(node.right)
+    pairs = [(flat(a), flat(b)) if flat(a) in lefts else (flat(b), flat(a)) for a, b in node.pairs]
+    left = Side(ctx.lower(node.left), lefts, [one for one, _ in pairs])
+    return left, Side(ctx.lower(node.right), rights, [other for _, other in pairs])
+
+
+def pairs(node: Match, left: Side, right: Side, ctx: Lowering) -> str:
+    """Every pair that meets: in each version, the product of its rows."""
+    columns = [f"l.{name}" for name in left.columns] + [f"r.{name}" for name in right.columns]
+    products = [f"l.{BEFORE} * r.{BEFORE} AS {BEFORE}", f"l.{AFTER} * r.{AFTER} AS {AFTER}"]
+    how = f"JOIN {right.step} AS r ON {on(node)}" if node.conditions else f"CROSS JOIN {right.step} AS r"
+    return ctx.step("joined", f"SELECT {', '.join(columns + products)} FROM {left.step} AS l {how}")
+
+
+def on(node: Match) -> str:
+    """What must be true of a pair."""
+    return " AND ".join(f"({spark(one)})" if one in node.rest else spark(one) for one in node.conditions)
+
+
+def counted(side: Side, other: Side, rest: tuple[Expr, ...], ctx: Lowering) -> str:
+    """The rows of one side with how many of the other they meet."""
+    if rest:
+        return _one_by_one(side, other, rest, ctx)
+    sums = f"SUM({BEFORE}) AS {WAS}, SUM({AFTER}) AS {IS}"
+    keys = list(dict.fromkeys(other.ends))
+    grouped = f"SELECT {', '.join([*keys, sums])} FROM {other.step}" + (f" GROUP BY {', '.join(keys)}" if keys else "")
+    step = ctx.step("counts", grouped)
+    same = " AND ".join(f"l.{one} = k.{two}" for one, two in zip(side.ends, other.ends, strict=True))
+    how = f"LEFT JOIN {step} AS k ON {same}" if keys else f"CROSS JOIN {step} AS k"
+    listed = [*(f"l.{name}" for name in side.columns), f"l.{BEFORE}", f"l.{AFTER}"]
+    found = [f"COALESCE(k.{name}, 0) AS {name}" for name in (WAS, IS)]
+    return ctx.step("counted", f"SELECT {', '.join(listed + found)} FROM {side.step} AS l {how}")
+
+
+def _one_by_one(side: Side, other: Side, rest: tuple[Expr, ...], ctx: Lowering) -> str:
+    numbered = ctx.step("numbered", f"SELECT *, MONOTONICALLY_INCREASING_ID() AS __nth FROM {side.step}")
+    same = [f"l.{one} = r.{two}" for one, two in zip(side.ends, other.ends, strict=True)]
+    met = " AND ".join([*same, *(f"({spark(one)})" for one in rest)])
+    listed = [f"FIRST(l.{name}) AS {name}" for name in (*side.columns, BEFORE, AFTER)]
+    found = [f"COALESCE(SUM(r.{old}), 0) AS {new}" for old, new in ((BEFORE, WAS), (AFTER, IS))]
+    joined = f"{numbered} AS l LEFT JOIN {other.step} AS r ON {met}"
+    return ctx.step("counted", f"SELECT {', '.join(listed + found)} FROM {joined} GROUP BY l.__nth")
+
+
+def padding(step: str, side: Side, columns: list[str], ctx: Lowering) -> str:
+    """The rows that meet nothing, in each version, among columns that are NULL where they are the other side's."""
+    listed = [name if name in side.columns else f"NULL AS {name}" for name in columns]
+    kept = [
+        f"CASE WHEN {WAS} = 0 THEN {BEFORE} ELSE 0 END AS {BEFORE}",
+        f"CASE WHEN {IS} = 0 THEN {AFTER} ELSE 0 END AS {AFTER}",
+    ]
+    return ctx.step("padded", f"SELECT {', '.join(listed + kept)} FROM {step} WHERE {WAS} = 0 OR {IS} = 0")

@@ -1,0 +1,108 @@
+"""What the columns of a FROM clause are called, as written, and what they are.
+
+A subquery's scope stands inside that of the query around it: a column not found there is looked for outside, and
+noted, for the subquery is correlated then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from sqlglot import exp
+
+from millstream.algebra.expr import Expr, Ref, transform, unwrapped
+from millstream.algebra.relation import Aggregate, Filter, Join, Project, Relation, Scan
+from millstream.errors import Unsupported
+
+Made = TypeVar("Made", bound=Relation)
+
+# Stands for a subquery in an expression whose columns are still to be resolved.
+PLACE = "__ms_subquery"
+
+
+@dataclass
+class Scope:
+    """(alias, column) as written -> the unique Ref."""
+
+    outer: Scope | None = None
+    columns: dict[tuple[str, str], Ref] = field(default_factory=dict)
+    merged: dict[str, Expr] = field(default_factory=dict)
+    """Columns of a USING, which are written without an alias."""
+    outside: set[Ref] = field(default_factory=set)
+    """Columns of the queries around it that were used."""
+
+    def add(self, alias: str, names: Sequence[str], refs: Sequence[Ref]) -> None:
+        self.columns.update({(alias, name): ref for name, ref in zip(names, refs, strict=True)})
+
+    def find(self, alias: str, name: str) -> Expr | None:
+        """What a column is; looked for outside where it is not here."""
+        if (own := self._own(alias, name)) is not None:
+            return own
+        found = self.outer.find(alias, name) if self.outer else None
+        if found is not None:
+            self.outside |= found.refs
+        return found
+
+    def _own(self, alias: str, name: str) -> Expr | None:
+        if alias:
+            ref = self.columns.get((alias, name))
+        elif name in self.merged:
+            return self.merged[name]
+        else:
+            ref = next((ref for (_, column), ref in self.columns.items() if column == name), None)
+        return Expr(ref.sql) if ref else None
+
+    def resolve(self, node: exp.Expression) -> Expr:
+        """An expression with every column resolved."""
+
+        def column(part: exp.Expression) -> exp.Expression:
+            return self._resolved(part).node if isinstance(part, exp.Column) else part
+
+        return Expr.of(transform(unwrapped(node), column))
+
+    def _resolved(self, column: exp.Column) -> Expr:
+        if isinstance(column.this, exp.Star):
+            raise Unsupported.construct(
+                "a reference to a whole row", reason="Its type is the table's own.", way_round="Name the columns."
+            )
+        if column.table == PLACE:
+            return Expr.of(column)
+        found = self.find(column.table, column.name)
+        if found is None:
+            raise Unsupported.construct(
+                f'system column "{column.name}"',
+                reason="It tells where a row is stored, which changes without a change in the data.",
+                way_round="Use a column of the table.",
+            )
+        return found
+
+
+def never_null(relation: Relation, ref: Ref) -> bool:
+    """Is a column known never to be NULL?"""
+    if isinstance(relation, Scan):
+        column = relation.table.column(ref.column) if ref.alias == relation.alias else None
+        return column is not None and column.not_null
+    if isinstance(relation, Filter):
+        return never_null(relation.input, ref)
+    if isinstance(relation, Project | Aggregate):
+        named = relation.outputs if isinstance(relation, Project) else relation.keys
+        found = next((one.expr.as_ref for one in named if ref == Ref(relation.alias, one.name)), None)
+        return found is not None and never_null(relation.input, found)
+    if isinstance(relation, Join):
+        sides = [relation.left, relation.right] if relation.kind == "inner" else [relation.left]
+        return relation.kind != "full" and any(never_null(side, ref) for side in sides)
+    return False
+
+
+def checked(make: Callable[[], Made]) -> Made:
+    """Make a relation; where its expressions refer to what is not there, a subquery reaches too far out."""
+    try:
+        return make()
+    except ValueError as error:
+        raise Unsupported.construct(
+            "a subquery that is tied to more than the query right around it",
+            reason=f"Millstream does not maintain it yet: {error}.",
+            way_round="Write it as a join.",
+        ) from error
