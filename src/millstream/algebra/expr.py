@@ -9,7 +9,7 @@ frozenset({Ref(alias='o', column='q')})
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -94,13 +94,54 @@ def transform(node: exp.Expression, change: Callable[[exp.Expression], exp.Expre
 
 
 def conjuncts(expression: Expr) -> Iterator[Expr]:
-    """The parts of an AND, at any depth."""
+    """The parts of an AND, at any depth; what all parts of an OR have in common is one too.
+
+    >>> [part.sql for part in conjuncts(Expr("(a AND b) OR (a AND c)"))]
+    ['a', '(b) OR (c)']
+    """
     node = unwrapped(expression.node)
     if isinstance(node, exp.And):
         yield from conjuncts(Expr.of(node.this))
         yield from conjuncts(Expr.of(node.expression))
+    elif isinstance(node, exp.Or):
+        yield from _common(node)
     else:
         yield Expr.of(node)
+
+
+def alternatives(expression: Expr) -> list[Expr]:
+    """The parts of an OR, at any depth."""
+    node = unwrapped(expression.node)
+    if isinstance(node, exp.Or):
+        return [*alternatives(Expr.of(node.this)), *alternatives(Expr.of(node.expression))]
+    return [Expr.of(node)]
+
+
+def all_of(parts: Iterable[Expr]) -> Expr:
+    """The AND of some expressions."""
+    return _combined(list(parts), "AND")
+
+
+def any_of(parts: Iterable[Expr]) -> Expr:
+    """The OR of some expressions."""
+    return _combined(list(parts), "OR")
+
+
+def _combined(parts: list[Expr], word: str) -> Expr:
+    return parts[0] if len(parts) == 1 else Expr.parse(f" {word} ".join(f"({part.sql})" for part in parts))
+
+
+def _common(node: exp.Or) -> Iterator[Expr]:
+    parts = [list(dict.fromkeys(conjuncts(one))) for one in alternatives(Expr.of(node))]
+    shared = [part for part in parts[0] if all(part in other for other in parts[1:])]
+    if not shared:
+        yield Expr.of(node)
+        return
+    yield from shared
+    rests = [[part for part in own if part not in shared] for own in parts]
+    # Where nothing is left of one alternative, what they share is all that they say.
+    if all(rests):
+        yield any_of(all_of(rest) for rest in rests)
 
 
 def unwrapped(node: exp.Expression) -> exp.Expression:

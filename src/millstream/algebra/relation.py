@@ -191,13 +191,23 @@ class UnionAll(Relation):
 
 @dataclass(frozen=True)
 class Call:
-    """An aggregate function and what it is applied to; `argument` is None for count(*)."""
+    """An aggregate function and what it is applied to; `argument` is None for count(*).
+
+    Where that is not all (DISTINCT, ORDER BY, several arguments), `text` is the whole call.
+    """
 
     function: str
     argument: Expr | None
     filter: Expr | None = None
+    text: Expr | None = None
+
+    def parts(self) -> tuple[Expr, ...]:
+        """The expressions it is made of."""
+        return tuple(part for part in (self.argument, self.filter, self.text) if part is not None)
 
     def __str__(self) -> str:
+        if self.text is not None:
+            return str(self.text)
         where = f" FILTER (WHERE {self.filter})" if self.filter else ""
         return f"{self.function}({self.argument or '*'}){where}"
 
@@ -226,9 +236,8 @@ class Aggregate(Relation):
         for key in self.keys:
             _check_refs(key.expr, self.input)
         for measure in self.measures:
-            for part in (measure.call.argument, measure.call.filter):
-                if part is not None:
-                    _check_refs(part, self.input)
+            for part in measure.call.parts():
+                _check_refs(part, self.input)
 
     @property
     def columns(self) -> tuple[Ref, ...]:

@@ -62,5 +62,5 @@ def _named(outputs: tuple[Named, ...], aliases: Aliases) -> tuple[Named, ...]:
 
 
 def _call(call: Call, aliases: Aliases) -> Call:
-    argument = _expr(call.argument, aliases) if call.argument else None
-    return Call(call.function, argument, _expr(call.filter, aliases) if call.filter else None)
+    argument, where, text = (_expr(one, aliases) if one else None for one in (call.argument, call.filter, call.text))
+    return Call(call.function, argument, where, text)

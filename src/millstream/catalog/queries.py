@@ -40,6 +40,11 @@ class Function:
     volatility: str
     aggregate: bool
 
+    @property
+    def called(self) -> str:
+        """Its name as the server writes it in a call."""
+        return self.name.split("(")[0].replace('"', "")
+
 
 @contextmanager
 def rolled_back(conn: Connection) -> Iterator[None]:

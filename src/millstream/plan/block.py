@@ -218,15 +218,34 @@ class Accumulator:
 
 
 @dataclass(frozen=True)
+class Gathered:
+    """An aggregate that PostgreSQL computes over all rows of a touched group: its expression over the rows `r`."""
+
+    name: str
+    expr: str
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.expr} [gathered]"
+
+
+@dataclass(frozen=True)
 class AggregateHead:
     """The state of each group: its keys and accumulators. Without keys there is one group, always."""
 
     keys: tuple[BlockColumn, ...]
     accumulators: tuple[Accumulator, ...]
+    gathered: tuple[Gathered, ...] = ()
+    members: tuple[BlockColumn, ...] = ()
+    """The body's columns that gathered aggregates are over."""
 
     @property
     def netted(self) -> bool:
         """Must changes that cancel be taken out before aggregating?"""
+        return bool(self.gathered) or any(a.strategy != "sum" for a in self.accumulators)
+
+    @property
+    def recoverable(self) -> bool:
+        """Are there accumulators that may have to be computed anew?"""
         return any(a.strategy != "sum" for a in self.accumulators)
 
     @property
@@ -240,7 +259,7 @@ class AggregateHead:
 
     def __str__(self) -> str:
         keys = ", ".join(key.name for key in self.keys) or "(everything)"
-        return f"Aggregate by {keys}: {', '.join(map(str, self.accumulators))}"
+        return f"Aggregate by {keys}: {', '.join(map(str, (*self.accumulators, *self.gathered)))}"
 
 
 @dataclass(frozen=True)

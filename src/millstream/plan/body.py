@@ -16,7 +16,7 @@ from itertools import groupby
 
 from sqlglot import exp
 
-from millstream.algebra.expr import Expr, Ref, unwrapped
+from millstream.algebra.expr import Expr, Ref, all_of, alternatives, any_of, conjuncts, unwrapped
 from millstream.algebra.relation import Filter, JoinKind, Named, Project, Relation, Scan
 from millstream.algebra.wire import wire_of
 from millstream.plan.block import Branch, Edge, Match, Read
@@ -83,7 +83,16 @@ class BranchPlan:
                 found.pairs.append(pair)
             else:
                 found.rest.append(self.placer.place(condition, "carry").expr)
+                self._filters += [(alias, one) for alias in open_to if (one := self._implied(condition, alias))]
         return found
+
+    def _implied(self, condition: Expr, alias: str) -> Expr | None:
+        """What an OR says of one table alone, where each alternative says something of it."""
+        own = [
+            [part for part in conjuncts(one) if self.placer.single(part) and self.atoms.homes(part) == {alias}]
+            for one in alternatives(condition)
+        ]
+        return self.atoms.expanded(any_of(all_of(parts) for parts in own)) if len(own) > 1 and all(own) else None
 
     def _sides(self, condition: Expr) -> tuple[Expr, Expr] | None:
         """Both sides of an equality of two tables."""
@@ -124,9 +133,24 @@ class BranchPlan:
         if not groups:
             self._edges.append(Edge(left.cover[-1], right.cover[0], (), kind))
             return
-        best = max(groups, key=len)
+        best = max(groups, key=lambda group: (self.selective(group), len(group)))
         columns = tuple((one.column, other.column) for one, other in best)
         self._edges.append(Edge(best[0][0].alias, best[0][1].alias, columns, kind))
+
+    def selective(self, pairs: Sequence[Pair]) -> bool:
+        """Do equalities name a unique key of one of their tables? Then a row is met by few."""
+        named = dict[str, set[str]]()
+        for end in (end for pair in pairs for end in pair):
+            if (ref := self._column(end)) is not None:
+                named.setdefault(ref.alias, set()).add(ref.column)
+        keys = ((self.atoms.scans[alias].table.key, columns) for alias, columns in named.items())
+        return any(key and set(key) <= columns for key, columns in keys)
+
+    def _column(self, end: Ref) -> Ref | None:
+        """The column of a table that a leaf is."""
+        alias = next(alias for alias, name in self.placer.names.items() if name == end.alias)
+        leaf = next(leaf for leaf in self.placer.leaves[alias].values() if leaf.name == end.column)
+        return leaf.expr.as_ref
 
 
 def _all_conditions(region: Region) -> Iterable[Expr]:
@@ -186,7 +210,10 @@ class _Deferred:
 
     def _with_next(self, joined: _Joined, waiting: list[_Joined], pairs: list[Pair]) -> _Joined:
         """Join the next member that an equality leads to; without one, the next."""
-        reached = [part for part in waiting if any(_ties(pair, joined, part) for pair in pairs)]
+        tied = {part: [pair for pair in pairs if _ties(pair, joined, part)] for part in waiting}
+        reached = [part for part in waiting if tied[part]]
+        # By a unique key first: what is joined so leads to few rows.
+        reached.sort(key=lambda part: not self.plan.selective(tied[part]))
         new = reached[0] if reached else waiting[0]
         waiting.remove(new)
         ready = [pair for pair in pairs if _ties(pair, joined, new)]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
-from millstream.algebra.relation import Aggregate, Filter, Join, Named, Project, Relation, Scan, UnionAll
+from millstream.algebra.relation import Aggregate, Filter, Join, Measure, Named, Project, Relation, Scan, UnionAll
 from millstream.algebra.rename import canonical
 from millstream.algebra.table import Table, quoted
 from millstream.algebra.types import Column, PgType
@@ -173,23 +173,39 @@ def _peel(relation: Relation) -> _Peeled:
     return _Peeled(None)
 
 
+class _NotKept(Exception):
+    """A measure that Spark cannot keep, by its number: PostgreSQL shall compute it over the rows of a group."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
 def _grouped(peeled: _Peeled, aggregate: Aggregate, columns: Sequence[Column], server: Server) -> Block:
     flats = flatten(aggregate.input)
+    while True:
+        try:
+            return _with_groups(peeled, aggregate, flats, columns, server)
+        except _NotKept as one:
+            number = one.number
+            measure = replace(aggregate.measures[number], call=measures.gathered(aggregate.measures[number].call))
+            listed = (*aggregate.measures[:number], measure, *aggregate.measures[number + 1 :])
+            aggregate = replace(aggregate, measures=listed)
+
+
+def _with_groups(
+    peeled: _Peeled, aggregate: Aggregate, flats: Sequence[Flat], columns: Sequence[Column], server: Server
+) -> Block:
     needs = [measures.arguments(measure.call) for measure in aggregate.measures]
-    branches, placed, first = list[Branch](), list[list[tuple[str, Placed]]](), 0
+    plans, first = list[_GroupedBranch](), 0
     for flat in flats:
-        branch, named = _grouped_branch(flat, first, aggregate, needs, server, alone=len(flats) == 1)
-        branches.append(branch)
-        placed.append(named)
-        first += len(branch.inputs)
-    agreed = _agreed(placed)
-    state, reads = measures.State(), dict[Ref, Expr]()
+        plans.append(_GroupedBranch(flat, first, aggregate, needs, server, alone=len(flats) == 1))
+        first += len(plans[-1].branch.inputs)
+    agreed = _agreed([plan.named for plan in plans])
     by_name = dict(agreed)
-    for need, measure in zip(needs, aggregate.measures, strict=True):
-        # Measures of the same argument share its columns.
-        number = needs.index(need)
-        own = tuple((name, by_name[name]) for name in (f"a{number}", f"a{number}o", f"a{number}s") if name in by_name)
-        reads[Ref(aggregate.alias, measure.name)] = Expr(f"({state.read(measure.call, own)})")
+    state, reads = measures.State(), dict[Ref, Expr]()
+    for number, measure in enumerate(aggregate.measures):
+        reads[Ref(aggregate.alias, measure.name)] = Expr(f"({_read(number, measure, needs, by_name, state, plans[0])})")
     key_columns = tuple(
         BlockColumn(key.name, _typed(by_name[key.name], key), by_name[key.name].wire) for key in aggregate.keys
     )
@@ -200,34 +216,80 @@ def _grouped(peeled: _Peeled, aggregate: Aggregate, columns: Sequence[Column], s
         for c, named in zip(columns, peeled.outputs, strict=True)
     )
     having = " AND ".join(f"({_written(condition, reads)})" for condition in peeled.conditions) or None
-    head = AggregateHead(key_columns, tuple(state.accumulators.values()))
+    members = tuple(column for column in body if column.name in plans[0].members)
+    head = AggregateHead(key_columns, tuple(state.accumulators.values()), tuple(state.gathered), members)
     key = _group_key(peeled, aggregate, key_columns, columns)
-    return Block("result", tuple(branches), body, head, outputs, having, key)
+    return Block("result", tuple(plan.branch for plan in plans), body, head, outputs, having, key)
 
 
-def _grouped_branch(
-    flat: Flat,
-    first: int,
-    aggregate: Aggregate,
+def _read(
+    number: int,
+    measure: Measure,
     needs: Sequence[tuple[measures.Argument, ...]],
-    server: Server,
-    *,
-    alone: bool,
-) -> tuple[Branch, list[tuple[str, Placed]]]:
-    key_exprs = [Expr.of(unwrapped(flat.over(key.expr).node)) for key in aggregate.keys]
-    arguments = [[measures.Argument(_plainly(flat.over(a.expr)), a.use) for a in need] for need in needs]
-    plan = BranchPlan(flat, first, [*key_exprs, *(a.expr for need in arguments for a in need)], server, alone=alone)
-    named = [(key.name, _key(plan.placer, expr)) for key, expr in zip(aggregate.keys, key_exprs, strict=True)]
-    for number, need in enumerate(arguments):
-        for argument in need if needs.index(needs[number]) == number else ():
-            placed = plan.placer.place(argument.expr, argument.use)
-            named.append((f"a{number}", placed))
-            if argument.use == "number" and (scale := plan.placer.scale(argument.expr, placed)):
-                named.append((f"a{number}s", scale))
-            type_ = plan.placer.types.get(argument.expr)
-            if argument.use == "carry" and type_ is not None and measures.order_use(type_):
-                named.append((f"a{number}o", plan.placer.place(argument.expr, "number")))
-    return plan.finish(named), named
+    by_name: Mapping[str, Placed],
+    state: measures.State,
+    plan: _GroupedBranch,
+) -> str:
+    """How a measure is read off the state."""
+    if measure.call.text is not None:
+        return state.gather(_written(plan.texts[number], plan.final))
+    # Measures of the same argument share its columns.
+    shared = needs.index(needs[number])
+    own = tuple((name, by_name[name]) for name in (f"a{shared}", f"a{shared}o", f"a{shared}s") if name in by_name)
+    try:
+        return state.read(measure.call, own)
+    except Unsupported as error:
+        raise _NotKept(number) from error
+
+
+class _GroupedBranch:
+    """One branch below an aggregate: its keys, the arguments of what is kept, the columns of what is gathered."""
+
+    def __init__(
+        self,
+        flat: Flat,
+        first: int,
+        aggregate: Aggregate,
+        needs: Sequence[tuple[measures.Argument, ...]],
+        server: Server,
+        *,
+        alone: bool,
+    ) -> None:
+        keys = [_plainly(flat.over(key.expr)) for key in aggregate.keys]
+        arguments = [[measures.Argument(_plainly(flat.over(a.expr)), a.use) for a in need] for need in needs]
+        gathered = {n: one.call.text for n, one in enumerate(aggregate.measures) if one.call.text is not None}
+        # Of one branch, columns are gathered as its tables have them; of several, as the aggregate's input does.
+        self.texts = {n: flat.over(text) if alone else text for n, text in gathered.items()}
+        refs = list(dict.fromkeys(ref for text in self.texts.values() for ref in sorted(text.refs)))
+        carried = {ref: Expr(ref.sql) if alone else _plainly(flat.outputs[ref]) for ref in refs}
+        wanted = [*keys, *(a.expr for need in arguments for a in need), *carried.values()]
+        self.plan = BranchPlan(flat, first, wanted, server, alone=alone)
+        self.named = [(key.name, _key(self.plan.placer, expr)) for key, expr in zip(aggregate.keys, keys, strict=True)]
+        for number, need in enumerate(arguments):
+            for argument in need if needs.index(needs[number]) == number else ():
+                self._place(number, argument, aggregate.measures[number].call.function)
+        self.final, self.members = dict[Ref, Expr](), set[str]()
+        for number, (ref, expr) in enumerate(carried.items()):
+            self.named.append((f"g{number}", self.plan.placer.place(expr, "carry")))
+            self.final[ref] = Expr(f"r.{quoted(f'g{number}')}")
+            self.members.add(f"g{number}")
+        self.branch = self.plan.finish(self.named)
+
+    def _place(self, number: int, argument: measures.Argument, function: str) -> None:
+        placer = self.plan.placer
+        try:
+            placed = placer.place(argument.expr, argument.use)
+        except Unsupported as error:
+            raise _NotKept(number) from error
+        if argument.use == "number" and placed.type is not None and placed.type.base == "float4":
+            # PostgreSQL adds them as they are; Spark would add them as doubles.
+            raise _NotKept(number)
+        self.named.append((f"a{number}", placed))
+        if argument.use == "number" and (scale := placer.scale(argument.expr, placed)):
+            self.named.append((f"a{number}s", scale))
+        type_ = placer.types.get(argument.expr)
+        if argument.use == "carry" and type_ is not None and measures.order_use(type_):
+            self.named.append((f"a{number}o", placer.place(argument.expr, "number")))
 
 
 def _plainly(expression: Expr) -> Expr:

@@ -21,7 +21,7 @@ from millstream.algebra.table import quoted
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, number_wire_of, wire_of
 from millstream.errors import Unsupported
-from millstream.plan.block import Accumulator, Function, Strategy, Use
+from millstream.plan.block import Accumulator, Function, Gathered, Strategy, Use
 from millstream.plan.place import INT4, Placed
 
 # Money has two digits after the point, rates four: these are counted.
@@ -49,7 +49,7 @@ class Argument:
 
 def arguments(call: Call) -> tuple[Argument, ...]:
     """The body columns a call needs; a FILTER becomes NULL where it is not true."""
-    if call.argument is None and call.filter is None:
+    if call.text is not None or (call.argument is None and call.filter is None):
         return ()
     value = call.argument or Expr("1")
     if call.filter is not None:
@@ -61,10 +61,17 @@ def arguments(call: Call) -> tuple[Argument, ...]:
     return (Argument(value, "number"),)
 
 
+def gathered(call: Call) -> Call:
+    """The same call, to be computed by PostgreSQL over all rows of a group."""
+    where = f" FILTER (WHERE {call.filter.sql})" if call.filter else ""
+    return Call(call.function, None, None, Expr.parse(f"{call.function}({call.argument or '*'}){where}"))
+
+
 class State:
     """Gathers the accumulators of a group; equal ones are shared."""
 
     def __init__(self) -> None:
+        self.gathered: list[Gathered] = []
         self.accumulators: dict[tuple[str, str | None, int | None], Accumulator] = {}
         self._add("rows", "sum", None, INT8, wire_of(INT8))
 
@@ -78,6 +85,14 @@ class State:
         if call.function in ("min", "max"):
             return self._extreme("min" if call.function == "min" else "max", columns)
         return self._total(call, columns)
+
+    def gather(self, expr: str) -> str:
+        """The same for what PostgreSQL computes over the rows `r` of a group."""
+        found = next((one for one in self.gathered if one.expr == expr), None)
+        if found is None:
+            found = Gathered(f"v{len(self.gathered)}", expr)
+            self.gathered.append(found)
+        return f"s.{quoted(found.name)}"
 
     def _total(self, call: Call, columns: tuple[tuple[str, Placed], ...]) -> str:
         name, placed = columns[0]

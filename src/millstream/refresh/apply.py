@@ -7,8 +7,9 @@ target     what shall be done to each row, checked, then one MERGE (or one INSER
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import psycopg
 import pyarrow as pa
@@ -17,13 +18,18 @@ from millstream.errors import TargetDiffers
 from millstream.observe.failpoint import failpoint
 from millstream.plan.block import AggregateHead, Block
 from millstream.refresh.report import Tally
-from millstream.store import state, target
+from millstream.store import members, state, target
 from millstream.store.connection import Connection
 from millstream.store.names import Names
 from millstream.store.rows import fetch, postgres_type, send
 
-# Recomputes groups: their keys in, their state out.
-Recompute = Callable[[AggregateHead, pa.Table], pa.Table]
+
+class Groups(Protocol):
+    """Evaluates groups: their keys in, their state out, or their rows."""
+
+    def groups(self, head: AggregateHead, keys: pa.Table, *, members: bool = False) -> pa.Table: ...
+
+    def everything(self, *, members: bool = False) -> pa.Table: ...
 
 
 class Apply:
@@ -36,7 +42,7 @@ class Apply:
         self.tally = tally
         self.inner = inner
 
-    def difference(self, rows: pa.Table | None, recompute: Recompute) -> None:
+    def difference(self, rows: pa.Table | None, evaluation: Groups) -> None:
         """Apply a change, if there is one."""
         if self.inner:
             self._run(state.changes_table_sql(self.names))
@@ -48,14 +54,15 @@ class Apply:
             if head is not None:
                 self._groups(head, absolute=False)
         if head is not None:
-            if head.netted:
-                self._recompute(head, recompute)
+            if head.recoverable:
+                self._recompute(head, evaluation)
+            self._gather(head, evaluation)
             with self._images():
                 self._merge_state(head)
         if not self.inner:
             self._merge_target(full=False)
 
-    def whole(self, rows: pa.Table) -> None:
+    def whole(self, rows: pa.Table, evaluation: Groups) -> None:
         """Apply a complete result, as the difference from what is stored."""
         head = self.block.head
         with self.tally.phase("apply"):
@@ -64,32 +71,52 @@ class Apply:
                 self._groups(head, absolute=True)
                 self._run(state.vanished_sql(head, self.names))
         if head is not None:
+            if head.gathered:
+                self._gathered(head, evaluation.everything(members=True))
             self._merge_state(head)
         if not self.inner:
             self._merge_target(full=True)
 
     # -- steps -----------------------------------------------------------------------------
 
-    def _stage(self, rows: pa.Table) -> None:
+    def _stage(self, rows: pa.Table, relation: str | None = None) -> None:
         columns = ", ".join(f'"{field.name}" {postgres_type(_plain(field.type))}' for field in rows.schema)
-        name = self.names.delta.removeprefix("pg_temp.")
-        self._run(f"CREATE TEMPORARY TABLE IF NOT EXISTS {name} ({columns}) ON COMMIT DELETE ROWS")
-        self._run(f"TRUNCATE {self.names.delta}")
-        send(self.conn, self.names.delta, _plainly(rows))
-        self._analyze(self.names.delta, rows.num_rows)
+        to = relation or self.names.delta
+        self._run(
+            f"CREATE TEMPORARY TABLE IF NOT EXISTS {to.removeprefix('pg_temp.')} ({columns}) ON COMMIT DELETE ROWS"
+        )
+        self._run(f"TRUNCATE {to}")
+        send(self.conn, to, _plainly(rows))
+        self._analyze(to, rows.num_rows)
         failpoint("staged")
 
     def _groups(self, head: AggregateHead, *, absolute: bool) -> None:
         self._run(state.groups_table_sql(head, self.names))
         self._run(state.decode_sql(head, self.names, absolute=absolute))
 
-    def _recompute(self, head: AggregateHead, recompute: Recompute) -> None:
+    def _keys(self, head: AggregateHead, query: str) -> pa.Table:
         with self.tally.phase("apply"):
             schema = pa.schema([(key.name, key.wire.arrow_type) for key in head.keys] or [("one", pa.int32())])
-            lost = fetch(self.conn, state.lost_sql(head, self.names), schema.append(pa.field("__one", pa.int32())))
+            return fetch(self.conn, query, schema.append(pa.field("__one", pa.int32()))).select(schema.names)
+
+    def _gather(self, head: AggregateHead, evaluation: Groups) -> None:
+        """Compute what PostgreSQL computes over all rows of a group, for the touched ones."""
+        if not head.gathered:
+            return
+        keys = self._keys(head, members.wanted_sql(head, self.names))
+        if keys.num_rows or not head.keys:
+            self._gathered(head, evaluation.groups(head, keys, members=True))
+
+    def _gathered(self, head: AggregateHead, rows: pa.Table) -> None:
+        with self.tally.phase("apply"):
+            self._stage(rows, self.names.members)
+            self._run(members.gather_sql(self.block, head, self.names))
+
+    def _recompute(self, head: AggregateHead, evaluation: Groups) -> None:
+        lost = self._keys(head, state.lost_sql(head, self.names))
         if lost.num_rows == 0:
             return
-        rows = recompute(head, lost.select(schema.names))
+        rows = evaluation.groups(head, lost)
         with self.tally.phase("apply"):
             self._stage(rows)
             self._run(state.forget_sql(head, self.names))

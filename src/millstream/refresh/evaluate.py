@@ -42,22 +42,22 @@ class Evaluation:
         failpoint("demand_read")
         return self._run(views)
 
-    def everything(self) -> pa.Table:
+    def everything(self, *, members: bool = False) -> pa.Table:
         """The block over all rows of all inputs."""
         with self.tally.phase("demand"):
             views = {one.name: _frame(self.access.everything(one, before=0)) for one in self.block.inputs()}
         failpoint("demand_read")
-        return self._run(views)
+        return self._run(views, members=members)
 
-    def groups(self, head: AggregateHead, keys: pa.Table) -> pa.Table:
-        """Certain groups, over all of their rows; `keys` has the head's key columns."""
+    def groups(self, head: AggregateHead, keys: pa.Table, *, members: bool = False) -> pa.Table:
+        """Certain groups, over all of their rows, or those rows; `keys` has the head's key columns."""
         if not head.keys:
-            return self.everything()
+            return self.everything(members=members)
         views = dict[str, Rows]()
         with self.tally.phase("demand"):
             for branch in self.block.branches:
                 views |= _views(branch, self._rows_of_groups(branch, keys))
-        return self._run(views, keys)
+        return self._run(views, keys, members=members)
 
     def _rows_of_groups(self, branch: Branch, keys: pa.Table) -> dict[str, Gathered]:
         seed = seed_of_groups(branch, keys.column_names)
@@ -76,7 +76,7 @@ class Evaluation:
         held = gather(branch, {name: found}, self.access, before=0)
         return held
 
-    def _run(self, views: dict[str, Rows], keys: pa.Table | None = None) -> pa.Table:
+    def _run(self, views: dict[str, Rows], keys: pa.Table | None = None, *, members: bool = False) -> pa.Table:
         names = {name: view_name(name) for name in views}
         inputs = {names[name]: rows for name, rows in views.items()}
         wanted = None
@@ -84,7 +84,7 @@ class Evaluation:
             wanted = view_name("wanted")
             inputs[wanted] = keys
         with self.tally.phase("spark"):
-            done = self.engine.evaluate(lower(self.block, names, wanted=wanted), inputs)
+            done = self.engine.evaluate(lower(self.block, names, wanted=wanted, members=members), inputs)
         self.tally.spark_jobs += done.jobs
         self.access.settle()
         failpoint("spark_done")

@@ -222,9 +222,9 @@ class Refresher:
             if decision.action == "DIFFERENTIAL":
                 assert job.table.frontier is not None
                 slice_ = Slice(job.table.frontier, now.snapshot)
-                apply.difference(evaluation.changes(slice_.start), evaluation.groups)
+                apply.difference(evaluation.changes(slice_.start), evaluation)
             else:
-                apply.whole(evaluation.everything())
+                apply.whole(evaluation.everything(), evaluation)
         report = RefreshReport(
             job.table.name, decision.action, decision.reason, now.taken_at, now.snapshot,
             tally.changed["I"], tally.changed["U"], tally.changed["D"],

@@ -55,21 +55,24 @@ def plan_query(conn: Connection, query: str) -> Planned:
     """The plan of a query, or the reason why it is refused and where."""
     with queries.rolled_back(conn):
         canonical = queries.canonical(conn, query)
-        _check(conn, canonical, query)
+        aggregates = _check(conn, canonical, query)
         _check_names([column.name for column in canonical.columns], query)
         try:
-            relation = build(canonical.text, _Catalog(conn, query))
+            relation = build(canonical.text, _Catalog(conn, query, aggregates))
             blocks = cut(relation, canonical.columns, _Server(conn))
         except Unsupported as error:
             raise _placed(error, query) from error
     return Planned(query, canonical, relation, blocks)
 
 
-def _check(conn: Connection, canonical: Canonical, query: str) -> None:
+def _check(conn: Connection, canonical: Canonical, query: str) -> frozenset[str]:
+    """Refuse what cannot be kept; the names of the aggregates that are called."""
     check.check(canonical.tree, query)
-    for function in queries.functions(conn, canonical.tree):
+    functions = queries.functions(conn, canonical.tree)
+    for function in functions:
         _check_function(function, query)
     _check_faithful(conn, canonical)
+    return frozenset(function.called for function in functions if function.aggregate)
 
 
 def _check_names(names: Sequence[str], query: str) -> None:
@@ -87,18 +90,8 @@ def _check_names(names: Sequence[str], query: str) -> None:
 
 
 def _check_function(function: queries.Function, query: str) -> None:
-    # The server's own functions come without a schema: a user's aggregate may be called `sum` too.
-    full = function.name.split("(")[0]
-    name = full.split(".")[-1].strip('"')
+    name = function.name.split("(")[0].split(".")[-1].strip('"')
     where = position.find(query, name)
-    if function.aggregate and full not in check.SUPPORTED_AGGREGATES:
-        raise Unsupported.construct(
-            f"the aggregate {full}",
-            reason="Millstream does not maintain it yet.",
-            way_round="Use count, sum, avg, min or max, or aggregate in a view over the stream table.",
-            position=where,
-            excerpt=position.excerpt(query, where),
-        )
     if function.volatility != "immutable":
         raise Volatile.function(function.name, function.volatility, where, position.excerpt(query, where))
 
@@ -177,16 +170,17 @@ class _Server:
 class _Catalog:
     """Answers the builder's questions."""
 
-    def __init__(self, conn: Connection, query: str) -> None:
+    def __init__(self, conn: Connection, query: str, aggregates: frozenset[str]) -> None:
         self.conn = conn
         self.query = query
+        self._aggregates = aggregates
 
     def table(self, schema: str, name: str) -> Table | str:
         schema = schema or queries.implicit_schema(self.conn, name)
         oid, kind = queries.relation_kinds(self.conn, [(schema, name)])[schema, name]
         if kind == "v":
             view = queries.view(self.conn, oid)
-            _check(self.conn, view, self.query)
+            self._aggregates |= _check(self.conn, view, self.query)
             return view.text
         where = position.find(self.query, name)
         relations.check_source(self.conn, oid, where)
@@ -201,3 +195,6 @@ class _Catalog:
 
     def types(self, select: str) -> tuple[PgType, ...]:
         return tuple(column.type for column in queries.columns_of(self.conn, select))
+
+    def aggregates(self) -> frozenset[str]:
+        return self._aggregates

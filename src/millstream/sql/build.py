@@ -31,7 +31,7 @@ from millstream.algebra.relation import (
 from millstream.algebra.table import Table
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
-from millstream.sql.grouping import Grouping, aggregates
+from millstream.sql.grouping import Aggregates, Grouping
 from millstream.sql.scope import Scope, checked
 from millstream.sql.subquery import Ctes, Host, Subqueries, has_subquery
 
@@ -45,6 +45,9 @@ class Names(Protocol):
     def types(self, select: str) -> tuple[PgType, ...]:
         """The types of a query's output."""
 
+    def aggregates(self) -> frozenset[str]:
+        """The names of the aggregates that the query and the views met so far call."""
+
 
 def build(text: str, names: Names) -> Relation:
     """The Relation of a canonical query text."""
@@ -54,6 +57,7 @@ def build(text: str, names: Names) -> Relation:
 class _Builder:
     def __init__(self, names: Names) -> None:
         self.names = names
+        self.aggregates = Aggregates(names.aggregates)
         self.aliases: set[str] = set()
 
     def fresh(self, wanted: str) -> str:
@@ -104,7 +108,7 @@ class _Builder:
         scope = Scope(outer)
         relation, outside = self.from_where(select, scope, ctes)
         subqueries = Subqueries(self, ctes)
-        if aggregates(select):
+        if self.aggregates.group(select):
             relation = self._grouped(select, relation, scope, subqueries)
         else:
             host = Host(relation, scope)
@@ -270,7 +274,9 @@ class _Builder:
     def _grouped(self, select: exp.Select, relation: Relation, scope: Scope, subqueries: Subqueries) -> Relation:
         group = select.args.get("group")
         keys = [scope.resolve(key) for key in (group.expressions if group else ())]
-        grouping = Grouping(tuple(dict.fromkeys(Expr.of(unwrapped(key.node)) for key in keys)), self.fresh("g"))
+        grouping = Grouping(
+            tuple(dict.fromkeys(Expr.of(unwrapped(key.node)) for key in keys)), self.fresh("g"), self.aggregates
+        )
         # Subqueries inside of an aggregate belong to its rows; all others to the groups.
         rows, groups = Host(relation, scope), Host(None, scope, grouping.over)
         grouping.known = groups.known

@@ -6,14 +6,12 @@ never fools it. `REFUSALS` is the list; the order is the order in which a reader
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from millstream.errors import Unsupported
 from millstream.sql import position
 from millstream.sql.nodetree import Node, Value, walk
-
-SUPPORTED_AGGREGATES = frozenset({"count", "sum", "avg", "min", "max"})
 
 _LATER = "Millstream does not maintain it yet."
 
@@ -67,8 +65,6 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("VALUES", _range(5), ("VALUES",), way_round="Put the rows into a table."),
     Refusal("a function in FROM", _range(3), ("FROM",), way_round="Keep its rows in a table."),
     Refusal("XMLTABLE or JSON_TABLE", _range(4), ("XMLTABLE", "JSON_TABLE")),
-    Refusal("DISTINCT in an aggregate", lambda n: n.kind == "AGGREF" and n.filled("aggdistinct"), ("DISTINCT",)),
-    Refusal("ORDER BY in an aggregate", lambda n: n.kind == "AGGREF" and n.filled("aggorder"), ("ORDER",)),
     Refusal("current_date, current_user and their like", _kind("SQLVALUEFUNCTION"),
             ("CURRENT_DATE", "CURRENT_TIMESTAMP", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP",
              "CURRENT_USER", "SESSION_USER", "USER"),
@@ -89,8 +85,3 @@ def check(tree: Value, query: str) -> None:
                 position=where,
                 excerpt=position.excerpt(query, where),
             )
-
-
-def aggregates_in(tree: Value) -> Iterator[int]:
-    """The oids of the aggregate functions called."""
-    return (node.number("aggfnoid") for node in walk(tree) if node.kind == "AGGREF")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container
+
 from sqlglot import exp
 
 from millstream.algebra.expr import Expr, unwrapped
@@ -11,8 +13,9 @@ from millstream.algebra.relation import Aggregate, Call, Measure, Named, Relatio
 class Grouping:
     """Gathers what the select list, HAVING and the subqueries in them need of the groups."""
 
-    def __init__(self, keys: tuple[Expr, ...], alias: str) -> None:
+    def __init__(self, keys: tuple[Expr, ...], alias: str, aggregates: Aggregates) -> None:
         self.alias = alias
+        self.aggregates = aggregates
         self.keys = {key.sql: f"k{number}" for number, key in enumerate(keys)}
         self.measures: dict[Call, str] = {}
         self.known: set[str] = set()
@@ -37,7 +40,7 @@ class Grouping:
             # Not a key, yet allowed: it depends on a primary key among the keys, so it may be one too.
             name = self.keys.setdefault(Expr.of(node).sql, f"k{len(self.keys)}")
             return Expr.ref(self.alias, name).node
-        if isinstance(node, exp.Filter | exp.AggFunc):
+        if self.aggregates.called(node):
             name = self.measures.setdefault(call_of(node), f"m{len(self.measures)}")
             return Expr.ref(self.alias, name).node
         for key, value in list(node.args.items()):
@@ -48,22 +51,59 @@ class Grouping:
         return node
 
 
+KEPT = frozenset({"count", "sum", "avg", "min", "max"})
+
+
 def call_of(node: exp.Expression) -> Call:
     """The aggregate call that a node of the syntax tree is."""
-    if isinstance(node, exp.Filter):
-        inner = call_of(node.this)
-        return Call(inner.function, inner.argument, Expr.of(unwrapped(node.expression.this)))
-    function = node.sql_name().lower() if isinstance(node, exp.Func) else node.name.lower()
-    argument = node.this
-    if argument is None or isinstance(argument, exp.Star):
-        return Call(function, None)
-    return Call(function, Expr.of(unwrapped(argument)))
-
-
-def aggregates(select: exp.Select) -> bool:
-    """Does a SELECT group its rows?"""
-    if select.args.get("group") or select.args.get("having"):
-        return True
-    return any(
-        node.find_ancestor(exp.Select) is select for item in select.expressions for node in item.find_all(exp.AggFunc)
+    inner, where = (node.this, node.expression.this) if isinstance(node, exp.Filter) else (node, None)
+    name = _name(inner)
+    argument = inner.this if isinstance(inner, exp.AggFunc) else None
+    plain = (
+        isinstance(inner, exp.AggFunc) and not inner.expressions and not isinstance(argument, exp.Distinct | exp.Order)
     )
+    if name not in KEPT or not plain:
+        return Call(name, None, None, Expr.of(node))
+    filtered = Expr.of(unwrapped(where)) if where is not None else None
+    if argument is None or isinstance(argument, exp.Star):
+        return Call(name, None, filtered)
+    return Call(name, Expr.of(unwrapped(argument)), filtered)
+
+
+def _name(node: exp.Expression) -> str:
+    """The name of the function that is called; with its schema, where it is written with one."""
+    if isinstance(node, exp.WithinGroup | exp.Filter):
+        return _name(node.this)
+    if isinstance(node, exp.Dot):
+        return f"{node.this.name}.{_name(node.expression)}"
+    if isinstance(node, exp.Anonymous):
+        return str(node.name)
+    return node.sql_name().lower() if isinstance(node, exp.Func) else ""
+
+
+class Aggregates:
+    """Tells which calls of a query are aggregates: the server knows their names."""
+
+    def __init__(self, names: Callable[[], Container[str]]) -> None:
+        self.names = names
+
+    def called(self, node: exp.Expression) -> bool:
+        """Is this node an aggregate call, with its FILTER and WITHIN GROUP?"""
+        if isinstance(node, exp.Window):
+            return False
+        if isinstance(node, exp.Filter | exp.WithinGroup):
+            return self.called(node.this)
+        if isinstance(node, exp.AggFunc):
+            return True
+        return isinstance(node, exp.Anonymous | exp.Dot) and _name(node) in self.names()
+
+    def group(self, select: exp.Select) -> bool:
+        """Does a SELECT group its rows?"""
+        if select.args.get("group") or select.args.get("having"):
+            return True
+        return any(self._in(item) for item in select.expressions)
+
+    def _in(self, node: exp.Expression) -> bool:
+        if isinstance(node, exp.Select | exp.SetOperation | exp.Window):
+            return False
+        return self.called(node) or any(self._in(child) for child in node.iter_expressions())

@@ -31,7 +31,7 @@ from millstream.algebra.relation import (
     Scan,
 )  # fmt: skip
 from millstream.errors import Unsupported
-from millstream.sql.grouping import Grouping, aggregates
+from millstream.sql.grouping import Aggregates, Grouping
 from millstream.sql.scope import PLACE, Scope, checked, never_null
 
 Ctes = Mapping[str, Callable[[], Relation]]
@@ -65,6 +65,8 @@ class Host:
 
 class Builder(Protocol):
     """What is asked of the builder of queries."""
+
+    aggregates: Aggregates
 
     def query(self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None) -> Relation: ...
 
@@ -195,7 +197,7 @@ class Subqueries:
 
     def _scalar(self, query: exp.Expression, host: Host) -> Expr:
         scope = Scope(host.scope)
-        if isinstance(query, exp.Select) and aggregates(query) and not query.args.get("group"):
+        if isinstance(query, exp.Select) and self.builder.aggregates.group(query) and not query.args.get("group"):
             return self._aggregated(query, scope, host)
         tied = self._tied(query, host)
         if not _one_row(tied):
@@ -216,12 +218,12 @@ class Subqueries:
         inner, outer = self._equalities(outside, relation)
         if query.args.get("having"):
             raise _later("HAVING in a scalar subquery")
-        grouping = Grouping(tuple(inner), self.builder.fresh("scalar"))
+        grouping = Grouping(tuple(inner), self.builder.fresh("scalar"), self.builder.aggregates)
         item = query.expressions[0]
         value = grouping.over(scope.resolve(item.this if isinstance(item, exp.Alias) else item))
         groups = checked(lambda: grouping.relation(relation))
         # Of nothing, count is 0 and all else NULL: where no group is met, the columns are NULL already.
-        counts = {Ref(groups.alias, m.name) for m in groups.measures if m.call.function == "count"}
+        counts = {Ref(groups.alias, m.name) for m in groups.measures if m.call.function in _ZERO_OF_NOTHING}
         value = value.substitute({ref: Expr.parse(f"COALESCE({ref.sql}, 0)") for ref in counts} if inner else {})
         same = [Expr.parse(f'"{groups.alias}"."k{n}" = ({one.sql})') for n, one in enumerate(outer)]
         host.join(groups, _all(same), "left" if inner else "inner")
@@ -249,7 +251,7 @@ class Subqueries:
         """The subquery on its own, and its ties to the row around it."""
         query = query.this if isinstance(query, exp.Subquery) else query
         scope = Scope(host.scope)
-        if not _plain(query):
+        if not self._plain(query):
             relation = self.builder.query(query, self.ctes, host.scope)
             return _Tied(relation, tuple(Expr(ref.sql) for ref in relation.columns), ())
         assert isinstance(query, exp.Select)
@@ -259,14 +261,12 @@ class Subqueries:
         outputs = tuple(self.expression(item, inner) for item in items)
         return _Tied(inner.built(relation), outputs, tuple(outside))
 
-
-def _plain(query: exp.Expression) -> bool:
-    """Nothing but FROM, WHERE and a select list; DISTINCT changes nothing where only existence is asked."""
-    if not isinstance(query, exp.Select) or aggregates(query) or query.args.get("from_") is None:
-        return False
-    return not any(query.args.get(name) for name in ("limit", "offset", "with_", "windows")) and not any(
-        isinstance(node, exp.Window) for item in query.expressions for node in item.find_all(exp.Window)
-    )
+    def _plain(self, query: exp.Expression) -> bool:
+        """Nothing but FROM, WHERE and a select list; DISTINCT changes nothing where only existence is asked."""
+        if not isinstance(query, exp.Select) or query.args.get("from_") is None or self.builder.aggregates.group(query):
+            return False
+        extra = any(query.args.get(name) for name in ("limit", "offset", "with_"))
+        return not extra and not any(item.find(exp.Window) for item in query.expressions)
 
 
 def _subqueries(node: exp.Expression) -> list[exp.Expression]:
@@ -326,6 +326,7 @@ def _later(what: str, way_round: str = "Write it as a join.") -> Unsupported:
     return Unsupported.construct(what, reason="Millstream does not maintain it yet.", way_round=way_round)
 
 
+_ZERO_OF_NOTHING = frozenset({"count", "regr_count"})
 _SYMBOLS = {exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=", exp.EQ: "=", exp.NEQ: "<>"}
 
 

@@ -56,6 +56,11 @@ class Names:
         return f"pg_temp.ms_groups_{self.id}_{self.block}"
 
     @property
+    def members(self) -> str:
+        """The rows of touched groups, as they travelled."""
+        return f"pg_temp.ms_members_{self.id}_{self.block}"
+
+    @property
     def rows(self) -> str:
         """Rows of the stream table as they shall be, or shall no longer be."""
         return f"pg_temp.ms_rows_{self.id}_{self.block}"

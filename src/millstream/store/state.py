@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from millstream.algebra.expr import Ref
 from millstream.algebra.relation import Project
 from millstream.algebra.table import quoted
-from millstream.plan.block import Accumulator, AggregateHead, Block, Input
+from millstream.plan.block import Accumulator, AggregateHead, Block, Gathered, Input
 from millstream.plan.lower.aggregate import output_columns
 from millstream.store.names import ROW, Names, row_hash
 
@@ -25,12 +25,13 @@ def create_sql(block: Block, head: AggregateHead, names: Names) -> list[str]:
     source = empty_select(block, list(dict.fromkeys(own)), names)
     columns = [f"b.{quoted(key.name)}::{key.type.name} AS {quoted(key.name)}" for key in head.keys]
     columns += [f"{_initial(one)} AS {quoted(one.name)}" for one in head.accumulators]
+    columns += [f"{_of_nothing(one, block, head, names)} AS {one.name}" for one in head.gathered]
     least = "> 0" if head.keys else ">= 0"
     statements = [
         f"CREATE TABLE {names.state} AS SELECT NULL::uuid AS id, {', '.join(columns)} FROM ({source}) AS b",
         f"ALTER TABLE {names.state} ADD PRIMARY KEY (id), ADD CONSTRAINT rows_counted CHECK (n0 {least})",
     ]
-    return statements if head.keys else [*statements, _only_row(head, names)]
+    return statements if head.keys else [*statements, _only_row(block, head, names)]
 
 
 def empty_select(block: Block, columns: Sequence[str], names: Names) -> str:
@@ -52,9 +53,15 @@ def _initial(one: Accumulator) -> str:
     return f"0::{one.type.name}"
 
 
-def _only_row(head: AggregateHead, names: Names) -> str:
+def _of_nothing(one: Gathered, block: Block, head: AggregateHead, names: Names) -> str:
+    """What a gathered aggregate is over no rows; it has its type and collation."""
+    return f"(SELECT {one.expr} FROM ({empty_select(block, [c.name for c in head.members], names)}) AS r)"
+
+
+def _only_row(block: Block, head: AggregateHead, names: Names) -> str:
     """Without keys there is one group, and it exists from the start."""
     values = ["NULL" if one.strategy == "extreme" else "0" for one in head.accumulators]
+    values += [_of_nothing(one, block, head, names) for one in head.gathered]
     return f"INSERT INTO {names.state} VALUES ({id_sql(head, 'x')}, {', '.join(values)})"
 
 
@@ -74,6 +81,7 @@ def groups_table_sql(head: AggregateHead, names: Names) -> str:
             columns += [f"{one.name} AS {one.name}_in", f"{one.name} AS {one.name}_out"]
         else:
             columns.append(one.name)
+    columns += [one.name for one in head.gathered]
     return (
         f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.groups.removeprefix('pg_temp.')} ON COMMIT DELETE ROWS "
         f"AS SELECT {', '.join(columns)} FROM {names.state} WITH NO DATA"
@@ -87,7 +95,12 @@ def decode_sql(head: AggregateHead, names: Names, *, absolute: bool) -> str:
     inner = f"SELECT {', '.join(keys + values)} FROM {names.delta} AS d"
     listed = [f"x.{quoted(key.name)}" for key in head.keys]
     outer = [id_sql(head, "x"), *listed, str(absolute).lower(), *(f"x.{name}" for _, name in _values(head))]
-    return f"INSERT INTO {names.groups} SELECT {', '.join(outer)} FROM ({inner}) AS x"
+    # What is gathered follows, when the groups are known.
+    return f"INSERT INTO {names.groups} ({_filled(head)}) SELECT {', '.join(outer)} FROM ({inner}) AS x"
+
+
+def _filled(head: AggregateHead) -> str:
+    return ", ".join(["id", *(quoted(key.name) for key in head.keys), "absolute", *(name for _, name in _values(head))])
 
 
 def _values(head: AggregateHead) -> list[tuple[Accumulator, str]]:
@@ -142,18 +155,21 @@ def vanished_sql(head: AggregateHead, names: Names) -> str:
     keys = [f"s.{quoted(key.name)}" for key in head.keys]
     values = ["NULL" if one.strategy == "extreme" else "0" for one, _ in _values(head)]
     return (
-        f"INSERT INTO {names.groups} SELECT {', '.join(['s.id', *keys, 'true', *values])} FROM {names.state} AS s "
+        f"INSERT INTO {names.groups} ({_filled(head)}) "
+        f"SELECT {', '.join(['s.id', *keys, 'true', *values])} FROM {names.state} AS s "
         f"WHERE NOT EXISTS (SELECT FROM {names.groups} AS g WHERE g.id = s.id)"
     )
 
 
 def merge_sql(head: AggregateHead, names: Names) -> str:
     """Bring the state up to date: add, replace, or remove."""
-    update = ", ".join(f"{one.name} = {_merged(one, head)}" for one in head.accumulators)
-    columns = ["id", *(quoted(key.name) for key in head.keys), *(one.name for one in head.accumulators)]
+    gathered = [one.name for one in head.gathered]
+    merged = {one.name: _merged(one, head) for one in head.accumulators} | {name: f"g.{name}" for name in gathered}
+    update = ", ".join(f"{name} = {value}" for name, value in merged.items())
+    columns = ["id", *(quoted(key.name) for key in head.keys), *merged]
     values = ["g.id", *(f"g.{quoted(key.name)}" for key in head.keys), *(_incoming(one) for one in head.accumulators)]
-    now = [_merged(one, head) for one in head.accumulators]
-    stored = [f"s.{one.name}" for one in head.accumulators]
+    values += [f"g.{name}" for name in gathered]
+    now, stored = list(merged.values()), [f"s.{name}" for name in merged]
     same = f"ROW({', '.join(stored)})::text IS NOT DISTINCT FROM ROW({', '.join(now)})::text"
     gone = f"WHEN MATCHED AND {_merged(head.accumulators[0], head)} = 0 THEN DELETE " if head.keys else ""
     return (

@@ -21,12 +21,17 @@ from millstream.plan.lower.union_all import union_all
 RULES: dict[type[Relation], Rule] = {Read: read, Filter: filter_rows, Project: project, Match: match}
 
 
-def lower(block: Block, views: dict[str, str], *, wanted: str | None = None) -> str:
-    """The statement that evaluates a block over its inputs' views; `wanted` names a view of group keys."""
+def lower(block: Block, views: dict[str, str], *, wanted: str | None = None, members: bool = False) -> str:
+    """The statement that evaluates a block over its inputs' views; `wanted` names a view of group keys.
+
+    With `members`, the rows of the groups are not aggregated: PostgreSQL will do that.
+    """
     ctx = Lowering(RULES, views)
     step = union_all([ctx.lower(branch.body) for branch in block.branches], ctx)
     if block.head is None:
         return ctx.finish(net_select(step, [column.name for column in block.columns]))
     if wanted is not None:
         step = restrict(step, block.head, wanted, ctx)
+    if members:
+        return ctx.finish(net_select(step, [column.name for column in (*block.head.keys, *block.head.members)]))
     return ctx.finish(aggregate(step, block.head, block.columns, ctx))
