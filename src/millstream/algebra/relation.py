@@ -253,6 +253,78 @@ class Aggregate(Relation):
         return f"Aggregate  {self.alias}: {keys}; {', '.join(map(str, self.measures))}"
 
 
+@dataclass(frozen=True)
+class Window(Relation):
+    """Each row with what window functions say of it; all of them look at rows of equal keys only."""
+
+    input: Relation
+    keys: tuple[Expr, ...]
+    calls: tuple[Named, ...]
+    alias: str
+
+    def __post_init__(self) -> None:
+        for expression in (*self.keys, *(call.expr for call in self.calls)):
+            _check_refs(expression, self.input)
+
+    @property
+    def columns(self) -> tuple[Ref, ...]:
+        return tuple(Ref(self.alias, name) for name in self.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those of the input's columns, by position, then those of the calls."""
+        return (*(f"c{n}" for n in range(len(self.input.columns))), *(call.name for call in self.calls))
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.input,)
+
+    def headline(self) -> str:
+        keys = ", ".join(map(str, self.keys)) or "(everything)"
+        return f"Window  {self.alias}: by {keys}; {', '.join(map(str, self.calls))}"
+
+
+@dataclass(frozen=True)
+class Order:
+    """An expression to sort by, and how: `DESC NULLS LAST`."""
+
+    expr: Expr
+    how: str = ""
+
+    @property
+    def sql(self) -> str:
+        return f"{self.expr.sql} {self.how}".strip()
+
+    def __str__(self) -> str:
+        return self.sql
+
+
+@dataclass(frozen=True)
+class Limit(Relation):
+    """The first rows in an order; ties are told apart by all columns."""
+
+    input: Relation
+    order: tuple[Order, ...]
+    limit: str
+    """`LIMIT 10 OFFSET 5`, as PostgreSQL reads it."""
+    alias: str
+
+    def __post_init__(self) -> None:
+        for one in self.order:
+            _check_refs(one.expr, self.input)
+
+    @property
+    def columns(self) -> tuple[Ref, ...]:
+        return tuple(Ref(self.alias, f"c{n}") for n in range(len(self.input.columns)))
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.input,)
+
+    def headline(self) -> str:
+        return f"Limit  {self.alias}: by {', '.join(map(str, self.order)) or '(all columns)'} {self.limit}"
+
+
 def _check_refs(expression: Expr, *inputs: Relation) -> None:
     known = {ref for relation in inputs for ref in relation.columns}
     unknown = expression.refs - known

@@ -10,7 +10,21 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from millstream.algebra.expr import Expr, Ref
-from millstream.algebra.relation import Aggregate, Call, Filter, Join, Measure, Named, Project, Relation, Scan, UnionAll
+from millstream.algebra.relation import (
+    Aggregate,
+    Call,
+    Filter,
+    Join,
+    Limit,
+    Measure,
+    Named,
+    Order,
+    Project,
+    Relation,
+    Scan,
+    UnionAll,
+    Window,
+)  # fmt: skip
 
 Aliases = Mapping[str, str]
 
@@ -22,7 +36,7 @@ def canonical(relation: Relation) -> Relation:
 
 
 def _own(node: Relation) -> list[str]:
-    if isinstance(node, Scan | Project | UnionAll | Aggregate):
+    if isinstance(node, Scan | Project | UnionAll | Aggregate | Window | Limit):
         return [node.alias]
     return [node.mark.alias] if isinstance(node, Join) and node.mark else []
 
@@ -43,10 +57,17 @@ def renamed(relation: Relation, aliases: Aliases) -> Relation:
     if isinstance(relation, UnionAll):
         parts = tuple(renamed(part, aliases) for part in relation.parts)
         return replace(relation, parts=parts, alias=aliases[relation.alias])
+    if isinstance(relation, Window):
+        keys = tuple(_expr(key, aliases) for key in relation.keys)
+        calls, alias = _named(relation.calls, aliases), aliases[relation.alias]
+        return Window(renamed(relation.input, aliases), keys, calls, alias)
+    if isinstance(relation, Limit):
+        order = tuple(Order(_expr(one.expr, aliases), one.how) for one in relation.order)
+        return Limit(renamed(relation.input, aliases), order, relation.limit, aliases[relation.alias])
     assert isinstance(relation, Aggregate), f"unexpected {type(relation).__name__}"
     measures = tuple(Measure(one.name, _call(one.call, aliases)) for one in relation.measures)
-    keys = _named(relation.keys, aliases)
-    return Aggregate(renamed(relation.input, aliases), keys, measures, aliases[relation.alias])
+    named = _named(relation.keys, aliases)
+    return Aggregate(renamed(relation.input, aliases), named, measures, aliases[relation.alias])
 
 
 def _ref(ref: Ref, aliases: Aliases) -> Ref:

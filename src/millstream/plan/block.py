@@ -237,11 +237,13 @@ class AggregateHead:
     gathered: tuple[Gathered, ...] = ()
     members: tuple[BlockColumn, ...] = ()
     """The body's columns that gathered aggregates are over."""
+    whole: bool = False
+    """All rows of a touched group are computed anew: it is a partition of a window."""
 
     @property
     def netted(self) -> bool:
         """Must changes that cancel be taken out before aggregating?"""
-        return bool(self.gathered) or any(a.strategy != "sum" for a in self.accumulators)
+        return self.whole or bool(self.gathered) or any(a.strategy != "sum" for a in self.accumulators)
 
     @property
     def recoverable(self) -> bool:
@@ -295,6 +297,25 @@ class Key:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """Of a block whose rows are stored as they are: how they come about.
+
+    window   PostgreSQL computes `outputs` over all rows `r` of the touched partitions, which are the head's groups
+    limit    PostgreSQL reads the first rows of its one input, in order
+    bag      Spark sends what the join gains and loses
+    """
+
+    kind: Literal["window", "limit", "bag"]
+    tail: str = ""
+    """Of a limit: ORDER BY and LIMIT."""
+    order: tuple[str, ...] = ()
+    """Of a limit: what the query orders by."""
+
+    def __str__(self) -> str:
+        return f"kept as {self.kind}{f' {self.tail}' if self.tail else ''}"
+
+
+@dataclass(frozen=True)
 class Block:
     """The whole plan of a block."""
 
@@ -307,6 +328,7 @@ class Block:
     key: Key
     position: int = 0
     """Its place in the chain."""
+    kept: Kept | None = None
 
     def inputs(self) -> Iterator[Input]:
         for branch in self.branches:
@@ -319,6 +341,7 @@ class Block:
             lines += [branch.body.tree(2)]
             lines += [f"    edge  {edge}" for edge in branch.edges]
         lines += [f"  head  {self.head}"] if self.head else []
+        lines += [f"  {self.kept}"] if self.kept else []
         lines += [f"  having  {self.having}"] if self.having else []
         lines += [f"  output  {output}" for output in self.outputs]
         lines += [f"  {self.key}"]

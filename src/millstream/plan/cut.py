@@ -12,13 +12,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
-from millstream.algebra.relation import Aggregate, Filter, Join, Measure, Named, Project, Relation, Scan, UnionAll
+from millstream.algebra.relation import (
+    Aggregate,
+    Call,
+    Filter,
+    Join,
+    Limit,
+    Measure,
+    Named,
+    Order,
+    Project,
+    Relation,
+    Scan,
+    UnionAll,
+    Window,
+)  # fmt: skip
 from millstream.algebra.rename import canonical
 from millstream.algebra.table import Table, quoted
 from millstream.algebra.types import Column, PgType
 from millstream.errors import Unsupported
 from millstream.plan import keys, measures
-from millstream.plan.block import AggregateHead, Block, BlockColumn, Branch, Key, Output
+from millstream.plan.block import AggregateHead, Block, BlockColumn, Branch, Kept, Key, Output
 from millstream.plan.body import BranchPlan
 from millstream.plan.flatten import Flat, flatten
 from millstream.plan.place import Placed, Placer
@@ -51,6 +65,10 @@ class _Chain:
         """The same with each stateful operator in it replaced by the block that keeps it."""
         if isinstance(relation, Aggregate):
             return Scan(self._table(self.over_tables(relation)), relation.alias)
+        if isinstance(relation, Window):
+            return Scan(self._table(replace(relation, input=self.cleared(relation.input))), relation.alias)
+        if isinstance(relation, Limit):
+            return Scan(self._table(self._over_one_table(relation)), relation.alias)
         if isinstance(relation, Filter | Project):
             return replace(relation, input=self.cleared(relation.input))
         if isinstance(relation, Join):
@@ -60,23 +78,105 @@ class _Chain:
         return relation
 
     def over_tables(self, aggregate: Aggregate) -> Aggregate:
+        """The same over tables and blocks alone."""
         return replace(aggregate, input=self.cleared(aggregate.input))
 
-    def _table(self, aggregate: Aggregate) -> Table:
-        """The rows of an aggregate as a table, kept by a block."""
-        meaning = canonical(aggregate)
+    def _over_one_table(self, limit: Limit) -> Limit:
+        """The same over one table or block; rows of a join are kept first."""
+        below = self.cleared(limit.input)
+        if _is_one_table(below):
+            return replace(limit, input=below)
+        rows = Scan(self._declared(_bag(below, self.server)), f"{limit.alias}_rows")
+        over = dict(zip(limit.input.columns, (Expr(ref.sql) for ref in rows.columns), strict=True))
+        order = tuple(Order(one.expr.substitute(over), one.how) for one in limit.order)
+        return replace(limit, input=rows, order=order)
+
+    def _table(self, stateful: Aggregate | Window | Limit) -> Table:
+        """The rows of a stateful operator as a table, kept by a block."""
+        meaning = canonical(stateful)
         if meaning not in self._tables:
-            self._tables[meaning] = self._declared(aggregate)
+            self._tables[meaning] = self._kept(stateful)
         return self._tables[meaning]
 
-    def _declared(self, aggregate: Aggregate) -> Table:
+    def _kept(self, stateful: Aggregate | Window | Limit) -> Table:
+        if isinstance(stateful, Window):
+            return self._declared(_windowed(stateful, self.server))
+        if isinstance(stateful, Limit):
+            return self._declared(_limited(stateful, self.server))
+        columns = [Column(ref.column, _UNTOLD) for ref in stateful.columns]
+        table = self._declared(_grouped(_peel(stateful), stateful, columns, self.server))
+        return replace(table, key=tuple(key.name for key in stateful.keys), single=not stateful.keys)
+
+    def _declared(self, block: Block) -> Table:
+        """Add a block to the chain; the server tells what its columns are."""
         position = len(self.blocks)
-        columns = [Column(ref.column, _UNTOLD) for ref in aggregate.columns]
-        block = replace(_grouped(_peel(aggregate), aggregate, columns, self.server), position=position)
+        block = replace(block, name=f"block {position}", position=position)
         table = self.server.declare(block)
         told = tuple(Output(column, o.expr) for column, o in zip(table.columns, block.outputs, strict=True))
-        self.blocks.append(replace(block, name=f"block {position}", outputs=told))
-        return replace(table, key=tuple(key.name for key in aggregate.keys), single=not aggregate.keys)
+        self.blocks.append(replace(block, outputs=told))
+        return table
+
+
+# -- rows that are kept as they are ----------------------------------------------------------
+
+
+def _is_one_table(relation: Relation) -> bool:
+    flats = flatten(relation)
+    return len(flats) == 1 and len(flats[0].region.members) == 1 and isinstance(flats[0].region.members[0], Scan)
+
+
+def _bag(relation: Relation, server: Server) -> Block:
+    """The rows of a join, as they are."""
+    columns = [Column(f"c{n}", _UNTOLD) for n in range(len(relation.columns))]
+    return replace(_plain(relation, columns, server), kept=Kept("bag"))
+
+
+def _windowed(window: Window, server: Server) -> Block:
+    """The rows of a window: PostgreSQL computes them over all rows of a partition."""
+    flats = flatten(window.input)
+    exprs = [*(Expr(ref.sql) for ref in window.input.columns), *(call.expr for call in window.calls)]
+    keys = tuple(Named(f"k{number}", key) for number, key in enumerate(window.keys))
+    every = Expr.parse(f"ROW({', '.join(expr.sql for expr in exprs)})")
+    rows = Aggregate(window.input, keys, (Measure("rows", Call("", None, None, every)),), window.alias)
+    alone, plans, first = len(flats) == 1, list[_GroupedBranch](), 0
+    for flat in flats:
+        plans.append(_GroupedBranch(flat, first, rows, [()], server, alone=alone))
+        first += len(plans[-1].branch.inputs)
+    agreed = _agreed([plan.named for plan in plans])
+    body = {name: BlockColumn(name, one.type or measures.NUMERIC, one.wire) for name, one in agreed}
+    members = tuple(column for name, column in body.items() if name in plans[0].members)
+    texts = [flats[0].over(expr) if alone else expr for expr in exprs]
+    outputs = tuple(
+        Output(Column(name, _UNTOLD), f"({_written(text, plans[0].final)})")
+        for name, text in zip(window.names, texts, strict=True)
+    )
+    head = AggregateHead(
+        tuple(body[key.name] for key in keys), tuple(measures.State().accumulators.values()), (), members, whole=True
+    )
+    branches = tuple(plan.branch for plan in plans)
+    return Block("window", branches, tuple(body.values()), head, outputs, None, Key("row_id"), kept=Kept("window"))
+
+
+def _limited(limit: Limit, server: Server) -> Block:
+    """The first rows of one table or block: PostgreSQL reads them in order, by an index where there is one."""
+    flat = flatten(limit.input)[0]
+    wanted = [flat.outputs[ref] for ref in limit.input.columns]
+    order = [Order(flat.over(one.expr), one.how) for one in limit.order]
+    plan = BranchPlan(flat, 0, [*wanted, *(one.expr for one in order)], server)
+    named = [(f"x{n}", plan.placer.leaf(_plainly(expr), "carry")) for n, expr in enumerate(wanted)]
+    for one in order:
+        plan.placer.leaf(_plainly(one.expr), "carry")
+    # Ties are told apart by all columns; what has no order, by its text.
+    ties = [
+        f"({expr.sql}){'' if placed.type and placed.type.comparable else '::text'}"
+        for expr, (_, placed) in zip(wanted, named, strict=True)
+    ]
+    sorted_by = [one.sql for one in order] + ([] if "TIES" in limit.limit else ties)
+    tail = f"ORDER BY {', '.join(sorted_by)} {limit.limit}"
+    outputs = tuple(Output(Column(f"c{n}", _UNTOLD), f"({expr.sql})") for n, expr in enumerate(wanted))
+    columns = tuple(BlockColumn(name, one.type or measures.NUMERIC, one.wire) for name, one in named)
+    kept = Kept("limit", tail, tuple(one.sql for one in order))
+    return Block("limit", (plan.finish(named),), columns, None, outputs, None, Key("row_id"), kept=kept)
 
 
 # -- without a head --------------------------------------------------------------------------
@@ -112,10 +212,14 @@ def _one_branch(relation: Relation, flat: Flat, columns: Sequence[Column], serve
             final[ref] = Expr(f"d.{quoted(name)}")
     branch = plan.finish([(column.name, placed) for column, placed in body.values()])
     outputs = tuple(
-        Output(c, f"({_written(expr, final)})::{c.type.name}") for c, (expr, _) in zip(columns, over, strict=True)
+        Output(c, f"({_written(expr, final)}){_cast(c)}") for c, (expr, _) in zip(columns, over, strict=True)
     )
     key = keys.key_of_region(flat.region, {c.name: e for c, e in zip(columns, wanted, strict=True)})
     return Block("result", (branch,), tuple(column for column, _ in body.values()), None, outputs, None, key)
+
+
+def _cast(column: Column) -> str:
+    return "" if column.type is _UNTOLD else f"::{column.type.name}"
 
 
 # A string, or a column with or without its alias.
@@ -138,9 +242,11 @@ def _columns_of(placed: list[list[tuple[str, Placed]]], columns: Sequence[Column
             raise Unsupported.construct(
                 f'column "{column.name}" of a UNION ALL',
                 reason="Its parts travel to Spark in different ways.",
-                way_round=f"Cast it to {column.type.name} in each part.",
+                way_round="Cast it to one type in each part.",
             )
-        made.append(BlockColumn(placed[0][position][0], column.type, wires.pop()))
+        name, one = placed[0][position]
+        type_ = (one.type or measures.NUMERIC) if column.type is _UNTOLD else column.type
+        made.append(BlockColumn(name, type_, wires.pop()))
     return tuple(made)
 
 
@@ -212,7 +318,7 @@ def _with_groups(
     reads |= {Ref(aggregate.alias, key.name): Expr(f"s.{quoted(key.name)}") for key in aggregate.keys}
     body = tuple(BlockColumn(name, one.type or measures.NUMERIC, one.wire) for name, one in agreed)
     outputs = tuple(
-        Output(c, f"({_written(named.expr, reads)}){'' if c.type is _UNTOLD else f'::{c.type.name}'}")
+        Output(c, f"({_written(named.expr, reads)}){_cast(c)}")
         for c, named in zip(columns, peeled.outputs, strict=True)
     )
     having = " AND ".join(f"({_written(condition, reads)})" for condition in peeled.conditions) or None

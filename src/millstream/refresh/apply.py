@@ -18,7 +18,7 @@ from millstream.errors import TargetDiffers
 from millstream.observe.failpoint import failpoint
 from millstream.plan.block import AggregateHead, Block
 from millstream.refresh.report import Tally
-from millstream.store import members, state, target
+from millstream.store import kept, members, state, target
 from millstream.store.connection import Connection
 from millstream.store.names import Names
 from millstream.store.rows import fetch, postgres_type, send
@@ -48,6 +48,9 @@ class Apply:
             self._run(state.changes_table_sql(self.names))
         if rows is None:
             return
+        if self.block.kept is not None:
+            self._rows(rows, evaluation, full=False)
+            return
         head = self.block.head
         with self.tally.phase("apply"):
             self._stage(rows)
@@ -64,6 +67,10 @@ class Apply:
 
     def whole(self, rows: pa.Table, evaluation: Groups) -> None:
         """Apply a complete result, as the difference from what is stored."""
+        if self.block.kept is not None:
+            self._run(state.changes_table_sql(self.names))
+            self._rows(rows, evaluation, full=True)
+            return
         head = self.block.head
         with self.tally.phase("apply"):
             self._stage(rows)
@@ -76,6 +83,38 @@ class Apply:
             self._merge_state(head)
         if not self.inner:
             self._merge_target(full=True)
+
+    def _rows(self, rows: pa.Table, evaluation: Groups, *, full: bool) -> None:
+        """Bring stored rows up to date: compute those of the touched parts, compare, change what differs."""
+        head = self.block.head
+        with self.tally.phase("apply"):
+            self._stage(rows)
+            if head is not None:
+                self._groups(head, absolute=full)
+                if full:
+                    self._run(state.vanished_sql(head, self.names))
+        if head is not None:
+            self._members(head, evaluation, full=full)
+        with self.tally.phase("apply"):
+            for statement in (
+                *kept.new_sql(self.block, self.names, full=full),
+                *kept.change_sql(self.block, self.names, full=full),
+            ):
+                self._run(statement)
+        if head is not None:
+            self._merge_state(head)
+
+    def _members(self, head: AggregateHead, evaluation: Groups, *, full: bool) -> None:
+        """Bring the rows of the touched partitions."""
+        if full:
+            found = evaluation.everything(members=True)
+        else:
+            keys = self._keys(head, members.wanted_sql(head, self.names))
+            if head.keys and keys.num_rows == 0:
+                self._stage(members.none(head), self.names.members)
+                return
+            found = evaluation.groups(head, keys, members=True)
+        self._stage(found, self.names.members)
 
     # -- steps -----------------------------------------------------------------------------
 

@@ -35,6 +35,8 @@ class Evaluation:
         failpoint("changes_read")
         if not any(rows.num_rows for rows in images.values()):
             return None
+        if self._read_in_place:
+            return _NOTHING
         for branch in self.block.branches:
             own = {one.name: images[one.name] for one in branch.inputs}
             with self.tally.phase("demand"):
@@ -44,6 +46,8 @@ class Evaluation:
 
     def everything(self, *, members: bool = False) -> pa.Table:
         """The block over all rows of all inputs."""
+        if self._read_in_place:
+            return _NOTHING
         with self.tally.phase("demand"):
             views = {one.name: _frame(self.access.everything(one, before=0)) for one in self.block.inputs()}
         failpoint("demand_read")
@@ -58,6 +62,11 @@ class Evaluation:
             for branch in self.block.branches:
                 views |= _views(branch, self._rows_of_groups(branch, keys))
         return self._run(views, keys, members=members)
+
+    @property
+    def _read_in_place(self) -> bool:
+        """PostgreSQL reads the first rows itself, by an index where there is one."""
+        return self.block.kept is not None and self.block.kept.kind == "limit"
 
     def _rows_of_groups(self, branch: Branch, keys: pa.Table) -> dict[str, Gathered]:
         seed = seed_of_groups(branch, keys.column_names)
@@ -89,6 +98,9 @@ class Evaluation:
         self.access.settle()
         failpoint("spark_done")
         return done.rows
+
+
+_NOTHING = pa.table({"__net": pa.array([], pa.int64())})
 
 
 def _views(branch: Branch, gathered: dict[str, Gathered]) -> dict[str, Rows]:

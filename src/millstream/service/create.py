@@ -144,6 +144,11 @@ def _make_tables(app: App, table: StreamTable, planned: Planned) -> None:
             app.conn.execute(statement.encode())
     for block, reader, columns in lookups(planned.blocks):
         _index(app, state.index_sql(block, names.at(block.position), reader, columns))
+    for block in planned.blocks:
+        one, order = block.branches[0].inputs[0], block.kept.order if block.kept else ()
+        if order and one.scan.table.block is not None:
+            below = planned.blocks[one.scan.table.block]
+            _index(app, state.order_index_sql(below, names.at(below.position), one, order))
     blocks.add(app.conn, table.id, [_recorded_block(app, block, names.at(block.position)) for block in planned.blocks])
 
 
@@ -157,7 +162,8 @@ def _index(app: App, statement: str) -> None:
 
 def _recorded_block(app: App, block: Block, names: Names) -> blocks.Block:
     oid = _oid(app, names.state) if block.head else None
-    return blocks.Block(block.position, block.name, "aggregate" if block.head else "none", oid, str(block))
+    head = block.kept.kind if block.kept else "aggregate" if block.head else "none"
+    return blocks.Block(block.position, block.name, head, oid, str(block))
 
 
 def _oid(app: App, relation: str) -> int:

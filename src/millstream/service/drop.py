@@ -30,7 +30,8 @@ def drop_table(app: App, table: StreamTable, *, cascade: bool = False) -> None:
                 app.conn.execute(f"DROP TABLE {found}{tail}".encode())
             for block in blocks.of(app.conn, table.id):
                 app.conn.execute(f"DROP VIEW IF EXISTS {names.at(block.position).shown}".encode())
-                app.conn.execute(f"DROP TABLE IF EXISTS {names.at(block.position).state}".encode())
+                for table_name in (names.at(block.position).state, names.at(block.position).kept):
+                    app.conn.execute(f"DROP TABLE IF EXISTS {table_name}".encode())
             stream_tables.remove(app.conn, table.id)
     except psycopg.errors.DependentObjectsStillExist as error:
         raise StillUsed.by(table.name, (error.diag.message_detail or "").splitlines()) from error

@@ -22,9 +22,9 @@ from millstream.plan.cut import cut
 from millstream.plan.server import Constant
 from millstream.sql import check, position
 from millstream.sql.build import build
-from millstream.store import state
+from millstream.store import kept, state
 from millstream.store.connection import Connection
-from millstream.store.names import ROW, Names, Planning
+from millstream.store.names import PART, ROW, Names, Planning
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,11 @@ def _placed(error: Unsupported, query: str) -> Unsupported:
 
 def state_sql(block: Block, names: Names, *, inner: bool) -> list[str]:
     """The statements that make what a block keeps, and what it shows to others."""
+    kept_rows = kept.create_sql(block, names) if block.kept else []
     if block.head is None:
-        return []
-    return [*state.create_sql(block, block.head, names), *([state.shown_sql(block, names)] if inner else [])]
+        return kept_rows
+    shown = [state.shown_sql(block, names)] if inner and not block.kept else []
+    return [*state.create_sql(block, block.head, names), *kept_rows, *shown]
 
 
 class _Server:
@@ -162,7 +164,7 @@ class _Server:
         row = self.conn.execute("SELECT %s::regclass::oid::int8", (names.shown,)).fetchone()
         assert row is not None
         table = relations.table(self.conn, row[0])
-        columns = tuple(column for column in table.columns if column.name != ROW)
+        columns = tuple(column for column in table.columns if column.name not in (ROW, PART))
         name = names.shown.removeprefix("pg_temp.")
         return Table(0, "pg_temp", name, columns, block=block.position)
 

@@ -21,8 +21,10 @@ from millstream.algebra.relation import (
     Filter,
     Join,
     JoinKind,
+    Limit,
     Measure,
     Named,
+    Order,
     Project,
     Relation,
     Scan,
@@ -34,6 +36,7 @@ from millstream.errors import Unsupported
 from millstream.sql.grouping import Aggregates, Grouping
 from millstream.sql.scope import Scope, checked
 from millstream.sql.subquery import Ctes, Host, Subqueries, has_subquery
+from millstream.sql.windows import expanded, windowed
 
 
 class Names(Protocol):
@@ -106,21 +109,82 @@ class _Builder:
 
     def _select(self, select: exp.Select, ctes: Ctes, outer: Scope | None) -> Relation:
         scope = Scope(outer)
+        select = expanded(select)
         relation, outside = self.from_where(select, scope, ctes)
-        subqueries = Subqueries(self, ctes)
+        wanted = [_body(item) for item in select.expressions] + self._on(select) + _ordered(select)
         if self.aggregates.group(select):
-            relation = self._grouped(select, relation, scope, subqueries)
+            relation, exprs = self._grouped(select, wanted, relation, scope, ctes)
         else:
-            host = Host(relation, scope)
-            items = tuple(_item(item, subqueries.expression(_body(item), host)) for item in select.expressions)
-            relation = Project(checked(lambda: host.built(relation)), items, self.fresh("q"))
+            host, subqueries = Host(relation, scope), Subqueries(self, ctes)
+            exprs = [subqueries.expression(one, host) for one in wanted]
+            relation = checked(lambda: host.built(relation))
+        relation, exprs = windowed(relation, exprs, self.fresh)
         if outside or scope.outside:
             raise Unsupported.construct(
                 "a subquery that is tied to the query around it in this place",
                 reason="Millstream does not maintain it yet.",
                 way_round="Write it as a join, or tie it in the WHERE clause of the subquery itself.",
             )
-        return self._distinct(relation) if select.args.get("distinct") else relation
+        return self._shown(select, relation, exprs)
+
+    def _on(self, select: exp.Select) -> list[exp.Expression]:
+        """The expressions of DISTINCT ON."""
+        distinct = select.args.get("distinct")
+        on = distinct.args.get("on") if distinct else None
+        return list(on.expressions) if on else []
+
+    def _shown(self, select: exp.Select, relation: Relation, exprs: list[Expr]) -> Relation:
+        """The select list, each row once where that is asked for, the first ones where that is."""
+        names = [item.alias_or_name for item in select.expressions]
+        items, rest = exprs[: len(names)], exprs[len(names) :]
+        on, sorted_by = rest[: len(self._on(select))], rest[len(self._on(select)) :]
+        if on:
+            return self._first_of_each(select, relation, names, items, on, sorted_by)
+        extra = [one for one in dict.fromkeys(sorted_by) if one not in items]
+        outputs = [*(Named(name, one) for name, one in zip(names, items, strict=True)),
+                   *(Named(f"__ms_order_{n}", one) for n, one in enumerate(extra))]  # fmt: skip
+        shown: Relation = Project(relation, tuple(outputs), self.fresh("q"))
+        if select.args.get("distinct"):
+            shown = self._distinct(shown)
+        places = [(items + extra).index(one) for one in sorted_by]
+        return self._limited(select, shown, names, [Expr(shown.columns[place].sql) for place in places])
+
+    def _limited(self, query: exp.Expression, relation: Relation, names: list[str], sorted_by: list[Expr]) -> Relation:
+        """The first rows, if LIMIT or OFFSET asks for them; without either, order means nothing in a table."""
+        count = _limit(query)
+        if not count:
+            return relation
+        order = (
+            tuple(Order(one, _how(how)) for one, how in zip(sorted_by, query.args["order"].expressions, strict=True))
+            if sorted_by
+            else ()
+        )
+        limit = Limit(relation, order, count, self.fresh("l"))
+        outputs = tuple(Named(name, Expr(ref.sql)) for name, ref in zip(names, limit.columns, strict=False))
+        return Project(limit, outputs, self.fresh("q"))
+
+    def _first_of_each(
+        self,
+        select: exp.Select,
+        relation: Relation,
+        names: list[str],
+        items: list[Expr],
+        on: list[Expr],
+        sorted_by: list[Expr],
+    ) -> Relation:
+        """DISTINCT ON: the first row of each partition; ties are told apart by all columns."""
+        if _limit(select):
+            raise Unsupported.construct(
+                "DISTINCT ON with LIMIT", reason="Millstream does not maintain it yet.",
+                way_round="Put the DISTINCT ON into a subquery.",
+            )  # fmt: skip
+        hows = [_how(one) for one in select.args["order"].expressions] if sorted_by else []
+        order = [*(f"{one.sql} {how}" for one, how in zip(sorted_by, hows, strict=True)), *(one.sql for one in items)]
+        text = f"row_number() OVER (PARTITION BY {', '.join(one.sql for one in on)} ORDER BY {', '.join(order)})"
+        relation, exprs = windowed(relation, [*items, Expr.parse(text)], self.fresh)
+        first = Filter(relation, Expr.parse(f"({exprs[-1].sql}) = 1"))
+        outputs = tuple(Named(name, one) for name, one in zip(names, exprs, strict=False))
+        return Project(first, outputs, self.fresh("q"))
 
     def from_where(self, select: exp.Select, scope: Scope, ctes: Ctes) -> tuple[Relation, list[Expr]]:
         """FROM and WHERE, and the conjuncts of WHERE that mention the query around this one."""
@@ -157,6 +221,14 @@ class _Builder:
         parts = [self.query(part, ctes, outer) for part in (query.this, query.expression)]
         types = self.names.types(_with_ctes(query))
         names = tuple(ref.column for ref in parts[0].columns)
+        relation = self._combined(query, parts, names, types)
+        order = query.args.get("order")
+        places = [int(one.this.name) - 1 for one in order.expressions] if order and _limit(query) else []
+        return self._limited(query, relation, list(names), [Expr(relation.columns[place].sql) for place in places])
+
+    def _combined(
+        self, query: exp.SetOperation, parts: list[Relation], names: tuple[str, ...], types: tuple[PgType, ...]
+    ) -> Relation:
         if isinstance(query, exp.Union):
             united = UnionAll(tuple(parts), names, types, self.fresh("u"))
             return self._distinct(united) if query.args.get("distinct") else united
@@ -271,50 +343,62 @@ class _Builder:
 
     # -- GROUP BY --------------------------------------------------------------------------
 
-    def _grouped(self, select: exp.Select, relation: Relation, scope: Scope, subqueries: Subqueries) -> Relation:
+    def _grouped(
+        self, select: exp.Select, wanted: list[exp.Expression], relation: Relation, scope: Scope, ctes: Ctes
+    ) -> tuple[Relation, list[Expr]]:
+        """The groups that HAVING keeps, and expressions over them."""
+        subqueries = Subqueries(self, ctes)
         group = select.args.get("group")
         keys = [scope.resolve(key) for key in (group.expressions if group else ())]
         grouping = Grouping(
             tuple(dict.fromkeys(Expr.of(unwrapped(key.node)) for key in keys)), self.fresh("g"), self.aggregates
         )
-        # Subqueries inside of an aggregate belong to its rows; all others to the groups.
-        rows, groups = Host(relation, scope), Host(None, scope, grouping.over)
-        grouping.known = groups.known
-        outputs = [_item(one, self._over(_body(one), rows, groups, grouping, subqueries)) for one in select.expressions]
+        host = Host(None, scope, grouping.over)
+        grouping.known = host.known
+        exprs = [self._over(one, host, grouping, subqueries) for one in wanted]
         having = select.args.get("having")
-        asked = (
-            [self._over(part, rows, groups, grouping, subqueries) for part in _conjuncts(having.this)] if having else []
-        )
-        aggregate: Relation = grouping.relation(checked(lambda: rows.built(relation)))
-        whole = _filtered(checked(lambda: groups.built(aggregate)), asked)
-        return Project(whole, tuple(outputs), self.fresh("q"))
+        asked = [self._over(part, host, grouping, subqueries) for part in _conjuncts(having.this)] if having else []
+        aggregate: Relation = grouping.relation(relation)
+        return _filtered(checked(lambda: host.built(aggregate)), asked), exprs
 
-    def _over(self, node: exp.Expression, rows: Host, groups: Host, grouping: Grouping, subqueries: Subqueries) -> Expr:
+    def _over(self, node: exp.Expression, host: Host, grouping: Grouping, subqueries: Subqueries) -> Expr:
         """An expression of the select list or HAVING, over the groups."""
-        node = node.copy()
-        holder = exp.Paren(this=node)
-        for call in holder.find_all(exp.AggFunc):
-            if call.find(exp.Select) is not None and call.find_ancestor(exp.Select) is None:
-                raise Unsupported.construct(
-                    "a subquery inside an aggregate",
-                    reason="Millstream does not maintain it yet.",
-                    way_round="Compute it in a subquery of FROM, and aggregate that.",
-                )
-        return grouping.over(subqueries.expression(holder.this, groups))
+        if any(self.aggregates.called(call) and call.find(exp.Select) for call in node.find_all(exp.Expression)):
+            raise Unsupported.construct(
+                "a subquery inside an aggregate",
+                reason="Millstream does not maintain it yet.",
+                way_round="Compute it in a subquery of FROM, and aggregate that.",
+            )
+        return grouping.over(subqueries.expression(node, host))
 
 
 _KINDS: dict[str, JoinKind] = {"LEFT": "left", "RIGHT": "left", "FULL": "full"}
 _INT4 = PgType(23, "integer", "int4")
 
 
+def _ordered(select: exp.Select) -> list[exp.Expression]:
+    """What a SELECT orders by, where that decides which rows are in it."""
+    order = select.args.get("order")
+    distinct = select.args.get("distinct")
+    matters = _limit(select) or (distinct is not None and distinct.args.get("on") is not None)
+    return [one.this for one in order.expressions] if order and matters else []
+
+
+def _limit(query: exp.Expression) -> str:
+    """LIMIT and OFFSET, as PostgreSQL reads them; empty where there is neither."""
+    found = [query.args.get(name) for name in ("limit", "offset")]
+    return " ".join(printed(one).strip() for one in found if one is not None)
+
+
+def _how(order: exp.Expression) -> str:
+    nulls = "NULLS FIRST" if order.args.get("nulls_first") else "NULLS LAST"
+    return f"{'DESC' if order.args.get('desc') else 'ASC'} {nulls}"
+
+
 def _body(item: exp.Expression) -> exp.Expression:
     body = item.this if isinstance(item, exp.Alias) else item
     assert isinstance(body, exp.Expression)
     return body
-
-
-def _item(item: exp.Expression, expression: Expr) -> Named:
-    return Named(item.alias_or_name, expression)
 
 
 def _conjuncts(node: exp.Expression) -> list[exp.Expression]:

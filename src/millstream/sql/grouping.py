@@ -40,15 +40,24 @@ class Grouping:
             # Not a key, yet allowed: it depends on a primary key among the keys, so it may be one too.
             name = self.keys.setdefault(Expr.of(node).sql, f"k{len(self.keys)}")
             return Expr.ref(self.alias, name).node
+        if isinstance(node, exp.Window):
+            # Its function is not an aggregate, but what it is applied to may be.
+            inner = node.this.this if isinstance(node.this, exp.Filter) else node.this
+            self._children(inner)
+            self._children(node, *(["this"] if inner is node.this else []))
+            return node
         if self.aggregates.called(node):
             name = self.measures.setdefault(call_of(node), f"m{len(self.measures)}")
             return Expr.ref(self.alias, name).node
-        for key, value in list(node.args.items()):
+        self._children(node)
+        return node
+
+    def _children(self, node: exp.Expression, *but: str) -> None:
+        for key, value in [(key, value) for key, value in node.args.items() if key not in but]:
             if isinstance(value, exp.Expression):
                 node.set(key, self._rewritten(value))
             elif isinstance(value, list):
                 node.set(key, [self._rewritten(v) if isinstance(v, exp.Expression) else v for v in value])
-        return node
 
 
 KEPT = frozenset({"count", "sum", "avg", "min", "max"})

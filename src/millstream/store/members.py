@@ -6,6 +6,8 @@ groups, PostgreSQL evaluates the call as it stands in the query. Equal rows trav
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from millstream.algebra.table import quoted
 from millstream.plan.block import AggregateHead, Block
 from millstream.store.names import Names
@@ -20,6 +22,12 @@ def wanted_sql(head: AggregateHead, names: Names) -> str:
         f"SELECT {', '.join([*keys, '1'])} FROM {names.groups} AS g LEFT JOIN {names.state} AS s ON s.id = g.id "
         f"WHERE {rows} > 0"
     )
+
+
+def none(head: AggregateHead) -> pa.Table:
+    """No rows, in the shape in which they travel."""
+    columns = [(column.name, column.wire.arrow_type) for column in (*head.keys, *head.members)]
+    return pa.schema([*columns, ("__net", pa.int64())]).empty_table()
 
 
 def gather_sql(block: Block, head: AggregateHead, names: Names) -> str:

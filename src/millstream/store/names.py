@@ -13,6 +13,8 @@ from millstream.algebra.table import Table, quoted
 ROW_ID = "__ms_row_id"
 # In what a block shows: where a row stands in its state.
 ROW = "__ms_row"
+# In what a block shows of stored rows: the partition, or the row's own hash.
+PART = "__ms_part"
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,16 @@ class Names:
     def shown(self) -> str:
         """A view: the rows of an inner block, read off its state."""
         return f"millstream_state.block_{self.id}_{self.block}"
+
+    @property
+    def kept(self) -> str:
+        """The rows of a block that are stored as they are."""
+        return f"millstream_state.rows_{self.id}_{self.block}"
+
+    @property
+    def new(self) -> str:
+        """Those rows as they shall be, of what was touched."""
+        return f"pg_temp.ms_new_{self.id}_{self.block}"
 
     @property
     def delta(self) -> str:
@@ -81,6 +93,10 @@ class Planning(Names):
     @property
     def shown(self) -> str:
         return f"pg_temp.ms_plan_block_{self.block}"
+
+    @property
+    def kept(self) -> str:
+        return f"pg_temp.ms_plan_rows_{self.block}"
 
 
 def row_hash(columns: list[str]) -> str:

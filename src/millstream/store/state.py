@@ -240,16 +240,33 @@ def unchanged_sql(block: Block, names: Names) -> str:
 
 
 def index_sql(block: Block, names: Names, reader: Input, columns: Sequence[str]) -> str:
-    """An index over the state by which a reader of the block finds its rows."""
-    exprs = {Ref(reader.scan.alias, o.column.name).sql: f"({o.expr})" for o in block.outputs}
+    """An index by which a reader of the block finds its rows."""
     leaves = [reader.leaf(column) for column in columns]
     fixed = [leaf for leaf in leaves if leaf.wire.arrow != "string"] or leaves[:1]
-    keys = [_STRING_OR_COLUMN.sub(lambda m: exprs.get(m[0], m[0]), leaf.expr.sql) for leaf in fixed]
-    bare = [_STRING_OR_STATE.sub(lambda m: "" if m[0] == "s." else m[0], key) for key in keys]
+    keys = [_over_stored(leaf.expr.sql, block, reader) for leaf in fixed]
     # A text may be too long for a btree; only equality is asked for.
     how = " USING hash" if len(fixed) == 1 and fixed[0].wire.arrow == "string" else ""
-    return f"CREATE INDEX ON {names.state}{how} ({', '.join(f'({key})' for key in bare)})"
+    return f"CREATE INDEX ON {_stored(block, names)}{how} ({', '.join(f'({key})' for key in keys)})"
 
 
+def order_index_sql(block: Block, names: Names, reader: Input, order: Sequence[str]) -> str:
+    """An index by which the first rows of a block are found."""
+    keys = [_SORTED.fullmatch(_over_stored(one, block, reader)) for one in order]
+    return f"CREATE INDEX ON {_stored(block, names)} ({', '.join(f'({key[1]}) {key[2]}' for key in keys if key)})"
+
+
+def _stored(block: Block, names: Names) -> str:
+    return names.kept if block.kept else names.state
+
+
+def _over_stored(expression: str, block: Block, reader: Input) -> str:
+    """An expression over what a block shows, over what it stores."""
+    stored = {o.column.name: quoted(o.column.name) if block.kept else f"({o.expr})" for o in block.outputs}
+    exprs = {Ref(reader.scan.alias, name).sql: expr for name, expr in stored.items()}
+    written = _STRING_OR_COLUMN.sub(lambda m: exprs.get(m[0], m[0]), expression)
+    return written if block.kept else _STRING_OR_STATE.sub(lambda m: "" if m[0] == "s." else m[0], written)
+
+
+_SORTED = re.compile(r"(.*?)((?: (?:ASC|DESC))?(?: NULLS (?:FIRST|LAST))?)", re.DOTALL)
 _STRING_OR_COLUMN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"\."(?:[^"]|"")*["]""")
 _STRING_OR_STATE = re.compile(r"""'(?:[^']|'')*'|\bs\.""")

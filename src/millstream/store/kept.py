@@ -1,0 +1,131 @@
+"""The SQL of blocks whose rows are stored as they are: windows, limits, joins that others read.
+
+    new      the rows there shall be, of the parts that were touched
+    changes  images: what is stored and not new, what is new and not stored
+
+A part is what is computed at once: a partition of a window, all rows of a limit, the equal rows of a bag.
+"""
+
+from __future__ import annotations
+
+from millstream.algebra.table import quoted
+from millstream.plan.block import Block
+from millstream.store.members import members
+from millstream.store.names import PART, ROW, Names, row_hash
+from millstream.store.state import empty_select
+
+_WHOLE = "'00000000-0000-0000-0000-000000000000'::uuid"
+
+
+def create_sql(block: Block, names: Names) -> list[str]:
+    """The table of rows, and the view through which others read it."""
+    columns = _columns(block)
+    return [
+        f"CREATE TABLE {names.kept} AS SELECT NULL::uuid AS part, {_outputs(block)} FROM {_nothing(block, names)}",
+        f"CREATE INDEX ON {names.kept} (part)",
+        f"CREATE VIEW {names.shown} AS SELECT {columns}, ctid::text AS {ROW}, part AS {PART} FROM {names.kept}",
+    ]
+
+
+def new_sql(block: Block, names: Names, *, full: bool) -> list[str]:
+    """Fill `new`."""
+    assert block.kept is not None
+    rows = {"window": _window, "limit": _limit, "bag": _bag_full if full else _bag}[block.kept.kind](block, names)
+    create = (
+        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.new.removeprefix('pg_temp.')} ON COMMIT DELETE ROWS "
+        f"AS SELECT * FROM {names.kept} WITH NO DATA"
+    )
+    return [create, f"TRUNCATE {names.new}", f"INSERT INTO {names.new} {rows}"]
+
+
+def change_sql(block: Block, names: Names, *, full: bool) -> list[str]:
+    """Note what changes, then carry it out."""
+    columns = _columns(block)
+    text = f"ROW({columns})::text"
+    numbered = f"{text} AS t, row_number() OVER (PARTITION BY part, {text}) AS n"
+    gone = "SELECT FROM fresh AS f WHERE (f.part, f.t, f.n) = (o.part, o.t, o.n)"
+    known = "SELECT FROM stored AS o WHERE (f.part, f.t, f.n) = (o.part, o.t, o.n)"
+    return [
+        f"INSERT INTO {names.changes} WITH stored AS MATERIALIZED (SELECT ctid AS tid, k.*, {numbered} "
+        f"FROM {names.kept} AS k WHERE {'true' if full else _touched(block, names)}), "
+        f"fresh AS MATERIALIZED (SELECT k.*, {numbered} FROM {names.new} AS k) "
+        f"SELECT 'D', {columns}, o.tid::text, o.part FROM stored AS o WHERE NOT EXISTS ({gone}) "
+        f"UNION ALL SELECT 'I', {columns}, NULL, f.part FROM fresh AS f WHERE NOT EXISTS ({known})",
+        f"DELETE FROM {names.kept} WHERE ctid IN (SELECT {ROW}::tid FROM {names.changes} WHERE __ms_action = 'D')",
+        f"INSERT INTO {names.kept} SELECT {PART}, {columns} FROM {names.changes} WHERE __ms_action = 'I'",
+    ]
+
+
+def _columns(block: Block) -> str:
+    return ", ".join(quoted(output.column.name) for output in block.outputs)
+
+
+def _outputs(block: Block) -> str:
+    return ", ".join(f"{output.expr} AS {quoted(output.column.name)}" for output in block.outputs)
+
+
+def _nothing(block: Block, names: Names) -> str:
+    """A FROM item without rows that the outputs can be asked of."""
+    assert block.kept is not None
+    if block.kept.kind == "limit":
+        return f"{_source(block, names)} WHERE false"
+    columns = block.head.members if block.head else block.columns
+    return f"({empty_select(block, [column.name for column in columns], names)}) AS {'r' if block.head else 'd'}"
+
+
+def _touched(block: Block, names: Names) -> str:
+    """Of the stored rows: those of the parts that were computed anew."""
+    assert block.kept is not None
+    if block.kept.kind == "window":
+        return f"part IN (SELECT id FROM {names.groups})"
+    return "true" if block.kept.kind == "limit" else f"part IN (SELECT part FROM ({_bag_rows(block, names)}) AS b)"
+
+
+# -- how the rows come about -----------------------------------------------------------------
+
+
+def _window(block: Block, names: Names) -> str:
+    assert block.head is not None
+    return f"SELECT r.id, {_outputs(block)} FROM {members(block, block.head, names)}"
+
+
+def _limit(block: Block, names: Names) -> str:
+    assert block.kept is not None
+    one = block.branches[0].inputs[0]
+    where = " AND ".join(f"({condition.sql})" for condition in one.filters)
+    kept = f" WHERE {where}" if where else ""
+    return f"SELECT {_WHOLE}, {_outputs(block)} FROM {_source(block, names)}{kept} {block.kept.tail}"
+
+
+def _source(block: Block, names: Names) -> str:
+    one = block.branches[0].inputs[0]
+    return f"{names.source(one.scan.table)} AS {quoted(one.scan.alias)}"
+
+
+def _bag_rows(block: Block, names: Names) -> str:
+    """Each distinct row once: its hash, and how many more or fewer there shall be."""
+    decoded = [f"{c.wire.decode_sql(f'd.{quoted(c.name)}', c.type)} AS {quoted(c.name)}" for c in block.columns]
+    sent = f"SELECT {', '.join([*decoded, 'd.__net'])} FROM {names.delta} AS d"
+    if len(block.branches) == 1 and any(c.type.collation != "none" for c in block.columns):
+        like = empty_select(block, [c.name for c in block.columns], names)
+        sent = f"SELECT e.*, NULL::bigint AS __net FROM ({like}) AS e UNION ALL {sent}"
+    rows = f"SELECT {_outputs(block)}, d.__net AS __ms_net FROM ({sent}) AS d"
+    part = f"encode({row_hash([quoted(output.column.name) for output in block.outputs])}, 'hex')::uuid AS part"
+    summed = f"SELECT {part}, x.*, sum(x.__ms_net) OVER w AS total, row_number() OVER w AS nth FROM ({rows}) AS x"
+    hashed = part.removesuffix(" AS part")
+    windowed = f"{summed} WINDOW w AS (PARTITION BY {hashed})"
+    return f"SELECT part, {_columns(block)}, total AS __ms_net FROM ({windowed}) AS y WHERE nth = 1 AND total <> 0"
+
+
+def _bag(block: Block, names: Names) -> str:
+    have = f"(SELECT count(*) FROM {names.kept} AS k WHERE k.part = b.part)"
+    columns = ", ".join(f"b.{quoted(output.column.name)}" for output in block.outputs)
+    return (
+        f"SELECT b.part, {columns} FROM ({_bag_rows(block, names)}) AS b "
+        f"CROSS JOIN LATERAL generate_series(1, {have} + b.__ms_net)"
+    )
+
+
+def _bag_full(block: Block, names: Names) -> str:
+    columns = ", ".join(f"b.{quoted(output.column.name)}" for output in block.outputs)
+    return f"SELECT b.part, {columns} FROM ({_bag_rows(block, names)}) AS b CROSS JOIN generate_series(1, b.__ms_net)"
