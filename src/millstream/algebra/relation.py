@@ -10,7 +10,7 @@ itself at birth: an expression may refer only to columns that its inputs have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -204,6 +204,13 @@ class Call:
     def parts(self) -> tuple[Expr, ...]:
         """The expressions it is made of."""
         return tuple(part for part in (self.argument, self.filter, self.text) if part is not None)
+
+    def substitute(self, replacements: Mapping[Ref, Expr]) -> Call:
+        """The same call with columns replaced by expressions."""
+        argument, where, text = (
+            one.substitute(replacements) if one else None for one in (self.argument, self.filter, self.text)
+        )
+        return Call(self.function, argument, where, text)
 
     def __str__(self) -> str:
         if self.text is not None:

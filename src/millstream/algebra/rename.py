@@ -65,7 +65,7 @@ def renamed(relation: Relation, aliases: Aliases) -> Relation:
         order = tuple(Order(_expr(one.expr, aliases), one.how) for one in relation.order)
         return Limit(renamed(relation.input, aliases), order, relation.limit, aliases[relation.alias])
     assert isinstance(relation, Aggregate), f"unexpected {type(relation).__name__}"
-    measures = tuple(Measure(one.name, _call(one.call, aliases)) for one in relation.measures)
+    measures = tuple(Measure(one.name, one.call.substitute(_refs(one.call, aliases))) for one in relation.measures)
     named = _named(relation.keys, aliases)
     return Aggregate(renamed(relation.input, aliases), named, measures, aliases[relation.alias])
 
@@ -78,10 +78,9 @@ def _expr(expression: Expr, aliases: Aliases) -> Expr:
     return expression.substitute({ref: Expr(_ref(ref, aliases).sql) for ref in expression.refs})
 
 
+def _refs(call: Call, aliases: Aliases) -> dict[Ref, Expr]:
+    return {ref: Expr(_ref(ref, aliases).sql) for part in call.parts() for ref in part.refs}
+
+
 def _named(outputs: tuple[Named, ...], aliases: Aliases) -> tuple[Named, ...]:
     return tuple(Named(one.name, _expr(one.expr, aliases)) for one in outputs)
-
-
-def _call(call: Call, aliases: Aliases) -> Call:
-    argument, where, text = (_expr(one, aliases) if one else None for one in (call.argument, call.filter, call.text))
-    return Call(call.function, argument, where, text)

@@ -19,6 +19,7 @@ from sqlglot import exp
 from millstream.algebra.expr import Expr, Ref, all_of, alternatives, any_of, conjuncts, unwrapped
 from millstream.algebra.relation import Filter, JoinKind, Named, Project, Relation, Scan
 from millstream.algebra.wire import wire_of
+from millstream.errors import Unsupported
 from millstream.plan.block import Branch, Edge, Match, Read
 from millstream.plan.flatten import Flat
 from millstream.plan.place import Placed, Placer, leaf_ref
@@ -48,6 +49,16 @@ class BranchPlan:
         self.flat = flat
         self._filters: list[tuple[str, Expr]] = []
         self._edges: list[Edge] = []
+
+    def placeable(self, condition: Expr) -> bool:
+        """Can a condition be evaluated where the rows are read, or by Spark?"""
+        if self.placer.single(condition):
+            return True
+        try:
+            self.placer.place(condition, "carry")
+        except Unsupported:
+            return self._pair(condition) is not None
+        return True
 
     def finish(self, outputs: Sequence[tuple[str, Placed]]) -> Branch:
         """The branch, once all that is wanted of it has been placed."""

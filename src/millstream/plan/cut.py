@@ -8,7 +8,7 @@ computed by PostgreSQL while applying; what stands below it is flattened into br
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
@@ -36,6 +36,7 @@ from millstream.plan.block import AggregateHead, Block, BlockColumn, Branch, Kep
 from millstream.plan.body import BranchPlan
 from millstream.plan.flatten import Flat, flatten
 from millstream.plan.place import Placed, Placer
+from millstream.plan.region import Region
 from millstream.plan.server import Server
 
 # Until the server has told what an inner block's columns are.
@@ -47,9 +48,10 @@ def cut(relation: Relation, columns: Sequence[Column], server: Server) -> tuple[
     chain = _Chain(server)
     peeled = _peel(relation)
     if peeled.aggregate is None:
-        last = _plain(chain.cleared(relation), columns, server)
+        below = chain.cleared(relation)
+        last = chain.placed(below, lambda flats: _plain(below, flats, columns, server))
     else:
-        last = _grouped(peeled, chain.over_tables(peeled.aggregate), columns, server)
+        last = chain.grouped(peeled, chain.over_tables(peeled.aggregate), columns)
     return (*chain.blocks, replace(last, position=len(chain.blocks)))
 
 
@@ -72,7 +74,7 @@ class _Chain:
         if isinstance(relation, Filter | Project):
             return replace(relation, input=self.cleared(relation.input))
         if isinstance(relation, Join):
-            return replace(relation, left=self.cleared(relation.left), right=self.cleared(relation.right))
+            return self._joined(replace(relation, left=self.cleared(relation.left), right=self.cleared(relation.right)))
         if isinstance(relation, UnionAll):
             return replace(relation, parts=tuple(map(self.cleared, relation.parts)))
         return relation
@@ -86,10 +88,87 @@ class _Chain:
         below = self.cleared(limit.input)
         if _is_one_table(below):
             return replace(limit, input=below)
-        rows = Scan(self._declared(_bag(below, self.server)), f"{limit.alias}_rows")
-        over = dict(zip(limit.input.columns, (Expr(ref.sql) for ref in rows.columns), strict=True))
+        rows, over = self._rows(below)
         order = tuple(Order(one.expr.substitute(over), one.how) for one in limit.order)
         return replace(limit, input=rows, order=order)
+
+    def _rows(self, relation: Relation) -> tuple[Scan, dict[Ref, Expr]]:
+        """The rows of a join, kept as they are, and what its columns are there."""
+        columns = [Column(f"c{n}", _UNTOLD) for n in range(len(relation.columns))]
+        block = self.placed(relation, lambda flats: _plain(relation, flats, columns, self.server))
+        rows = Scan(self._declared(replace(block, kept=Kept("bag"))), f"rows_{len(self.blocks)}")
+        return rows, dict(zip(relation.columns, (Expr(ref.sql) for ref in rows.columns), strict=True))
+
+    def _joined(self, join: Join) -> Join:
+        """A union on the side that is asked whether there is anything is kept first."""
+        right = self._one_branch(join.right) if join.kind != "inner" else join.right
+        left = self._one_branch(join.left) if join.kind == "full" else join.left
+        return replace(join, left=left, right=right)
+
+    def _one_branch(self, relation: Relation) -> Relation:
+        aliases = {ref.alias for ref in relation.columns}
+        if len(flatten(relation)) == 1 or len(aliases) > 1:
+            return relation
+        rows, over = self._rows(relation)
+        return Project(rows, tuple(Named(ref.column, expr) for ref, expr in over.items()), aliases.pop())
+
+    def placed(self, relation: Relation, make: Callable[[Sequence[Flat]], Block]) -> Block:
+        """A block over the branches of a relation.
+
+        What Spark cannot evaluate across tables becomes a filter over the rows of the join, which are kept first.
+        """
+        flats = flatten(relation)
+        try:
+            return make(flats)
+        except Unsupported:
+            settled = [self._settled(flat) for flat in flats]
+            if settled == flats:
+                raise
+            return make(settled)
+
+    def _settled(self, flat: Flat) -> Flat:
+        region = flat.region
+        plan = BranchPlan(flat, 0, [], self.server)
+        odd = tuple(one for one in region.conditions if not plan.placeable(one))
+        if not odd:
+            return flat
+        plain = Flat(Region(region.members, tuple(one for one in region.conditions if one not in odd)), flat.outputs)
+        needed = list(dict.fromkeys(ref for expr in (*odd, *flat.outputs.values()) for ref in sorted(expr.refs)))
+        columns = [Column(f"c{n}", _UNTOLD) for n in range(len(needed))]
+        block = _one_branch(plain, [Expr(ref.sql) for ref in needed], columns, self.server)
+        if any(not edge.pairs for edge in block.branches[0].edges):
+            # All pairs of rows would be kept.
+            return flat
+        rows = Scan(self._declared(replace(block, kept=Kept("bag"))), f"rows_{len(self.blocks)}")
+        over = {ref: Expr(new.sql) for ref, new in zip(needed, rows.columns, strict=True)}
+        outputs = {ref: expr.substitute(over) for ref, expr in flat.outputs.items()}
+        return Flat(Region((rows,), tuple(one.substitute(over) for one in odd)), outputs)
+
+    def grouped(self, peeled: _Peeled, aggregate: Aggregate, columns: Sequence[Column]) -> Block:
+        """An aggregate; where Spark cannot compute its keys, over the rows of its input, kept first."""
+        try:
+            return self._grouped(peeled, aggregate, columns)
+        except Unsupported:
+            if _is_one_table(aggregate.input):
+                raise
+            rows, over = self._rows(aggregate.input)
+            named = tuple(Named(key.name, key.expr.substitute(over)) for key in aggregate.keys)
+            calls = tuple(Measure(one.name, one.call.substitute(over)) for one in aggregate.measures)
+            return self._grouped(peeled, Aggregate(rows, named, calls, aggregate.alias), columns)
+
+    def _grouped(self, peeled: _Peeled, aggregate: Aggregate, columns: Sequence[Column]) -> Block:
+        return self.placed(aggregate.input, lambda flats: _grouped(peeled, aggregate, flats, columns, self.server))
+
+    def _windowed(self, window: Window) -> Block:
+        try:
+            return self.placed(window.input, lambda flats: _windowed(window, flats, self.server))
+        except Unsupported:
+            if _is_one_table(window.input):
+                raise
+            rows, over = self._rows(window.input)
+            calls = tuple(Named(call.name, call.expr.substitute(over)) for call in window.calls)
+            kept = Window(rows, tuple(key.substitute(over) for key in window.keys), calls, window.alias)
+            return self.placed(rows, lambda flats: _windowed(kept, flats, self.server))
 
     def _table(self, stateful: Aggregate | Window | Limit) -> Table:
         """The rows of a stateful operator as a table, kept by a block."""
@@ -100,11 +179,11 @@ class _Chain:
 
     def _kept(self, stateful: Aggregate | Window | Limit) -> Table:
         if isinstance(stateful, Window):
-            return self._declared(_windowed(stateful, self.server))
+            return self._declared(self._windowed(stateful))
         if isinstance(stateful, Limit):
             return self._declared(_limited(stateful, self.server))
         columns = [Column(ref.column, _UNTOLD) for ref in stateful.columns]
-        table = self._declared(_grouped(_peel(stateful), stateful, columns, self.server))
+        table = self._declared(self.grouped(_peel(stateful), stateful, columns))
         return replace(table, key=tuple(key.name for key in stateful.keys), single=not stateful.keys)
 
     def _declared(self, block: Block) -> Table:
@@ -125,15 +204,8 @@ def _is_one_table(relation: Relation) -> bool:
     return len(flats) == 1 and len(flats[0].region.members) == 1 and isinstance(flats[0].region.members[0], Scan)
 
 
-def _bag(relation: Relation, server: Server) -> Block:
-    """The rows of a join, as they are."""
-    columns = [Column(f"c{n}", _UNTOLD) for n in range(len(relation.columns))]
-    return replace(_plain(relation, columns, server), kept=Kept("bag"))
-
-
-def _windowed(window: Window, server: Server) -> Block:
+def _windowed(window: Window, flats: Sequence[Flat], server: Server) -> Block:
     """The rows of a window: PostgreSQL computes them over all rows of a partition."""
-    flats = flatten(window.input)
     exprs = [*(Expr(ref.sql) for ref in window.input.columns), *(call.expr for call in window.calls)]
     keys = tuple(Named(f"k{number}", key) for number, key in enumerate(window.keys))
     every = Expr.parse(f"ROW({', '.join(expr.sql for expr in exprs)})")
@@ -182,10 +254,9 @@ def _limited(limit: Limit, server: Server) -> Block:
 # -- without a head --------------------------------------------------------------------------
 
 
-def _plain(relation: Relation, columns: Sequence[Column], server: Server) -> Block:
-    flats = flatten(relation)
+def _plain(relation: Relation, flats: Sequence[Flat], columns: Sequence[Column], server: Server) -> Block:
     if len(flats) == 1:
-        return _one_branch(relation, flats[0], columns, server)
+        return _one_branch(flats[0], [flats[0].outputs[ref] for ref in relation.columns], columns, server)
     branches, placed, first = list[Branch](), list[list[tuple[str, Placed]]](), 0
     for flat in flats:
         wanted = [flat.outputs[ref] for ref in relation.columns]
@@ -199,9 +270,8 @@ def _plain(relation: Relation, columns: Sequence[Column], server: Server) -> Blo
     return Block("result", tuple(branches), body, None, outputs, None, Key("row_id"))
 
 
-def _one_branch(relation: Relation, flat: Flat, columns: Sequence[Column], server: Server) -> Block:
+def _one_branch(flat: Flat, wanted: Sequence[Expr], columns: Sequence[Column], server: Server) -> Block:
     """Final expressions are PostgreSQL's, over the columns that Spark carries."""
-    wanted = [flat.outputs[ref] for ref in relation.columns]
     plan = BranchPlan(flat, 0, wanted, server)
     over = [plan.placer.over_columns(expr) for expr in wanted]
     body, final = dict[Expr, tuple[BlockColumn, Placed]](), dict[Ref, Expr]()
@@ -287,8 +357,9 @@ class _NotKept(Exception):
         self.number = number
 
 
-def _grouped(peeled: _Peeled, aggregate: Aggregate, columns: Sequence[Column], server: Server) -> Block:
-    flats = flatten(aggregate.input)
+def _grouped(
+    peeled: _Peeled, aggregate: Aggregate, flats: Sequence[Flat], columns: Sequence[Column], server: Server
+) -> Block:
     while True:
         try:
             return _with_groups(peeled, aggregate, flats, columns, server)
