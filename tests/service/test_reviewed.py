@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
+from pyspark.sql import SparkSession
 
+import millstream
 from millstream.client import Millstream
+from millstream.errors import Unsupported
+from millstream.store.connection import pinned
 from millstream.testing import oracle
 
 pytestmark = pytest.mark.spark
@@ -64,3 +69,68 @@ def test_having_guards_the_select_list(ms: Millstream, writer: psycopg.Connectio
     assert ms.refresh("st").action == "DIFFERENTIAL"
     oracle.check(ms.app.conn, query, "st")
     assert writer.execute("SELECT * FROM st").fetchall() == [(2, 2)]
+
+
+# -- the search path ---------------------------------------------------------------------------
+
+TRAPS = """
+    CREATE FUNCTION public.unnest(integer[]) RETURNS SETOF integer LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.unnest(bigint[]) RETURNS SETOF bigint LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.unnest(text[]) RETURNS SETOF text LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.count(anyelement) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.current_schema() RETURNS name LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.parse_ident(text) RETURNS text[] LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.sprung(tid, tid) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE OPERATOR public.= (LEFTARG = tid, RIGHTARG = tid, FUNCTION = public.sprung);
+    CREATE FUNCTION public.sprung(text, text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE OPERATOR public.= (LEFTARG = text, RIGHTARG = text, FUNCTION = public.sprung)
+"""
+
+
+def test_functions_of_others_with_the_servers_names_are_not_called_by_us(
+    database: str, spark: SparkSession, writer: psycopg.Connection
+) -> None:
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, v int, w text); CREATE TABLE u (g int PRIMARY KEY)")
+    writer.execute("INSERT INTO t SELECT i, i % 3, i, i FROM generate_series(1, 9) AS i; INSERT INTO u VALUES (1), (2)")
+    writer.execute(TRAPS)
+    query = "SELECT t.g, sum(t.v) AS s, max(t.w) AS m FROM t JOIN u ON u.g = t.g GROUP BY t.g"
+    with millstream.connect(make_conninfo(database, options="-csearch_path=public,pg_catalog"), spark=spark) as ms:
+        ms.create_stream_table("st", query)
+        writer.execute("UPDATE t SET v = v + 1 WHERE id IN (1, 2); DELETE FROM t WHERE id = 8")
+        assert ms.refresh("st").action == "DIFFERENTIAL"
+        assert ms.verify("st").ok
+        ms.drop_stream_table("st")
+
+
+def test_scans_run_with_our_path_too(database: str) -> None:
+    with psycopg.connect(pinned(make_conninfo(database, options="-csearch_path=public"))) as conn:
+        assert conn.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
+
+
+def test_names_of_the_user_are_read_along_the_users_path(
+    database: str, spark: SparkSession, writer: psycopg.Connection
+) -> None:
+    writer.execute("CREATE SCHEMA millstream_app; CREATE TABLE millstream_app.t (id int PRIMARY KEY)")
+    writer.execute("CREATE TABLE public.t (id text); INSERT INTO millstream_app.t VALUES (1)")
+    with millstream.connect(make_conninfo(database, options="-csearch_path=millstream_app"), spark=spark) as ms:
+        ms.create_stream_table("st", "SELECT id FROM t")
+        assert writer.execute("SELECT id FROM millstream_app.st").fetchall() == [(1,)]
+        assert ms.refresh("st").name == "st"
+        assert ms.app.conn.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
+
+
+def test_a_path_of_our_own_schemas_does_not_show_them_to_the_query(
+    database: str, spark: SparkSession, writer: psycopg.Connection
+) -> None:
+    writer.execute("CREATE TABLE public.sources (id int PRIMARY KEY); INSERT INTO public.sources VALUES (7)")
+    with millstream.connect(make_conninfo(database, options="-csearch_path=millstream,public"), spark=spark) as ms:
+        ms.create_stream_table("st", "SELECT id FROM sources")
+        assert writer.execute("SELECT id FROM public.st").fetchall() == [(7,)]
+
+
+def test_an_operator_that_the_path_decides_is_refused_where_ours_would_mean_another(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    writer.execute("CREATE EXTENSION citext; CREATE TABLE t (id int PRIMARY KEY, c citext)")
+    with pytest.raises(Unsupported, match="syntax"):
+        ms.create_stream_table("st", "SELECT id, NULLIF(c, 'x') AS c FROM t")

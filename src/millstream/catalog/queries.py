@@ -17,7 +17,7 @@ from millstream.algebra.types import Column
 from millstream.catalog import relations
 from millstream.errors import BadQuery, NoRights
 from millstream.sql import nodetree, position
-from millstream.store.connection import Connection
+from millstream.store.connection import Connection, users_path
 
 _PREFIX = "CREATE TEMPORARY VIEW pg_temp.__millstream_query AS "
 
@@ -29,6 +29,11 @@ class Canonical:
     text: str
     columns: tuple[Column, ...]
     tree: nodetree.Value
+
+    @property
+    def operators(self) -> list[int]:
+        """The operators it applies, in order."""
+        return [node.number("opno") for node in nodetree.walk(self.tree)]
 
 
 @dataclass(frozen=True)
@@ -50,9 +55,15 @@ def rolled_back(conn: Connection) -> Iterator[None]:
 
 def canonical(conn: Connection, query: str) -> Canonical:
     """What the server makes of the user's query; BadQuery with the place where it refuses."""
+    with users_path(conn):
+        return reread(conn, query)
+
+
+def reread(conn: Connection, query: str) -> Canonical:
+    """The same for a query whose names are qualified: its canonical text, or one of our own."""
     with rolled_back(conn):
         _create_view(conn, query)
-        row = conn.execute("SELECT 'pg_temp.__millstream_query'::regclass::oid").fetchone()
+        row = conn.execute("SELECT 'pg_temp.__millstream_query'::pg_catalog.regclass::pg_catalog.oid").fetchone()
         assert row is not None
         return _described(conn, row[0])
 
@@ -67,7 +78,7 @@ def columns_of(conn: Connection, select: str) -> tuple[Column, ...]:
     """Names, types and collations of a query that we wrote ourselves."""
     with rolled_back(conn):
         _create_view(conn, select)
-        row = conn.execute("SELECT 'pg_temp.__millstream_query'::regclass::oid").fetchone()
+        row = conn.execute("SELECT 'pg_temp.__millstream_query'::pg_catalog.regclass::pg_catalog.oid").fetchone()
         assert row is not None
         return relations.columns(conn, row[0])
 
@@ -124,11 +135,6 @@ def _described(conn: Connection, oid: int) -> Canonical:
     ).fetchone()
     assert row is not None
     return Canonical(row[0].strip().rstrip(";"), relations.columns(conn, oid), nodetree.parse(row[1]))
-
-
-def same_meaning(conn: Connection, one: str, other: str) -> bool:
-    """Does the server read both texts as the same query?"""
-    return canonical(conn, one).text == canonical(conn, other).text
 
 
 def functions(conn: Connection, tree: nodetree.Value) -> list[Function]:

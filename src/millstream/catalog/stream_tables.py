@@ -18,7 +18,7 @@ from millstream.catalog import sources
 from millstream.catalog.sources import Source
 from millstream.errors import NameTaken, NoSuchStreamTable
 from millstream.frontier.snapshot import Snapshot
-from millstream.store.connection import Connection
+from millstream.store.connection import Connection, users_path
 from millstream.store.statements import load
 
 RefreshMode = Literal["AUTO", "DIFFERENTIAL", "FULL"]
@@ -80,7 +80,8 @@ def get_all(conn: Connection, ids: Sequence[int]) -> dict[int, StreamTable]:
 def named(conn: Connection, name: str) -> StreamTable:
     """The stream table of that name, read as PostgreSQL reads it: `totals`, `shop.totals`, `"Shop"."Totals"`."""
     schema, bare = _parts(conn, name)
-    found = _select(conn, "named", {"schema_name": schema, "name": bare})
+    with users_path(conn):
+        found = _select(conn, "named", {"schema_name": schema, "name": bare})
     if not found:
         raise NoSuchStreamTable.named(name)
     return found[0]

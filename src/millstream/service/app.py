@@ -19,7 +19,7 @@ from millstream.refresh.run import Job, Refresher, Witness
 from millstream.service.planning import Planned, plan_query
 from millstream.settings import Settings
 from millstream.spark.engine import Engine
-from millstream.store.connection import Connection, connect
+from millstream.store.connection import Connection, session
 
 # Told what goes on and how far it is (0..1, or None).
 Progress = Callable[[str, float | None], None]
@@ -33,7 +33,7 @@ class App:
     ) -> None:
         self.dsn = dsn
         self.settings = settings
-        self.conn: Connection = _connected(dsn)
+        self.conn: Connection = session(dsn)
         self.progress: Progress = progress or (lambda step, share: None)
         self.witness: Witness | None = None
         self._given = spark
@@ -44,19 +44,19 @@ class App:
         """Spark, started and warmed when first asked for."""
         if self._engine is None:
             # Imported here: listing stream tables must not pay for Spark.
-            from millstream.spark import session
+            from millstream.spark.session import prepare
 
             self.progress("starting Spark", None)
             # A session of our own on the given context: its settings and views stay the user's.
-            spark = session.prepare(self._given.newSession()) if self._given else self._start()
+            spark = prepare(self._given.newSession()) if self._given else self._start()
             self._engine = Engine(spark)
             self._engine.warm()
         return self._engine
 
     def _start(self) -> SparkSession:
-        from millstream.spark import session
+        from millstream.spark.session import start
 
-        return session.start(self.settings.spark_master, self.settings.spark_conf)
+        return start(self.settings.spark_master, self.settings.spark_conf)
 
     def refresher(self) -> Refresher:
         settings = self.settings
@@ -73,7 +73,7 @@ class App:
         """The plan of a stream table; made again when its definition has changed."""
         known = self._plans.get(table.id)
         if known is None or known[0] != table.created_at:
-            known = (table.created_at, plan_query(self.conn, table.canonical_query))
+            known = (table.created_at, plan_query(self.conn, table.canonical_query, qualified=True))
             self._plans[table.id] = known
         return known[1]
 
@@ -93,22 +93,8 @@ class App:
             self.conn.pgconn.consume_input()
             self.conn.pgconn.consume_input()
         if self.conn.broken:
-            self.conn = _connected(self.dsn)
+            self.conn = session(self.dsn)
 
     def close(self) -> None:
         """Close the connection; a Spark session that we started stays warm for the process."""
         self.conn.close()
-
-
-def _connected(dsn: str) -> Connection:
-    conn = connect(dsn)
-    _hide_our_schemas(conn)
-    return conn
-
-
-def _hide_our_schemas(conn: Connection) -> None:
-    """A role named millstream would find the catalog's schema first on its path, and tables named `sources` in it."""
-    conn.execute(
-        "SELECT set_config('search_path', coalesce(string_agg(quote_ident(s), ', '), 'public'), false) "
-        "FROM unnest(current_schemas(false)) AS s WHERE s NOT LIKE 'millstream%' AND s NOT LIKE 'pg\\_temp%'"
-    )

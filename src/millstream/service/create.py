@@ -21,6 +21,7 @@ from millstream.service.planning import Planned, plan_query
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb
 from millstream.store import state, target
+from millstream.store.connection import users_path
 from millstream.store.names import Names
 
 
@@ -71,8 +72,9 @@ def _undo(app: App, table: StreamTable) -> None:
 
 def _name(app: App, name: str) -> tuple[str, str]:
     try:
-        with app.conn.transaction():
-            row = app.conn.execute("SELECT parse_ident(%s), current_schema()", (name,)).fetchone()
+        with users_path(app.conn):
+            query = "SELECT pg_catalog.parse_ident(%s), pg_catalog.current_schema()"
+            row = app.conn.execute(query, (name,)).fetchone()
     except psycopg.Error as error:
         raise BadSetting.of("name", name, "a table name, with or without a schema") from error
     assert row is not None
@@ -80,6 +82,8 @@ def _name(app: App, name: str) -> tuple[str, str]:
     if not 1 <= len(parts) <= 2 or any(len(part.encode()) > 63 for part in parts):
         raise BadSetting.of("name", name, "a table name of at most 63 bytes, with or without a schema")
     schema = parts[0] if len(parts) == 2 else row[1]
+    if schema is None:
+        raise BadSetting.of("name", name, "a name with a schema: there is none on the search_path")
     _check_free(app, schema, parts[-1])
     return schema, parts[-1]
 

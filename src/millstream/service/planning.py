@@ -47,10 +47,10 @@ class Planned:
         return {oid: (table, tuple(sorted(columns))) for oid, (table, columns) in used.items()}
 
 
-def plan_query(conn: Connection, query: str) -> Planned:
-    """The plan of a query, or the reason why it is refused and where."""
+def plan_query(conn: Connection, query: str, *, qualified: bool = False) -> Planned:
+    """The plan of a query, as the user wrote it or as its canonical text; or why it is refused, and where."""
     with queries.rolled_back(conn):
-        canonical = queries.canonical(conn, query)
+        canonical = queries.reread(conn, query) if qualified else queries.canonical(conn, query)
         _check(conn, canonical, query)
         _check_names([column.name for column in canonical.columns], query)
         try:
@@ -100,9 +100,13 @@ def _check_function(function: queries.Function, query: str) -> None:
 
 
 def _check_faithful(conn: Connection, canonical: Canonical) -> None:
-    """Our parser must read the query as the server does: print what it read, and let the server compare."""
+    """Our parser must read the query as the server does: print what it read, and let the server compare.
+
+    Its operators too: NULLIF or USING over a type of an extension means another one where the path is ours.
+    """
     try:
-        same = queries.canonical(conn, printed(parsed(canonical.text))).text == canonical.text
+        again = queries.reread(conn, printed(parsed(canonical.text)))
+        same = again.text == canonical.text and again.operators == canonical.operators
     except (BadQuery, SqlglotError):
         same = False
     if not same:

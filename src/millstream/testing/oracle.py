@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from millstream.algebra.table import quoted
-from millstream.store.connection import Connection
+from millstream.store.connection import Connection, users_path
 
 Row: TypeAlias = "tuple[str | None, ...]"
 
@@ -61,6 +61,11 @@ class Difference:
 
 def check(conn: Connection, query: str, target: str, *, close: float = 0.0) -> int:
     """Compare; the number of rows when all is well. `target` is a table's name as SQL writes it."""
+    with users_path(conn):
+        return _checked(conn, query, target, close)
+
+
+def _checked(conn: Connection, query: str, target: str, close: float) -> int:
     expected, actual = shape_of_query(conn, query), shape_of_table(conn, target)
     if [str(one) for one in expected] != [str(one) for one in actual]:
         raise AssertionError(f"{target} has other columns than its query\n{_columns(expected, actual)}\n{query}")
