@@ -134,3 +134,12 @@ def test_an_operator_that_the_path_decides_is_refused_where_ours_would_mean_anot
     writer.execute("CREATE EXTENSION citext; CREATE TABLE t (id int PRIMARY KEY, c citext)")
     with pytest.raises(Unsupported, match="syntax"):
         ms.create_stream_table("st", "SELECT id, NULLIF(c, 'x') AS c FROM t")
+
+
+def test_a_key_of_an_extensions_type_finds_its_rows(ms: Millstream, writer: psycopg.Connection) -> None:
+    writer.execute("CREATE EXTENSION citext; CREATE TABLE t (c citext PRIMARY KEY, v int)")
+    writer.execute("INSERT INTO t VALUES ('a', 1), ('b', 2)")
+    ms.create_stream_table("st", "SELECT c, v FROM t")
+    writer.execute("UPDATE t SET c = 'A' WHERE c = 'a'; DELETE FROM t WHERE c = 'B'; INSERT INTO t VALUES ('x', 3)")
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    assert sorted(writer.execute("SELECT c, v FROM st").fetchall()) == [("A", 1), ("x", 3)]

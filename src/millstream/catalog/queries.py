@@ -15,7 +15,7 @@ import psycopg
 
 from millstream.algebra.types import Column
 from millstream.catalog import relations
-from millstream.errors import BadQuery, NoRights
+from millstream.errors import BadQuery, LockNotHad, NoRights
 from millstream.sql import nodetree, position
 from millstream.store.connection import Connection, users_path
 
@@ -41,7 +41,9 @@ class Function:
     """A function that a query calls."""
 
     oid: int
+    schema: str
     name: str
+    """As a call is written: `lower(text)`, with the schema where that is not the server's own."""
     volatility: str
     aggregate: bool
 
@@ -62,10 +64,7 @@ def canonical(conn: Connection, query: str) -> Canonical:
 def reread(conn: Connection, query: str) -> Canonical:
     """The same for a query whose names are qualified: its canonical text, or one of our own."""
     with rolled_back(conn):
-        _create_view(conn, query)
-        row = conn.execute("SELECT 'pg_temp.__millstream_query'::pg_catalog.regclass::pg_catalog.oid").fetchone()
-        assert row is not None
-        return _described(conn, row[0])
+        return _described(conn, temporary_view(conn, query))
 
 
 def view(conn: Connection, oid: int) -> Canonical:
@@ -77,10 +76,14 @@ def view(conn: Connection, oid: int) -> Canonical:
 def columns_of(conn: Connection, select: str) -> tuple[Column, ...]:
     """Names, types and collations of a query that we wrote ourselves."""
     with rolled_back(conn):
-        _create_view(conn, select)
-        row = conn.execute("SELECT 'pg_temp.__millstream_query'::pg_catalog.regclass::pg_catalog.oid").fetchone()
-        assert row is not None
-        return relations.columns(conn, row[0])
+        return relations.columns(conn, temporary_view(conn, select))
+
+
+def temporary_view(conn: Connection, query: str) -> int:
+    """Make the view, and tell its oid; the caller rolls it back."""
+    _create_view(conn, query)
+    oid: int = conn.execute("SELECT 'pg_temp.__millstream_query'::pg_catalog.regclass::pg_catalog.oid").fetchall()[0][0]
+    return oid
 
 
 def _create_view(conn: Connection, query: str) -> None:
@@ -92,6 +95,8 @@ def _create_view(conn: Connection, query: str) -> None:
         conn.execute(_PREFIX.encode() + body.encode(), binary=True)
     except psycopg.errors.InsufficientPrivilege as error:
         raise _rights(conn, error) from error
+    except psycopg.errors.LockNotAvailable as error:
+        raise LockNotHad.by_reader("what the query reads") from error
     except psycopg.Error as error:
         raise _rejected(query, offset, error) from error
 
@@ -155,18 +160,18 @@ def _looked_up(
 ) -> list[Function]:
     rows = conn.execute(
         """
-        SELECT p.oid::int8, p.oid::regprocedure::text, p.provolatile, p.prokind = 'a'
-        FROM pg_catalog.pg_proc AS p
+        SELECT p.oid::int8, n.nspname, p.oid::regprocedure::text, p.provolatile, p.prokind = 'a'
+        FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
         WHERE p.oid = ANY(%(oids)s::oid[])
            OR p.oid IN (SELECT oprcode FROM pg_catalog.pg_operator WHERE oid = ANY(%(operators)s::oid[]))
            OR p.oid IN (SELECT typoutput FROM pg_catalog.pg_type WHERE oid = ANY(%(outputs)s::oid[]))
            OR p.oid IN (SELECT typinput FROM pg_catalog.pg_type WHERE oid = ANY(%(inputs)s::oid[]))
-        ORDER BY 2
+        ORDER BY 3
         """,
         {"oids": list(oids), "operators": list(operators), "outputs": list(outputs), "inputs": list(inputs)},
     ).fetchall()
     volatility = {"i": "immutable", "s": "stable", "v": "volatile"}
-    return [Function(row[0], row[1], volatility[row[2]], row[3]) for row in rows]
+    return [Function(row[0], row[1], row[2], volatility[row[3]], row[4]) for row in rows]
 
 
 def relation_kinds(conn: Connection, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, str]]:

@@ -1,10 +1,10 @@
 -- add --
 INSERT INTO millstream.stream_tables (
-    schema_name, name, relid, query, canonical_query, schedule, refresh_mode, status, cdc_mode
+    schema_name, name, relid, query, canonical_query, schedule, refresh_mode, status, cdc_mode, row_key
 )
 VALUES (
     %(schema_name)s, %(name)s, %(relid)s, %(query)s, %(canonical_query)s,
-    %(schedule)s, %(refresh_mode)s, %(status)s, %(cdc_mode)s
+    %(schedule)s, %(refresh_mode)s, %(status)s, %(cdc_mode)s, %(row_key)s
 )
 RETURNING id;
 

@@ -13,13 +13,20 @@ from datetime import datetime
 import psycopg
 from pyspark.sql import SparkSession
 
-from millstream.catalog import stream_tables
+from millstream.algebra.table import quoted
+from millstream.catalog import relations, stream_tables
+from millstream.catalog.grounds import Grounds
+from millstream.catalog.locks import waiting_at_most
 from millstream.catalog.stream_tables import StreamTable
+from millstream.errors import SourceChanged
 from millstream.refresh.run import Job, Refresher, Witness
 from millstream.service.planning import Planned, plan_query
 from millstream.settings import Settings
 from millstream.spark.engine import Engine
 from millstream.store.connection import Connection, session
+
+# Seconds that a plan made again waits for a table that somebody has locked; others wait for us meanwhile.
+PLAN_PATIENCE = 2.0
 
 # Told what goes on and how far it is (0..1, or None).
 Progress = Callable[[str, float | None], None]
@@ -73,7 +80,7 @@ class App:
         """The plan of a stream table; made again when its definition has changed."""
         known = self._plans.get(table.id)
         if known is None or known[0] != table.created_at:
-            known = (table.created_at, plan_query(self.conn, table.canonical_query, qualified=True))
+            known = (table.created_at, _planned(self.conn, table))
             self._plans[table.id] = known
         return known[1]
 
@@ -81,7 +88,9 @@ class App:
         self._plans.pop(id_, None)
 
     def job(self, table: StreamTable, *, full: bool = False) -> Job:
-        return Job(table, self.plan(table).block, full)
+        """What a refresh needs to know of a stream table."""
+        planned = self.plan(table)
+        return Job(table, planned.block, full, planned.grounds | _target(table))
 
     def named(self, name: str) -> StreamTable:
         return stream_tables.named(self.conn, name)
@@ -98,3 +107,20 @@ class App:
     def close(self) -> None:
         """Close the connection; a Spark session that we started stays warm for the process."""
         self.conn.close()
+
+
+def _planned(conn: Connection, table: StreamTable) -> Planned:
+    """The plan of a query that is recorded, with the key that is recorded, for the columns that are stored."""
+    keys = table.row_key.sources if table.row_key else {}
+    with waiting_at_most(conn, PLAN_PATIENCE):
+        planned = plan_query(conn, table.canonical_query, qualified=True, keys=keys)
+        stored = {column.name: column.type.name for column in relations.columns(conn, table.relid or 0)}
+    for column in planned.canonical.columns if stored else ():
+        if stored.get(column.name) != column.type.name:
+            what = f"The query now gives column {quoted(column.name)} the type {column.type}, and the table does not."
+            raise SourceChanged.shape(table.name, what)
+    return planned.keyed(table.row_key.kept(table.name, planned.block.key)) if table.row_key else planned
+
+
+def _target(table: StreamTable) -> Grounds:
+    return {("target", table.relid): table.row_key.indexed()} if table.row_key and table.relid else {}

@@ -8,10 +8,11 @@ import psycopg
 
 from millstream.algebra.table import quoted
 from millstream.capture import trigger
-from millstream.catalog import blocks, sources, stream_tables
+from millstream.catalog import blocks, relations, sources, stream_tables
 from millstream.catalog.stream_tables import RefreshMode, StreamTable
 from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
 from millstream.observe import log
+from millstream.plan.block import Key
 from millstream.refresh.report import RefreshReport
 from millstream.refresh.run import try_lock, unlock
 from millstream.schedule.cadence import Cadence
@@ -44,7 +45,7 @@ def create(
         raise BadSetting.of("cdc_mode", cdc_mode, "trigger; capture from the log is not there yet")
     schema, bare = _name(app, name)
     app.progress("planning the query", None)
-    planned = plan_query(app.conn, query)
+    planned = _with_key(app, plan_query(app.conn, query))
     table = _recorded(app, schema, bare, planned, str(cadence), refresh_mode, cdc_mode)
     try:
         for source, columns in planned.sources().values():
@@ -59,6 +60,13 @@ def create(
         raise
     finally:
         unlock(app.conn, [table.id])
+
+
+def _with_key(app: App, planned: Planned) -> Planned:
+    """Rows are found by `=` on their key; where that is an operator from outside, by a row id."""
+    key = planned.block.key
+    types = [output.column.type.oid for output in planned.block.outputs if output.column.name in key.columns]
+    return planned.keyed(Key("row_id")) if relations.from_outside(app.conn, types) else planned
 
 
 def _undo(app: App, table: StreamTable) -> None:
@@ -126,6 +134,7 @@ def _recorded(
         table = stream_tables.add(
             app.conn, schema_name=schema, name=name, query=planned.query, canonical_query=planned.canonical.text,
             schedule=schedule, refresh_mode=refresh_mode, cdc_mode=cdc_mode,  # type: ignore[arg-type]  # checked above
+            row_key=planned.row_key(),
         )  # fmt: skip
         # Held until it is filled: a scheduler in another session that finds it empty leaves it to us.
         try_lock(app.conn, [table.id])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot.errors import SqlglotError
 
@@ -13,10 +13,12 @@ from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Relation, Scan
 from millstream.algebra.table import Table, quoted
 from millstream.algebra.types import PgType
-from millstream.catalog import queries, relations, stream_tables
+from millstream.catalog import grounds, queries, relations, stream_tables
+from millstream.catalog.grounds import Grounds
 from millstream.catalog.queries import Canonical
+from millstream.catalog.row_key import RowKey
 from millstream.errors import BadQuery, BadSource, Unsupported, Volatile
-from millstream.plan.block import Block
+from millstream.plan.block import Block, Key
 from millstream.plan.cut import cut
 from millstream.plan.place import Typist
 from millstream.sql import check, position
@@ -32,6 +34,8 @@ class Planned:
     canonical: Canonical
     relation: Relation
     blocks: tuple[Block, ...]
+    grounds: Grounds
+    """What the plan stands on, as it was before the plan was made."""
 
     @property
     def block(self) -> Block:
@@ -46,19 +50,33 @@ class Planned:
             used.setdefault(table.oid, (table, set()))[1].update(one.used())
         return {oid: (table, tuple(sorted(columns))) for oid, (table, columns) in used.items()}
 
+    def row_key(self) -> RowKey:
+        """What tells the rows apart, for the catalog."""
+        return RowKey(self.block.key, {oid: table.key for oid, (table, _) in self.sources().items()})
 
-def plan_query(conn: Connection, query: str, *, qualified: bool = False) -> Planned:
-    """The plan of a query, as the user wrote it or as its canonical text; or why it is refused, and where."""
+    def keyed(self, key: Key) -> Planned:
+        """The same plan with another key."""
+        return replace(self, blocks=(*self.blocks[:-1], replace(self.block, key=key)))
+
+
+def plan_query(
+    conn: Connection, query: str, *, qualified: bool = False, keys: Mapping[int, Sequence[str]] | None = None
+) -> Planned:
+    """The plan of a query, as the user wrote it or as its canonical text; or why it is refused, and where.
+
+    Of a source with several keys the one in `keys` is used, as long as it is one.
+    """
     with queries.rolled_back(conn):
         canonical = queries.reread(conn, query) if qualified else queries.canonical(conn, query)
+        found = grounds.under(conn, canonical.text)
         _check(conn, canonical, query)
         _check_names([column.name for column in canonical.columns], query)
         try:
-            relation = build(canonical.text, _Catalog(conn, query))
+            relation = build(canonical.text, _Catalog(conn, query, keys or {}))
             blocks = cut(relation, canonical.columns, _typist(conn))
         except Unsupported as error:
             raise _placed(error, query) from error
-    return Planned(query, canonical, relation, blocks)
+    return Planned(query, canonical, relation, blocks, found)
 
 
 def _check(conn: Connection, canonical: Canonical, query: str) -> None:
@@ -83,11 +101,12 @@ def _check_names(names: Sequence[str], query: str) -> None:
 
 
 def _check_function(function: queries.Function, query: str) -> None:
-    # The server's own functions come without a schema: a user's aggregate may be called `sum` too.
     full = function.name.split("(")[0]
     name = full.split(".")[-1].strip('"')
     where = position.find(query, name)
-    if function.aggregate and full not in check.SUPPORTED_AGGREGATES:
+    # An aggregate of a user or of an extension may be called `sum` too.
+    own = function.schema == "pg_catalog"
+    if function.aggregate and not (own and name in check.SUPPORTED_AGGREGATES):
         raise Unsupported.construct(
             f"the aggregate {full}",
             reason="Millstream does not maintain it yet.",
@@ -140,9 +159,10 @@ def _typist(conn: Connection) -> Typist:
 class _Catalog:
     """Answers the builder's questions."""
 
-    def __init__(self, conn: Connection, query: str) -> None:
+    def __init__(self, conn: Connection, query: str, keys: Mapping[int, Sequence[str]]) -> None:
         self.conn = conn
         self.query = query
+        self.keys = keys
 
     def table(self, schema: str, name: str) -> Table | str:
         schema = schema or queries.implicit_schema(self.conn, name)
@@ -158,7 +178,7 @@ class _Catalog:
                 name, "It is a stream table; stream tables over stream tables are not kept yet.",
                 "Write its query in place of its name.", where,
             )  # fmt: skip
-        table = relations.table(self.conn, oid)
+        table = relations.table(self.conn, oid, self.keys.get(oid, ()))
         _check_names([column.name for column in table.columns], self.query)
         return table
 
