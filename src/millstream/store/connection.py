@@ -57,8 +57,9 @@ def pinned(dsn: str, *, application_name: str = "millstream", **settings: str) -
 def _with_settings(dsn: str, application_name: str, settings: Mapping[str, str]) -> str:
     try:
         parts = conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError as error:
-        raise BadSetting.of("dsn", dsn, "a connection string such as postgresql://user@host/database") from error
+    except psycopg.ProgrammingError:
+        # Neither the string nor libpq's complaint, which quotes it: there may be a password in it.
+        raise BadSetting.of("dsn", "...", "a connection string such as postgresql://user@host/database") from None
     options = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items())
     given = parts.pop("options", None)
     parts.setdefault("application_name", application_name)
@@ -72,7 +73,7 @@ def connect(dsn: str, *, application_name: str = "millstream") -> Connection:
     try:
         connection = psycopg.connect(_with_settings(dsn, application_name, PINNED), autocommit=True)
     except psycopg.OperationalError as error:
-        raise ServerDown.unreachable(dsn, str(error)) from error
+        raise ServerDown.unreachable(without_password(dsn), str(error)) from error
     version = connection.info.server_version
     if not OLDEST <= version // 10000 <= NEWEST:
         connection.close()
@@ -80,6 +81,12 @@ def connect(dsn: str, *, application_name: str = "millstream") -> Connection:
     if version >= 170000:  # the setting came with 17; a startup option of an unknown name would be an error
         connection.execute("SET transaction_timeout = 0")
     return connection
+
+
+def without_password(dsn: str) -> str:
+    """The connection string as it may be shown."""
+    parts = conninfo_to_dict(dsn)
+    return make_conninfo("", **{name: value for name, value in parts.items() if "password" not in name})
 
 
 # -- our path and the user's -----------------------------------------------------------------
