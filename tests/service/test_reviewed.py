@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -9,8 +11,8 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream.client import Millstream
-from millstream.errors import Unsupported
-from millstream.store.connection import pinned
+from millstream.errors import BadQuery, MillstreamError, Unsupported
+from millstream.store.connection import connect, pinned
 from millstream.testing import oracle
 
 pytestmark = pytest.mark.spark
@@ -143,3 +145,69 @@ def test_a_key_of_an_extensions_type_finds_its_rows(ms: Millstream, writer: psyc
     writer.execute("UPDATE t SET c = 'A' WHERE c = 'a'; DELETE FROM t WHERE c = 'B'; INSERT INTO t VALUES ('x', 3)")
     assert ms.refresh("st").action == "DIFFERENTIAL"
     assert sorted(writer.execute("SELECT c, v FROM st").fetchall()) == [("A", 1), ("x", 3)]
+
+
+# -- names and namespaces in the query ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH q (v, id) AS (SELECT id, v FROM a) SELECT id, v FROM q",
+        "WITH q (k) AS (SELECT id, v FROM a) SELECT k, v FROM q",
+        "WITH q (one, two) AS (SELECT sum(v), sum(w) FROM b GROUP BY id) SELECT one, two FROM q",
+        "SELECT one, two FROM (SELECT id AS n, v AS n FROM a) AS q (one, two)",
+        "WITH q (one, two) AS (SELECT id AS n, v AS n FROM a UNION ALL SELECT id, w FROM b) SELECT two, one FROM q",
+        "SELECT j.id, j.w FROM (a JOIN b USING (id)) AS j",
+        "SELECT j.av, j.bv, c.v FROM (a JOIN b ON a.id = b.w) AS j (id, av, bid, bv) JOIN c ON c.id = j.id",
+        "SELECT id, a.v, c.v AS cv FROM a JOIN (b JOIN c USING (id)) USING (id)",
+    ],
+)
+def test_columns_are_known_by_the_names_that_the_query_gives_them(
+    ms: Millstream, writer: psycopg.Connection, query: str
+) -> None:
+    writer.execute("CREATE TABLE a (id int PRIMARY KEY, v int); CREATE TABLE c (id int PRIMARY KEY, v int)")
+    writer.execute("CREATE TABLE b (id int PRIMARY KEY, v int, w int); INSERT INTO b VALUES (1, 20, 2), (2, 30, 1)")
+    writer.execute("INSERT INTO a VALUES (1, 5), (2, 6), (3, 7); INSERT INTO c VALUES (1, 50), (2, 60)")
+    ms.create_stream_table("st", query)
+    oracle.check(ms.app.conn, query, "st")
+    writer.execute("UPDATE a SET v = v + 1 WHERE id = 1; UPDATE b SET w = 3 WHERE id = 2; INSERT INTO c VALUES (3, 70)")
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    oracle.check(ms.app.conn, query, "st")
+
+
+def test_names_that_are_the_same_after_63_bytes_are_postgresqls_own_error(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    with pytest.raises(BadQuery, match="specified more than once"):
+        ms.create_stream_table("st", f'SELECT id AS "{"k" * 63}a", v AS "{"k" * 63}b" FROM t')
+
+
+@pytest.mark.parametrize("query", ["SELECT sum(note) AS s FROM t", "SELECT max(word) AS m FROM t"])
+def test_an_aggregate_from_outside_with_a_name_of_the_servers_is_refused(
+    ms: Millstream, writer: psycopg.Connection, query: str
+) -> None:
+    writer.execute("CREATE EXTENSION citext; CREATE TABLE t (id int PRIMARY KEY, note text, word citext)")
+    writer.execute("CREATE AGGREGATE sum (text) (SFUNC = textcat, STYPE = text)")
+    with pytest.raises(Unsupported, match="the aggregate public"):
+        ms.create_stream_table("st", query)
+
+
+# -- what errors tell --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://me:hush@127.0.0.1:1/nowhere",
+        "host=127.0.0.1 port=1 user=me password=hush sslpassword=hush",
+        "postgresql://me:hush@127.0.0.1:none/nowhere?x",
+        "user=me password=hush hush",
+    ],
+)
+def test_no_error_tells_a_password(dsn: str) -> None:
+    with pytest.raises(MillstreamError) as caught:
+        connect(dsn)
+    assert "hush" not in str(caught.value.as_dict())
+    assert "hush" not in "".join(traceback.format_exception(caught.value, chain=True)[1:])

@@ -47,8 +47,11 @@ def build(text: str, names: Names) -> Relation:
     return _Builder(names).text(text)
 
 
+# Columns in order, each under the name it is known by.
+Columns = list[tuple[str, Ref]]
+
 # A WITH query waits to be built each time it is used.
-Ctes = Mapping[str, Callable[[], Relation]]
+Ctes = Mapping[str, Callable[[], tuple[Relation, Columns]]]
 
 
 @dataclass
@@ -56,15 +59,23 @@ class _Scope:
     """What the columns of one FROM clause are called: (alias, column) as written -> the unique Ref."""
 
     columns: dict[tuple[str, str], Ref] = field(default_factory=dict)
+    output: Columns = field(default_factory=list)
+    """What `*` gives: a column of USING once, and first."""
 
-    def add(self, alias: str, names: tuple[str, ...], refs: tuple[Ref, ...]) -> None:
-        self.columns.update({(alias, name): ref for name, ref in zip(names, refs, strict=True)})
+    def add(self, alias: str, columns: Columns) -> None:
+        self.columns.update({(alias, name): ref for name, ref in columns})
+        self.output += columns
+
+    def join(self, right: _Scope, using: list[str]) -> None:
+        """Take in what stands to the right."""
+        self.columns.update(right.columns)
+        merged = [next(one for one in self.output if one[0] == name) for name in using]
+        self.output = merged + [one for one in (*self.output, *right.output) if one[0] not in using]
 
     def find(self, alias: str, name: str) -> Ref | None:
         if alias:
             return self.columns.get((alias, name))
-        # Without an alias: the only column of that name, or the left one of a USING.
-        return next((ref for (_, column), ref in self.columns.items() if column == name), None)
+        return next((ref for column, ref in self.output if column == name), None)
 
 
 class _Builder:
@@ -94,21 +105,27 @@ class _Builder:
             known[cte.alias] = self._waiting(cte, dict(known))
         return known
 
-    def _waiting(self, cte: exp.Expression, ctes: Ctes) -> Callable[[], Relation]:
-        return lambda: self.query(cte.this, ctes)
+    def _waiting(self, cte: exp.Expression, ctes: Ctes) -> Callable[[], tuple[Relation, Columns]]:
+        def built() -> tuple[Relation, Columns]:
+            relation = self.query(cte.this, ctes)
+            return relation, _renamed(cte, _columns(relation))
+
+        return built
 
     def _union(self, query: exp.Union, ctes: Ctes) -> Relation:
         parts = [self.query(part, ctes) for part in (query.this, query.expression)]
-        text = _with_ctes(query)
         names = tuple(ref.column for ref in parts[0].columns)
-        return UnionAll(tuple(parts), names, self.names.types(text), self._fresh("u"))
+        # Under names of our own: the user may give one name to two columns.
+        listed = ", ".join(f"c{number}" for number in range(len(names)))
+        types = self.names.types(f"SELECT * FROM ({_with_ctes(query)}) AS u ({listed})")
+        return UnionAll(tuple(parts), names, types, self._fresh("u"))
 
     def _select(self, select: exp.Select, ctes: Ctes) -> Relation:
         scope = _Scope()
         relation = self._from(select, scope, ctes)
         if where := select.args.get("where"):
             relation = Filter(relation, self._expr(where.this, scope))
-        items = [self._item(item, scope) for item in select.expressions]
+        items = _distinct([self._item(item, scope) for item in select.expressions])
         having = select.args.get("having")
         condition = self._expr(having.this, scope) if having else None
         if _aggregates(select):
@@ -134,21 +151,24 @@ class _Builder:
 
     def _joined(self, relation: Relation, joins: list[exp.Join], scope: _Scope, ctes: Ctes) -> Relation:
         for join in joins:
-            left = dict(scope.columns)
-            right = self._from_item(join.this, scope, ctes)
-            relation = Join(relation, right, self._condition(join, left, scope))
+            right = _Scope()
+            joined = self._from_item(join.this, right, ctes)
+            using = [column.name for column in join.args.get("using") or ()]
+            condition = _using(using, scope, right) if using else None
+            scope.join(right, using)
+            if on := join.args.get("on"):
+                condition = self._expr(on, scope)
+            relation = Join(relation, joined, condition)
         return relation
-
-    def _condition(self, join: exp.Join, left: dict[tuple[str, str], Ref], scope: _Scope) -> Expr | None:
-        if using := join.args.get("using"):
-            return _using([column.name for column in using], left, scope)
-        on = join.args.get("on")
-        return self._expr(on, scope) if on else None
 
     def _from_item(self, item: exp.Expression, scope: _Scope, ctes: Ctes) -> Relation:
         if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Select | exp.SetOperation):
             relation = self.query(item.this, ctes)
-            self._name(item, relation, scope)
+            scope.add(item.alias, _renamed(item, _columns(relation)))
+        elif isinstance(item, exp.Subquery) and item.alias:  # a join with a name of its own, which hides those in it
+            inner = _Scope()
+            relation = self._from_item(item.this, inner, ctes)
+            scope.add(item.alias, _renamed(item, inner.output))
         elif isinstance(item, exp.Subquery):  # parentheses around a join
             relation = self._from_item(item.this, scope, ctes)
         else:
@@ -158,28 +178,21 @@ class _Builder:
 
     def _table(self, item: exp.Table, scope: _Scope, ctes: Ctes) -> Relation:
         if not item.db and item.name in ctes:
-            relation = ctes[item.name]()
-            self._name(item, relation, scope)
+            relation, columns = ctes[item.name]()
+            scope.add(item.alias_or_name, _renamed(item, columns))
             return relation
         found = self.names.table(item.db, item.name)
         if isinstance(found, str):
             relation = self.text(found)
-            self._name(item, relation, scope)
+            scope.add(item.alias_or_name, _renamed(item, _columns(relation)))
             return relation
         if item.args.get("only"):
             raise Unsupported.construct(
                 "FROM ONLY", reason="Changes of the children could not be told apart.", way_round="Leave ONLY out."
             )
         scan = Scan(found, self._fresh(item.alias_or_name))
-        self._name(item, scan, scope)
+        scope.add(item.alias_or_name, _renamed(item, _columns(scan)))
         return scan
-
-    def _name(self, item: exp.Expression, relation: Relation, scope: _Scope) -> None:
-        alias = item.args.get("alias")
-        given = [column.name for column in alias.columns] if alias else []
-        names = [ref.column for ref in relation.columns]
-        names[: len(given)] = given
-        scope.add(item.alias_or_name, tuple(names), relation.columns)
 
     def _fresh(self, wanted: str) -> str:
         name, number = wanted, 1
@@ -283,15 +296,32 @@ def _aggregates(select: exp.Select) -> bool:
     )
 
 
-def _using(names: list[str], left: dict[tuple[str, str], Ref], scope: _Scope) -> Expr:
-    pairs = []
-    for name in names:
-        one = next(ref for (_, column), ref in left.items() if column == name)
-        other = next(
-            ref for (alias, column), ref in scope.columns.items() if column == name and (alias, column) not in left
-        )
-        pairs.append(f"({one.sql} = {other.sql})")
-    return Expr(" AND ".join(pairs))
+def _columns(relation: Relation) -> Columns:
+    return [(ref.column, ref) for ref in relation.columns]
+
+
+def _renamed(item: exp.Expression, columns: Columns) -> Columns:
+    """Under the names that stand behind the alias, `AS q (a, b)`; what they do not reach keeps its own."""
+    alias = item.args.get("alias")
+    given = [column.name for column in alias.columns] if alias else []
+    return [(given[n] if n < len(given) else name, ref) for n, (name, ref) in enumerate(columns)]
+
+
+def _distinct(items: list[Named]) -> list[Named]:
+    """Each under a name of its own: `SELECT sum(a), sum(b)` has two named sum, told apart by their place."""
+    taken, found = {item.name for item in items}, list[Named]()
+    for item in items:
+        name, number = item.name, 1
+        while name in {one.name for one in found} or (number > 1 and name in taken):
+            number += 1
+            name = f"{item.name}_{number}"
+        found.append(Named(name, item.expr))
+    return found
+
+
+def _using(names: list[str], left: _Scope, right: _Scope) -> Expr:
+    pairs = [(left.find("", name), right.find("", name)) for name in names]
+    return Expr(" AND ".join(f"({one.sql} = {other.sql})" for one, other in pairs if one and other))
 
 
 def _with_ctes(query: exp.Union) -> str:
