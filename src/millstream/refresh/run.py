@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 import psycopg
 
 from millstream.capture import buffer, inventory
-from millstream.catalog import grounds, history, relations, sources, stream_tables
+from millstream.catalog import grounds, history, prints, relations, sources, stream_tables
 from millstream.catalog.grounds import Change, Grounds
 from millstream.catalog.history import HistoryEntry, Initiator
+from millstream.catalog.prints import Memory
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import (
     Busy,
@@ -85,6 +86,7 @@ class Refresher:
     max_lookup_rows: int
     max_change_ratio: float
     witness: Witness | None = None
+    memory: Memory = field(default_factory=Memory)
 
     def refresh(self, jobs: Sequence[Job], initiated_by: Initiator) -> list[Outcome]:
         """Refresh these in one cut; per job a report, what went wrong, or what must be mended first, in order."""
@@ -121,17 +123,31 @@ class Refresher:
         aside |= {job.table.id: NoSuchStreamTable.named(job.table.name) for job in jobs if job.table.id not in tables}
         current = [replace(job, table=tables[job.table.id]) for job in jobs if job.table.id in tables]
         read = sources.read_by_each(self.conn, list(tables))
-        changes = self._changes(current)
-        aside |= {job.table.id: why for job in current if (why := _unplanned(job, changes.get(job.table.id, ())))}
-        aside |= self._check_capture([job for job in current if job.table.id not in aside], read)
+        aside_too, changes = self._looked_at(current, read)
+        aside |= aside_too
         sound = [job for job in current if job.table.id not in aside]
         facts = self._facts(sound, read, changes)
         done = iter(self._decided(now, sound, facts, initiated_by))
         return [aside.get(job.table.id) or next(done) for job in jobs]
 
+    def _looked_at(self, jobs: Sequence[Job], read: Read) -> tuple[dict[int, Outcome], dict[int, list[Change]]]:
+        """Which of these must be put aside, and what has changed under the others; those that are as they were when
+        they were last found sound are not looked at again."""
+        found = prints.taken(self.conn, {job.table.id: job.grounds for job in jobs})
+        new = [job for job in jobs if not self.memory.holds(job.table.id, job.grounds, found[job.table.id])]
+        changes = self._changes(new)
+        aside = {job.table.id: why for job in new if (why := _unplanned(job, changes.get(job.table.id, ())))}
+        aside |= self._check_capture([job for job in new if job.table.id not in aside], read)
+        for job in new:
+            if job.table.id not in aside and job.table.id not in changes:
+                self.memory.keep(job.table.id, job.grounds, found[job.table.id])
+        return aside, changes
+
     def _changes(self, jobs: Sequence[Job]) -> dict[int, list[Change]]:
         """What is not as planned or not as recorded, by stream table: one question for all."""
         found = dict[int, list[Change]]()
+        if not jobs:
+            return found
         for one in grounds.changed(self.conn, {job.table.id: job.grounds for job in jobs}):
             found.setdefault(one.stream_table_id, []).append(one)
         return found
@@ -205,6 +221,8 @@ class Refresher:
         What can be set up again is a Gap for whoever reads it. Where a column is not what it was, the stream tables
         that read the column are told so. The others go on.
         """
+        if not jobs:
+            return {}
         relids = sorted(set().union(*map(reads, jobs)))
         drifts = sources.drifts(self.conn, relids)
         lacking = {relid: "; ".join(found) for relid, found in inventory.gaps(self.conn, relids).items() if found}

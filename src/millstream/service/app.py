@@ -17,6 +17,7 @@ from millstream.algebra.table import quoted
 from millstream.catalog import relations, stream_tables
 from millstream.catalog.grounds import Grounds
 from millstream.catalog.locks import waiting_at_most
+from millstream.catalog.prints import Memory
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import SourceChanged
 from millstream.refresh.run import Job, Refresher, Witness
@@ -45,6 +46,7 @@ class App:
         self.witness: Witness | None = None
         self._given = spark
         self._engine: Engine | None = None
+        self._memory = Memory()
         self._plans: dict[int, tuple[datetime, Planned]] = {}
 
     def engine(self) -> Engine:
@@ -74,6 +76,7 @@ class App:
             settings.max_lookup_rows,
             settings.differential_max_change_ratio,
             self.witness,
+            self._memory,
         )
 
     def plan(self, table: StreamTable) -> Planned:
@@ -103,6 +106,7 @@ class App:
             self.conn.pgconn.consume_input()
         if self.conn.broken:
             self.conn = session(self.dsn)
+            self._memory.forget()
 
     def close(self) -> None:
         """Close the connection; a Spark session that we started stays warm for the process."""
