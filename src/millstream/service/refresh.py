@@ -101,16 +101,15 @@ def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator) -> Done:
     done = Done()
     waiting = list(jobs)
     for _ in range(_TRIES):
-        outcomes = app.refresher().refresh(waiting, initiated_by)
-        gaps = [(job, one) for job, one in zip(waiting, outcomes, strict=True) if isinstance(one, Gap)]
-        done |= {job.table.id: one for job, one in zip(waiting, outcomes, strict=True) if not isinstance(one, Gap)}
-        waiting = [job for job in waiting if isinstance(done.get(job.table.id), Conflict)]
-        if gaps:
+        outcomes = list(zip(waiting, app.refresher().refresh(waiting, initiated_by), strict=True))
+        done |= {job.table.id: one for job, one in outcomes if not isinstance(one, Gap)}
+        waiting = [job for job, one in outcomes if isinstance(one, Conflict)]
+        if gaps := [(job, one) for job, one in outcomes if isinstance(one, Gap)]:
             again, failed = _sorted(mended(app, gaps))
             waiting, done = waiting + again, done | failed
         if not waiting:
             return done
-    return done | {job.table.id: Conflict.on(job.table.name, "Its sources keep changing.") for job in waiting}
+    return {job.table.id: Conflict.on(job.table.name, "Its sources keep changing.") for job in waiting} | done
 
 
 def _record_failure(app: App, table: StreamTable, error: MillstreamError, initiated_by: Initiator) -> None:
