@@ -353,9 +353,18 @@ class SourceChanged(MillstreamError):
             source=source,
         )
 
+    @classmethod
+    def key(cls, name: str, columns: tuple[str, ...]) -> Self:
+        return cls(
+            f'the rows of stream table "{name}" are no longer told apart by their key',
+            detail=f"It was created with the key ({', '.join(columns)}), which a key of its sources vouched for.",
+            hint="Give the source its primary key or unique index back, or drop the stream table and create it again.",
+            source=name,
+        )
+
 
 class LockNotHad(MillstreamError):
-    """A lock on a source was not to be had in time."""
+    """A lock on a source or a stream table was not to be had in time."""
 
     code = "MS302"
     retryable = True
@@ -378,6 +387,16 @@ class LockNotHad(MillstreamError):
             detail="Another transaction has truncated or altered it, or waits to, and has not committed.",
             hint="Try again when that transaction has ended (see pg_locks and pg_prepared_xacts).",
             source=source,
+            holders=[],
+        )
+
+    @classmethod
+    def by_writer(cls, name: str, reason: str) -> Self:
+        return cls(
+            f'could not write to stream table "{name}": it is locked',
+            detail=reason.strip(),
+            hint="It is tried again at the next tick; see pg_locks for who holds the lock.",
+            source=name,
             holders=[],
         )
 
@@ -460,5 +479,14 @@ class TargetDiffers(MillstreamError):
             f'stream table "{name}" is not as the last refresh left it',
             detail=what,
             hint="Was it written to by hand? Repair it with: millstream refresh --full " + name,
+            name=name,
+        )
+
+    @classmethod
+    def without_index(cls, name: str, columns: str) -> Self:
+        return cls(
+            f'stream table "{name}" is not as the last refresh left it',
+            detail=f"Its unique index over ({columns}), which tells its rows apart, is gone.",
+            hint="Create the index again, or drop the stream table and create it again.",
             name=name,
         )

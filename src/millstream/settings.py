@@ -64,6 +64,9 @@ class Settings(BaseSettings):
         ge=0,
         description="When a lookup by key would return more rows than this, scan the table instead.",
     )
+    max_consecutive_errors: int = Field(
+        3, ge=1, description="After this many failures in a row the scheduler suspends a stream table."
+    )
     spark_master: str = Field("local[*]", min_length=1, description="Where Spark runs, as Spark writes it.")
     spark_conf: dict[str, str] = Field(
         default_factory=dict,

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import traceback
+
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
+from pyspark.sql import SparkSession
 
+import millstream
 from millstream.client import Millstream
+from millstream.errors import BadQuery, MillstreamError, Unsupported
+from millstream.store.connection import connect, pinned
 from millstream.testing import oracle
 
 pytestmark = pytest.mark.spark
@@ -64,3 +71,145 @@ def test_having_guards_the_select_list(ms: Millstream, writer: psycopg.Connectio
     assert ms.refresh("st").action == "DIFFERENTIAL"
     oracle.check(ms.app.conn, query, "st")
     assert writer.execute("SELECT * FROM st").fetchall() == [(2, 2)]
+
+
+# -- the search path ---------------------------------------------------------------------------
+
+TRAPS = """
+    CREATE FUNCTION public.unnest(integer[]) RETURNS SETOF integer LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.unnest(bigint[]) RETURNS SETOF bigint LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.unnest(text[]) RETURNS SETOF text LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.count(anyelement) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.current_schema() RETURNS name LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.parse_ident(text) RETURNS text[] LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.sprung(tid, tid) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE OPERATOR public.= (LEFTARG = tid, RIGHTARG = tid, FUNCTION = public.sprung);
+    CREATE FUNCTION public.sprung(text, text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE OPERATOR public.= (LEFTARG = text, RIGHTARG = text, FUNCTION = public.sprung)
+"""
+
+
+def test_functions_of_others_with_the_servers_names_are_not_called_by_us(
+    database: str, spark: SparkSession, writer: psycopg.Connection
+) -> None:
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, v int, w text); CREATE TABLE u (g int PRIMARY KEY)")
+    writer.execute("INSERT INTO t SELECT i, i % 3, i, i FROM generate_series(1, 9) AS i; INSERT INTO u VALUES (1), (2)")
+    writer.execute(TRAPS)
+    query = "SELECT t.g, sum(t.v) AS s, max(t.w) AS m FROM t JOIN u ON u.g = t.g GROUP BY t.g"
+    with millstream.connect(make_conninfo(database, options="-csearch_path=public,pg_catalog"), spark=spark) as ms:
+        ms.create_stream_table("st", query)
+        writer.execute("UPDATE t SET v = v + 1 WHERE id IN (1, 2); DELETE FROM t WHERE id = 8")
+        assert ms.refresh("st").action == "DIFFERENTIAL"
+        assert ms.verify("st").ok
+        ms.drop_stream_table("st")
+
+
+def test_scans_run_with_our_path_too(database: str) -> None:
+    with psycopg.connect(pinned(make_conninfo(database, options="-csearch_path=public"))) as conn:
+        assert conn.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
+
+
+def test_names_of_the_user_are_read_along_the_users_path(
+    database: str, spark: SparkSession, writer: psycopg.Connection
+) -> None:
+    writer.execute("CREATE SCHEMA millstream_app; CREATE TABLE millstream_app.t (id int PRIMARY KEY)")
+    writer.execute("CREATE TABLE public.t (id text); INSERT INTO millstream_app.t VALUES (1)")
+    with millstream.connect(make_conninfo(database, options="-csearch_path=millstream_app"), spark=spark) as ms:
+        ms.create_stream_table("st", "SELECT id FROM t")
+        assert writer.execute("SELECT id FROM millstream_app.st").fetchall() == [(1,)]
+        assert ms.refresh("st").name == "st"
+        assert ms.app.conn.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
+
+
+def test_a_path_of_our_own_schemas_does_not_show_them_to_the_query(
+    database: str, spark: SparkSession, writer: psycopg.Connection
+) -> None:
+    writer.execute("CREATE TABLE public.sources (id int PRIMARY KEY); INSERT INTO public.sources VALUES (7)")
+    with millstream.connect(make_conninfo(database, options="-csearch_path=millstream,public"), spark=spark) as ms:
+        ms.create_stream_table("st", "SELECT id FROM sources")
+        assert writer.execute("SELECT id FROM public.st").fetchall() == [(7,)]
+
+
+def test_an_operator_that_the_path_decides_is_refused_where_ours_would_mean_another(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    writer.execute("CREATE EXTENSION citext; CREATE TABLE t (id int PRIMARY KEY, c citext)")
+    with pytest.raises(Unsupported, match="syntax"):
+        ms.create_stream_table("st", "SELECT id, NULLIF(c, 'x') AS c FROM t")
+
+
+def test_a_key_of_an_extensions_type_finds_its_rows(ms: Millstream, writer: psycopg.Connection) -> None:
+    writer.execute("CREATE EXTENSION citext; CREATE TABLE t (c citext PRIMARY KEY, v int)")
+    writer.execute("INSERT INTO t VALUES ('a', 1), ('b', 2)")
+    ms.create_stream_table("st", "SELECT c, v FROM t")
+    writer.execute("UPDATE t SET c = 'A' WHERE c = 'a'; DELETE FROM t WHERE c = 'B'; INSERT INTO t VALUES ('x', 3)")
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    assert sorted(writer.execute("SELECT c, v FROM st").fetchall()) == [("A", 1), ("x", 3)]
+
+
+# -- names and namespaces in the query ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH q (v, id) AS (SELECT id, v FROM a) SELECT id, v FROM q",
+        "WITH q (k) AS (SELECT id, v FROM a) SELECT k, v FROM q",
+        "WITH q (one, two) AS (SELECT sum(v), sum(w) FROM b GROUP BY id) SELECT one, two FROM q",
+        "SELECT one, two FROM (SELECT id AS n, v AS n FROM a) AS q (one, two)",
+        "WITH q (one, two) AS (SELECT id AS n, v AS n FROM a UNION ALL SELECT id, w FROM b) SELECT two, one FROM q",
+        "SELECT j.id, j.w FROM (a JOIN b USING (id)) AS j",
+        "SELECT j.av, j.bv, c.v FROM (a JOIN b ON a.id = b.w) AS j (id, av, bid, bv) JOIN c ON c.id = j.id",
+        "SELECT id, a.v, c.v AS cv FROM a JOIN (b JOIN c USING (id)) USING (id)",
+    ],
+)
+def test_columns_are_known_by_the_names_that_the_query_gives_them(
+    ms: Millstream, writer: psycopg.Connection, query: str
+) -> None:
+    writer.execute("CREATE TABLE a (id int PRIMARY KEY, v int); CREATE TABLE c (id int PRIMARY KEY, v int)")
+    writer.execute("CREATE TABLE b (id int PRIMARY KEY, v int, w int); INSERT INTO b VALUES (1, 20, 2), (2, 30, 1)")
+    writer.execute("INSERT INTO a VALUES (1, 5), (2, 6), (3, 7); INSERT INTO c VALUES (1, 50), (2, 60)")
+    ms.create_stream_table("st", query)
+    oracle.check(ms.app.conn, query, "st")
+    writer.execute("UPDATE a SET v = v + 1 WHERE id = 1; UPDATE b SET w = 3 WHERE id = 2; INSERT INTO c VALUES (3, 70)")
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    oracle.check(ms.app.conn, query, "st")
+
+
+def test_names_that_are_the_same_after_63_bytes_are_postgresqls_own_error(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY, v int)")
+    with pytest.raises(BadQuery, match="specified more than once"):
+        ms.create_stream_table("st", f'SELECT id AS "{"k" * 63}a", v AS "{"k" * 63}b" FROM t')
+
+
+@pytest.mark.parametrize("query", ["SELECT sum(note ORDER BY id) AS s FROM t", "SELECT max(word) AS m FROM t"])
+def test_an_aggregate_from_outside_with_a_name_of_the_servers_is_that_aggregate(
+    ms: Millstream, writer: psycopg.Connection, query: str
+) -> None:
+    writer.execute("CREATE EXTENSION citext; CREATE TABLE t (id int PRIMARY KEY, note text, word citext)")
+    writer.execute("CREATE AGGREGATE sum (text) (SFUNC = textcat, STYPE = text)")
+    ms.create_stream_table("st", query)
+    writer.execute("INSERT INTO t VALUES (1, 'a', 'B'), (2, 'c', 'a'), (3, NULL, 'b')")
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    assert ms.verify("st").ok
+
+
+# -- what errors tell --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://me:hush@127.0.0.1:1/nowhere",
+        "host=127.0.0.1 port=1 user=me password=hush sslpassword=hush",
+        "postgresql://me:hush@127.0.0.1:none/nowhere?x",
+        "user=me password=hush hush",
+    ],
+)
+def test_no_error_tells_a_password(dsn: str) -> None:
+    with pytest.raises(MillstreamError) as caught:
+        connect(dsn)
+    assert "hush" not in str(caught.value.as_dict())
+    assert "hush" not in "".join(traceback.format_exception(caught.value, chain=True)[1:])

@@ -64,6 +64,17 @@ def read_committed(conn: Connection) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def waiting_at_most(conn: Connection, seconds: float) -> Iterator[None]:
+    """A transaction (or savepoint) in which no statement waits longer for a lock: LockNotAvailable."""
+    with conn.transaction():
+        former = conn.execute("SELECT current_setting('lock_timeout')").fetchall()[0][0]
+        setting = "SELECT set_config('lock_timeout', %s, true)"
+        conn.execute(setting, (f"{round(seconds * 1000)}ms",))
+        yield
+        conn.execute(setting, (former,))
+
+
 def under_lock(
     conn: Connection, tables: Sequence[Name], mode: Mode, work: Callable[[], T], patience: Patience = PATIENT
 ) -> T:

@@ -15,9 +15,9 @@ import psycopg
 
 from millstream.algebra.types import Column
 from millstream.catalog import relations
-from millstream.errors import BadQuery, NoRights
+from millstream.errors import BadQuery, LockNotHad, NoRights
 from millstream.sql import nodetree, position
-from millstream.store.connection import Connection
+from millstream.store.connection import Connection, users_path
 
 _PREFIX = "CREATE TEMPORARY VIEW pg_temp.__millstream_query AS "
 
@@ -30,13 +30,20 @@ class Canonical:
     columns: tuple[Column, ...]
     tree: nodetree.Value
 
+    @property
+    def operators(self) -> list[int]:
+        """The operators it applies, in order."""
+        return [number for node in nodetree.walk(self.tree) if (number := node.number("opno"))]
+
 
 @dataclass(frozen=True)
 class Function:
     """A function that a query calls."""
 
     oid: int
+    schema: str
     name: str
+    """As a call is written: `lower(text)`, with the schema where that is not the server's own."""
     volatility: str
     aggregate: bool
 
@@ -55,11 +62,14 @@ def rolled_back(conn: Connection) -> Iterator[None]:
 
 def canonical(conn: Connection, query: str) -> Canonical:
     """What the server makes of the user's query; BadQuery with the place where it refuses."""
+    with users_path(conn):
+        return reread(conn, query)
+
+
+def reread(conn: Connection, query: str) -> Canonical:
+    """The same for a query whose names are qualified: its canonical text, or one of our own."""
     with rolled_back(conn):
-        _create_view(conn, query)
-        row = conn.execute("SELECT 'pg_temp.__millstream_query'::regclass::oid").fetchone()
-        assert row is not None
-        return _described(conn, row[0])
+        return _described(conn, temporary_view(conn, query))
 
 
 def view(conn: Connection, oid: int) -> Canonical:
@@ -71,10 +81,14 @@ def view(conn: Connection, oid: int) -> Canonical:
 def columns_of(conn: Connection, select: str) -> tuple[Column, ...]:
     """Names, types and collations of a query that we wrote ourselves."""
     with rolled_back(conn):
-        _create_view(conn, select)
-        row = conn.execute("SELECT 'pg_temp.__millstream_query'::regclass::oid").fetchone()
-        assert row is not None
-        return relations.columns(conn, row[0])
+        return relations.columns(conn, temporary_view(conn, select))
+
+
+def temporary_view(conn: Connection, query: str) -> int:
+    """Make the view, and tell its oid; the caller rolls it back."""
+    _create_view(conn, query)
+    oid: int = conn.execute("SELECT 'pg_temp.__millstream_query'::pg_catalog.regclass::pg_catalog.oid").fetchall()[0][0]
+    return oid
 
 
 def _create_view(conn: Connection, query: str) -> None:
@@ -86,6 +100,8 @@ def _create_view(conn: Connection, query: str) -> None:
         conn.execute(_PREFIX.encode() + body.encode(), binary=True)
     except psycopg.errors.InsufficientPrivilege as error:
         raise _rights(conn, error) from error
+    except psycopg.errors.LockNotAvailable as error:
+        raise LockNotHad.by_reader("what the query reads") from error
     except psycopg.Error as error:
         raise _rejected(query, offset, error) from error
 
@@ -131,11 +147,6 @@ def _described(conn: Connection, oid: int) -> Canonical:
     return Canonical(row[0].strip().rstrip(";"), relations.columns(conn, oid), nodetree.parse(row[1]))
 
 
-def same_meaning(conn: Connection, one: str, other: str) -> bool:
-    """Does the server read both texts as the same query?"""
-    return canonical(conn, one).text == canonical(conn, other).text
-
-
 def functions(conn: Connection, tree: nodetree.Value) -> list[Function]:
     """Every function a query calls: by name, by operator, by cast and by aggregate."""
     oids, operators, outputs, inputs = set[int](), set[int](), set[int](), set[int]()
@@ -154,18 +165,18 @@ def _looked_up(
 ) -> list[Function]:
     rows = conn.execute(
         """
-        SELECT p.oid::int8, p.oid::regprocedure::text, p.provolatile, p.prokind = 'a'
-        FROM pg_catalog.pg_proc AS p
+        SELECT p.oid::int8, n.nspname, p.oid::regprocedure::text, p.provolatile, p.prokind = 'a'
+        FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
         WHERE p.oid = ANY(%(oids)s::oid[])
            OR p.oid IN (SELECT oprcode FROM pg_catalog.pg_operator WHERE oid = ANY(%(operators)s::oid[]))
            OR p.oid IN (SELECT typoutput FROM pg_catalog.pg_type WHERE oid = ANY(%(outputs)s::oid[]))
            OR p.oid IN (SELECT typinput FROM pg_catalog.pg_type WHERE oid = ANY(%(inputs)s::oid[]))
-        ORDER BY 2
+        ORDER BY 3
         """,
         {"oids": list(oids), "operators": list(operators), "outputs": list(outputs), "inputs": list(inputs)},
     ).fetchall()
     volatility = {"i": "immutable", "s": "stable", "v": "volatile"}
-    return [Function(row[0], row[1], volatility[row[2]], row[3]) for row in rows]
+    return [Function(row[0], row[1], row[2], volatility[row[3]], row[4]) for row in rows]
 
 
 def relation_kinds(conn: Connection, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, str]]:

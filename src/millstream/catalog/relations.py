@@ -57,14 +57,14 @@ class Facts:
 # -- tables ----------------------------------------------------------------------------------
 
 
-def table(conn: Connection, oid: int) -> Table:
-    """The table of that oid as it is now, with its key and all of its members."""
+def table(conn: Connection, oid: int, key: Sequence[str] = ()) -> Table:
+    """The table of that oid as it is now, with its key (the one asked for, if it is one) and all of its members."""
     relation = conn.execute(_SQL["relation"], (oid,)).fetchone()
     if relation is None:
         raise BadSource.of(str(oid), "There is no relation of that oid.", "Was it dropped?")
     _, schema, name, _ = relation
-    key = conn.execute(_SQL["key"], (oid,)).fetchone()
-    return Table(oid, schema, name, columns(conn, oid), tuple(key[0]) if key else (), members(conn, [oid])[oid])
+    found = conn.execute(_SQL["key"], {"oid": oid, "wanted": list(key)}).fetchone()
+    return Table(oid, schema, name, columns(conn, oid), tuple(found[0]) if found else (), members(conn, [oid])[oid])
 
 
 def names(conn: Connection, oids: Sequence[int]) -> list[Name]:
@@ -107,6 +107,12 @@ def pg_types(conn: Connection, asked: Sequence[tuple[int, int, int]]) -> list[Pg
         PgType(oid, name, base, kind, *_precision(base, typmod), element, collation, comparable)
         for oid, name, base, kind, typmod, element, collation, comparable in rows
     ]
+
+
+def from_outside(conn: Connection, oids: Sequence[int]) -> bool:
+    """Does the equality of one of these types belong to an extension or a user? Then our own path does not find it."""
+    found: bool = conn.execute(_SQL["from_outside"], {"oids": list(oids)}).fetchall()[0][0]
+    return found
 
 
 def _precision(base: str, typmod: int) -> tuple[int | None, int | None]:

@@ -11,21 +11,24 @@ WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
 ORDER BY attnum;
 
 -- key --
--- The primary key, else the unique index of the fewest columns, that tells every row from every other.
+-- The key asked for, else the primary key, else the unique index of the fewest columns, that tells every row
+-- from every other.
 -- INCLUDE columns are no part of it. A table with children has none: an index ends at its own table.
 SELECT array_agg(a.attname ORDER BY k.ordinality)
 FROM pg_index AS i
 JOIN pg_class AS c ON c.oid = i.indrelid
 CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, ordinality)
 JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-WHERE i.indrelid = %s
+WHERE i.indrelid = %(oid)s
     AND i.indisunique AND i.indisvalid AND i.indisready AND i.indimmediate
     AND i.indpred IS NULL AND i.indexprs IS NULL
     AND k.ordinality <= i.indnkeyatts
     AND (c.relkind = 'p' OR NOT EXISTS (SELECT FROM pg_inherits AS h WHERE h.inhparent = c.oid))
 GROUP BY i.indexrelid, i.indisprimary
 HAVING bool_and(a.attnotnull)
-ORDER BY i.indisprimary DESC, count(*), i.indexrelid
+ORDER BY
+    array_agg(a.attname::text ORDER BY k.ordinality) = %(wanted)s::text[] DESC,
+    i.indisprimary DESC, count(*), i.indexrelid
 LIMIT 1;
 
 -- members --
@@ -57,6 +60,24 @@ FROM unnest(%s::oid[]) WITH ORDINALITY AS asked (oid, ordinality)
 JOIN pg_class AS c ON c.oid = asked.oid
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 ORDER BY asked.ordinality;
+
+-- from_outside --
+-- Arrays, enums, ranges and composites are compared by operators of the server's own, whatever is in them; but not
+-- where a domain is around them: no operator of the server's fits that.
+WITH RECURSIVE unwrapped AS (
+    SELECT t.oid, t.typtype, t.typbasetype, t.typnamespace, t.typcategory
+    FROM pg_type AS t
+    WHERE t.oid = ANY (%(oids)s::oid[])
+    UNION
+    SELECT t.oid, t.typtype, t.typbasetype, t.typnamespace, t.typcategory
+    FROM unwrapped AS u
+    JOIN pg_type AS t ON t.oid = u.typbasetype
+)
+SELECT EXISTS (
+    SELECT FROM unwrapped
+    WHERE (typtype = 'b' AND typcategory <> 'A' AND typnamespace <> 'pg_catalog'::regnamespace)
+        OR (typtype IN ('e', 'r', 'm', 'c') AND oid <> ALL (%(oids)s::oid[]))
+);
 
 -- types --
 -- Each type as it is declared, and what is underneath its domains. A value is comparable when every part

@@ -136,6 +136,11 @@ def depend(conn: Connection, stream_table_id: int, relid: int, columns: Sequence
     conn.execute(_SQL["depend"], (stream_table_id, relid, sorted(set(columns))))
 
 
+def depend_on_no_other(conn: Connection, stream_table_id: int, relids: Sequence[int]) -> None:
+    """Forget that a stream table reads any source but these."""
+    conn.execute(_SQL["depend_on_no_other"], (stream_table_id, list(relids)))
+
+
 def needed(conn: Connection, relid: int) -> list[str]:
     """The columns that some stream table reads."""
     return [name for (name,) in conn.execute(_SQL["needed"], (relid,))]
@@ -151,7 +156,12 @@ def consumers(conn: Connection, relid: int) -> list[Snapshot | None]:
 
 
 def drift(conn: Connection, relids: Sequence[int] | None = None) -> dict[int, str]:
-    """Sources that are no longer as their capture was set up for, each with what has changed.
+    """Sources that are no longer as their capture was set up for, each with the first thing that has changed."""
+    return {relid: next(iter(found.values())) for relid, found in drifts(conn, relids).items()}
+
+
+def drifts(conn: Connection, relids: Sequence[int] | None = None) -> dict[int, dict[str, str]]:
+    """The same with all that has changed, by column: readers of the others need not care. "" is the table itself.
 
     Two queries for all of them; read in a cut, it tells how things stood at the cut. Whoever finds
     drift sets the capture up again, and that marks the buffer: each reader then reinitialises.
@@ -159,7 +169,7 @@ def drift(conn: Connection, relids: Sequence[int] | None = None) -> dict[int, st
     asked = [source for source in every(conn) if relids is None or source.relid in relids]
     members = relations.members(conn, [source.relid for source in asked])
     shapes = _shapes(conn, asked)
-    found = {source.relid: _difference(source, shapes[source.relid], members[source.relid]) for source in asked}
+    found = {source.relid: _differences(source, shapes[source.relid], members[source.relid]) for source in asked}
     return {relid: what for relid, what in found.items() if what}
 
 
@@ -179,18 +189,19 @@ def _shapes(conn: Connection, asked: Sequence[Source]) -> dict[int, _Shape | Non
     return shapes
 
 
-def _difference(source: Source, shape: _Shape | None, members: tuple[int, ...]) -> str:
+def _differences(source: Source, shape: _Shape | None, members: tuple[int, ...]) -> dict[str, str]:
     """What differs, in words; empty when nothing does."""
     if shape is None:
-        return "The table was dropped."
-    if members != source.members:
-        return MEMBERS_CHANGED
-    for column in source.columns:
-        now = shape.get(column.attnum)
-        if now is None:
-            return f"Column {quoted(column.name)} was dropped."
-        if now[0] != column.name:
-            return f"Column {quoted(column.name)} was renamed to {quoted(now[0])}."
-        if now[1:] != (column.type_oid, column.typmod, column.collation, column.generation):
-            return f"Column {quoted(column.name)} has another type, collation or expression."
+        return {"": "The table was dropped."}
+    found = {"": MEMBERS_CHANGED} if members != source.members else {}
+    return found | {one.name: what for one in source.columns if (what := _changed(one, shape.get(one.attnum)))}
+
+
+def _changed(column: CapturedColumn, now: tuple[Any, ...] | None) -> str:
+    if now is None:
+        return f"Column {quoted(column.name)} was dropped."
+    if now[0] != column.name:
+        return f"Column {quoted(column.name)} was renamed to {quoted(now[0])}."
+    if now[1:] != (column.type_oid, column.typmod, column.collation, column.generation):
+        return f"Column {quoted(column.name)} has another type, collation or expression."
     return ""

@@ -38,6 +38,9 @@ INSERT INTO millstream.dependencies (stream_table_id, source_relid, columns)
 VALUES (%s, %s, %s::text[])
 ON CONFLICT (stream_table_id, source_relid) DO UPDATE SET columns = excluded.columns;
 
+-- depend_on_no_other --
+DELETE FROM millstream.dependencies WHERE stream_table_id = %s AND source_relid <> ALL (%s::oid[]);
+
 -- needed --
 -- The columns that some stream table reads.
 SELECT DISTINCT c.name

@@ -12,13 +12,15 @@ from typing import Any, Literal
 
 from psycopg import errors
 from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 
 from millstream.algebra.table import quoted
 from millstream.catalog import sources
+from millstream.catalog.row_key import RowKey
 from millstream.catalog.sources import Source
 from millstream.errors import NameTaken, NoSuchStreamTable
 from millstream.frontier.snapshot import Snapshot
-from millstream.store.connection import Connection
+from millstream.store.connection import Connection, users_path
 from millstream.store.statements import load
 
 RefreshMode = Literal["AUTO", "DIFFERENTIAL", "FULL"]
@@ -51,6 +53,8 @@ class StreamTable:
     created_at: datetime
     updated_at: datetime
     created_by: str
+    row_key: RowKey | None = None
+    """None where the table was created before keys were recorded."""
 
     @property
     def qualified(self) -> str:
@@ -80,7 +84,8 @@ def get_all(conn: Connection, ids: Sequence[int]) -> dict[int, StreamTable]:
 def named(conn: Connection, name: str) -> StreamTable:
     """The stream table of that name, read as PostgreSQL reads it: `totals`, `shop.totals`, `"Shop"."Totals"`."""
     schema, bare = _parts(conn, name)
-    found = _select(conn, "named", {"schema_name": schema, "name": bare})
+    with users_path(conn):
+        found = _select(conn, "named", {"schema_name": schema, "name": bare})
     if not found:
         raise NoSuchStreamTable.named(name)
     return found[0]
@@ -108,8 +113,10 @@ def _select(conn: Connection, statement: str, parameters: Any = None) -> list[St
 
 
 def _stream_table(row: dict[str, Any]) -> StreamTable:
-    frontier = row.pop("frontier")
-    return StreamTable(**row, frontier=Snapshot.parse(frontier) if frontier else None)
+    frontier, key = row.pop("frontier"), row.pop("row_key")
+    return StreamTable(
+        **row, frontier=Snapshot.parse(frontier) if frontier else None, row_key=RowKey.of(key) if key else None
+    )
 
 
 def _parts(conn: Connection, name: str) -> tuple[str | None, str]:
@@ -140,11 +147,13 @@ def add(
     relid: int | None = None,
     status: Status = "INITIALIZING",
     cdc_mode: str | None = None,
+    row_key: RowKey | None = None,
 ) -> StreamTable:
     """Record a new stream table; `relid` may follow with `attach`."""
     row = {
         "schema_name": schema_name, "name": name, "relid": relid, "query": query, "canonical_query": canonical_query,
         "schedule": schedule, "refresh_mode": refresh_mode, "status": status, "cdc_mode": cdc_mode,
+        "row_key": Jsonb(row_key.as_dict()) if row_key else None,
     }  # fmt: skip
     try:
         with conn.transaction():

@@ -1,10 +1,10 @@
 -- add --
 INSERT INTO millstream.stream_tables (
-    schema_name, name, relid, query, canonical_query, schedule, refresh_mode, status, cdc_mode
+    schema_name, name, relid, query, canonical_query, schedule, refresh_mode, status, cdc_mode, row_key
 )
 VALUES (
     %(schema_name)s, %(name)s, %(relid)s, %(query)s, %(canonical_query)s,
-    %(schedule)s, %(refresh_mode)s, %(status)s, %(cdc_mode)s
+    %(schedule)s, %(refresh_mode)s, %(status)s, %(cdc_mode)s, %(row_key)s
 )
 RETURNING id;
 
@@ -18,12 +18,13 @@ SELECT * FROM millstream.stream_tables WHERE id = ANY (%s);
 SELECT * FROM millstream.stream_tables ORDER BY schema_name, name;
 
 -- named --
--- The parts of a name as PostgreSQL reads them; a bare name is looked for along the search_path.
+-- The parts of a name as PostgreSQL reads them; a bare name is looked for along the search_path, the user's.
 SELECT s.*
 FROM millstream.stream_tables AS s
-LEFT JOIN unnest(current_schemas(true)) WITH ORDINALITY AS p (schema_name, ordinality) ON p.schema_name = s.schema_name
-WHERE s.name = %(name)s
-    AND (s.schema_name = %(schema_name)s OR (%(schema_name)s::text IS NULL AND p.ordinality IS NOT NULL))
+LEFT JOIN pg_catalog.unnest(pg_catalog.current_schemas(true)) WITH ORDINALITY AS p (schema_name, ordinality)
+    ON p.schema_name OPERATOR(pg_catalog.=) s.schema_name
+WHERE s.name OPERATOR(pg_catalog.=) %(name)s
+    AND (s.schema_name OPERATOR(pg_catalog.=) %(schema_name)s OR (%(schema_name)s::text IS NULL AND p.ordinality IS NOT NULL))
 ORDER BY p.ordinality
 LIMIT 1;
 

@@ -19,7 +19,7 @@ from millstream.observe.failpoint import failpoint
 from millstream.plan.block import AggregateHead, Block
 from millstream.refresh.report import Tally
 from millstream.store import kept, members, state, target
-from millstream.store.connection import Connection
+from millstream.store.connection import Connection, users_path
 from millstream.store.names import Names
 from millstream.store.rows import fetch, postgres_type, send
 
@@ -196,7 +196,9 @@ class Apply:
 
     def _carry_out(self, statement: str, expected: int) -> None:
         try:
-            done = self._run(statement)
+            # The triggers that fire here are the user's, so the path is too; the statement itself needs none.
+            with users_path(self.conn):
+                done = self._run(statement)
         except psycopg.errors.UniqueViolation as error:
             raise TargetDiffers.at(self.names.name, f"A row came that is there already: {error}") from error
         if done != expected:

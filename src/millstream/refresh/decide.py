@@ -5,6 +5,7 @@ never filled                         FULL           INITIAL
 a full one was asked for             FULL           REQUESTED
 its mode is FULL                     FULL           MODE_FULL
 a source was truncated               REINITIALIZE   SOURCE_TRUNCATED
+what the query stands on changed     REINITIALIZE   SOURCE_REPLACED, VIEW_REPLACED, FUNCTION_REPLACED, ...
 a source's partitions changed        REINITIALIZE   PARTITIONS_CHANGED
 AUTO and too much has changed        FULL           CHANGE_RATIO
 otherwise                            DIFFERENTIAL   CHANGED
@@ -38,6 +39,8 @@ class Facts:
     sources: tuple[SourceFacts, ...]
     full_requested: bool = False
     max_change_ratio: float = 0.15
+    moved: str = ""
+    """The reason code where something under the query, not a row, is other than the stored rows were computed with."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,12 @@ def decide(facts: Facts) -> Decision:
     for source in facts.sources:
         if source.truncated:
             return Decision("REINITIALIZE", "SOURCE_TRUNCATED", source.name)
-        if source.members_changed:
-            return Decision("REINITIALIZE", "PARTITIONS_CHANGED", source.name)
+    partitioned = next((source.name for source in facts.sources if source.members_changed), "")
+    # A partition that came has a file of its own, which looks like a rewrite.
+    if facts.moved and not (partitioned and facts.moved == "SOURCE_REWRITTEN"):
+        return Decision("REINITIALIZE", facts.moved)
+    if partitioned:
+        return Decision("REINITIALIZE", "PARTITIONS_CHANGED", partitioned)
     if not any(source.changes for source in facts.sources):
         return Decision("NO_DATA", "NO_CHANGE")
     if facts.mode == "FULL":

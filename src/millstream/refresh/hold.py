@@ -25,6 +25,8 @@ from millstream.store.connection import Connection
 # Waits for all sources together; as many again without those that are not to be had.
 TRIES = 4
 LOCK_TIMEOUT = "500ms"
+# From then on: how long a write to a stream table waits for whoever has locked it, while all others wait for us.
+WRITE_TIMEOUT = "3s"
 
 
 @contextmanager
@@ -54,7 +56,7 @@ def _locked(conn: Connection, tables: Sequence[Name]) -> bool:
     listed = sql.SQL(", ").join(table.identifier for table in tables)
     lock = _LOCK.format(timeout=sql.Literal(LOCK_TIMEOUT), tables=listed) if tables else sql.SQL("")
     try:
-        conn.execute(_REPEATABLE + lock, prepare=False)
+        conn.execute(_REPEATABLE + lock + _WRITE.format(timeout=sql.Literal(WRITE_TIMEOUT)), prepare=False)
     except (errors.LockNotAvailable, errors.UndefinedTable):
         return False
     return True
@@ -62,6 +64,5 @@ def _locked(conn: Connection, tables: Sequence[Name]) -> bool:
 
 # No statement here takes a snapshot; a SELECT would.
 _REPEATABLE = sql.SQL("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;")
-_LOCK = sql.SQL(
-    "SET LOCAL lock_timeout = {timeout}; LOCK TABLE {tables} IN ACCESS SHARE MODE; SET LOCAL lock_timeout TO DEFAULT"
-)
+_LOCK = sql.SQL("SET LOCAL lock_timeout = {timeout}; LOCK TABLE {tables} IN ACCESS SHARE MODE;")
+_WRITE = sql.SQL("SET LOCAL lock_timeout = {timeout}")

@@ -11,14 +11,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import psycopg
 
 from millstream.capture import buffer, inventory
-from millstream.catalog import history, relations, sources, stream_tables
+from millstream.catalog import grounds, history, prints, relations, sources, stream_tables
+from millstream.catalog.grounds import Change, Grounds
 from millstream.catalog.history import HistoryEntry, Initiator
+from millstream.catalog.prints import Memory
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import (
     Busy,
@@ -28,6 +30,7 @@ from millstream.errors import (
     NoSuchStreamTable,
     RefreshFailed,
     SourceChanged,
+    TargetDiffers,
 )
 from millstream.frontier.snapshot import Slice
 from millstream.observe.failpoint import failpoint
@@ -53,6 +56,7 @@ class Job:
     table: StreamTable
     blocks: tuple[Block, ...]
     full: bool = False
+    grounds: Grounds = field(default_factory=dict)
 
     @property
     def block(self) -> Block:
@@ -68,12 +72,17 @@ class Job:
         return Names(self.table.id, self.table.schema_name, self.table.name)
 
 
-class Gap(Exception):
-    """Capture of some sources must be set up again before a cut can be trusted."""
+@dataclass(frozen=True)
+class Gap:
+    """Why a table could not be refreshed yet: its plan, and capture of these sources, must be made again."""
 
-    def __init__(self, relids: list[int], what: str) -> None:
-        super().__init__(what)
-        self.relids = relids
+    relids: tuple[int, ...]
+    what: str
+
+
+Outcome = RefreshReport | MillstreamError | Gap
+# By id of a stream table: its sources as they are recorded.
+Read = Mapping[int, Sequence[sources.Source]]
 
 
 @dataclass
@@ -86,9 +95,10 @@ class Refresher:
     max_lookup_rows: int
     max_change_ratio: float
     witness: Witness | None = None
+    memory: Memory = field(default_factory=Memory)
 
-    def refresh(self, jobs: Sequence[Job], initiated_by: Initiator) -> list[RefreshReport | MillstreamError]:
-        """Refresh these in one cut; per job a report or what went wrong, in order."""
+    def refresh(self, jobs: Sequence[Job], initiated_by: Initiator) -> list[Outcome]:
+        """Refresh these in one cut; per job a report, what went wrong, or what must be mended first, in order."""
         with self._locked(jobs) as free:
             outcomes = self._attempt([job for job in jobs if job.table.id in free], initiated_by)
         by_id = dict(zip([job.table.id for job in jobs if job.table.id in free], outcomes, strict=True))
@@ -96,36 +106,64 @@ class Refresher:
 
     # -- one cut ---------------------------------------------------------------------------
 
-    def _attempt(self, jobs: list[Job], initiated_by: Initiator) -> list[RefreshReport | MillstreamError]:
+    def _attempt(self, jobs: list[Job], initiated_by: Initiator) -> list[Outcome]:
         if not jobs:
             return []
         try:
-            with cut(self.conn, relations.names(self.conn, sorted(set().union(*map(_reads, jobs))))) as now:
+            with cut(self.conn, relations.names(self.conn, sorted(set().union(*map(reads, jobs))))) as now:
                 return self._unless_busy(now, jobs, initiated_by)
         except LockNotHad as error:
             return [error for _ in jobs]
+        except psycopg.errors.LockNotAvailable as error:
+            return [LockNotHad.by_writer(job.table.name, str(error)) for job in jobs]
         except psycopg.errors.SerializationFailure as error:
             return [Conflict.on(job.table.name, str(error)) for job in jobs]
 
-    def _unless_busy(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[RefreshReport | MillstreamError]:
+    def _unless_busy(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[Outcome]:
         """Leave out what reads a source that was not to be had."""
-        busy = {job.table.id: ", ".join(str(one) for one in now.busy if one.oid in _reads(job)) for job in jobs}
+        busy = {job.table.id: ", ".join(str(one) for one in now.busy if one.oid in reads(job)) for job in jobs}
         ready = [job for job in jobs if not busy[job.table.id]]
         done = iter(self._in_cut(now, ready, initiated_by) if ready else ())
         return [LockNotHad.by_reader(name) if (name := busy[job.table.id]) else next(done) for job in jobs]
 
-    def _in_cut(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[RefreshReport | MillstreamError]:
+    def _in_cut(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[Outcome]:
         tables = stream_tables.get_all(self.conn, [job.table.id for job in jobs])
-        gone = [NoSuchStreamTable.named(job.table.name) for job in jobs if job.table.id not in tables]
-        if gone:
-            raise gone[0]
-        current = [Job(tables[job.table.id], job.blocks, job.full) for job in jobs]
-        broken = self._check_capture(current)
-        sound = iter(self._decided(now, [job for job in current if job.table.id not in broken], initiated_by))
-        return [broken.get(job.table.id) or next(sound) for job in current]
+        aside = dict[int, Outcome]()
+        aside |= {job.table.id: NoSuchStreamTable.named(job.table.name) for job in jobs if job.table.id not in tables}
+        current = [replace(job, table=tables[job.table.id]) for job in jobs if job.table.id in tables]
+        read = sources.read_by_each(self.conn, list(tables))
+        aside_too, changes = self._looked_at(current, read)
+        aside |= aside_too
+        sound = [job for job in current if job.table.id not in aside]
+        facts = self._facts(sound, read, changes)
+        done = iter(self._decided(now, sound, facts, initiated_by))
+        return [aside.get(job.table.id) or next(done) for job in jobs]
 
-    def _decided(self, now: Cut, current: list[Job], initiated_by: Initiator) -> list[RefreshReport | MillstreamError]:
-        facts = self._facts(current)
+    def _looked_at(self, jobs: Sequence[Job], read: Read) -> tuple[dict[int, Outcome], dict[int, list[Change]]]:
+        """Which of these must be put aside, and what has changed under the others; those that are as they were when
+        they were last found sound are not looked at again."""
+        found = prints.taken(self.conn, {job.table.id: job.grounds for job in jobs})
+        new = [job for job in jobs if not self.memory.holds(job.table.id, job.grounds, found[job.table.id])]
+        changes = self._changes(new)
+        aside = {job.table.id: why for job in new if (why := _unplanned(job, changes.get(job.table.id, ())))}
+        aside |= self._check_capture([job for job in new if job.table.id not in aside], read)
+        for job in new:
+            if job.table.id not in aside and job.table.id not in changes:
+                self.memory.keep(job.table.id, job.grounds, found[job.table.id])
+        return aside, changes
+
+    def _changes(self, jobs: Sequence[Job]) -> dict[int, list[Change]]:
+        """What is not as planned or not as recorded, by stream table: one question for all."""
+        found = dict[int, list[Change]]()
+        if not jobs:
+            return found
+        for one in grounds.changed(self.conn, {job.table.id: job.grounds for job in jobs}):
+            found.setdefault(one.stream_table_id, []).append(one)
+        return found
+
+    def _decided(
+        self, now: Cut, current: list[Job], facts: list[Facts], initiated_by: Initiator
+    ) -> list[RefreshReport | MillstreamError]:
         decisions = [decide(one) for one in facts]
         outcomes: list[RefreshReport | MillstreamError] = []
         idle = [job for job, decision in zip(current, decisions, strict=True) if decision.action == "NO_DATA"]
@@ -143,9 +181,13 @@ class Refresher:
     def _one(self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator) -> RefreshReport | MillstreamError:
         try:
             with self.conn.transaction():
-                return self._witnessed(now, job, self._carried_out(now, job, decision, initiated_by))
+                with _as_ours(job):
+                    report = self._carried_out(now, job, decision, initiated_by)
+                return self._witnessed(now, job, report)
         except psycopg.errors.SerializationFailure:
             raise
+        except psycopg.errors.LockNotAvailable as error:
+            return LockNotHad.by_writer(job.table.name, str(error))
         except MillstreamError as error:
             return _named(error, job)
         except psycopg.Error as error:
@@ -158,13 +200,13 @@ class Refresher:
 
     # -- deciding --------------------------------------------------------------------------
 
-    def _facts(self, jobs: Sequence[Job]) -> list[Facts]:
-        read = sources.read_by_each(self.conn, [job.table.id for job in jobs])
-        relids = sorted({source.relid for own in read.values() for source in own})
+    def _facts(self, jobs: Sequence[Job], read: Read, changes: Mapping[int, Sequence[Change]]) -> list[Facts]:
+        relids = sorted({source.relid for job in jobs for source in read[job.table.id]})
         sizes = self._sizes(relids)
         pairs = [(s.relid, job.table.frontier) for job in jobs if job.table.frontier for s in read[job.table.id]]
         pending = {(one.relid, str(one.frontier)): one for one in buffer.pending(self.conn, pairs)}
-        return [self._facts_of(job, read[job.table.id], pending, sizes) for job in jobs]
+        moved = {id: grounds.reason(found) for id, found in changes.items()}
+        return [self._facts_of(job, read[job.table.id], pending, sizes, moved.get(job.table.id, "")) for job in jobs]
 
     def _facts_of(
         self,
@@ -172,6 +214,7 @@ class Refresher:
         read: Sequence[sources.Source],
         pending: dict[tuple[int, str], buffer.Pending],
         sizes: dict[int, float],
+        moved: str,
     ) -> Facts:
         found = []
         for source in read if job.table.frontier else ():
@@ -179,30 +222,29 @@ class Refresher:
             name = f"{source.schema}.{source.name}"
             found.append(SourceFacts(name, one.rows, sizes.get(source.relid, 0.0), one.truncated, one.changed))
         populated = job.table.frontier is not None
-        return Facts(populated, job.table.refresh_mode, tuple(found), job.full, self.max_change_ratio)
+        return Facts(populated, job.table.refresh_mode, tuple(found), job.full, self.max_change_ratio, moved)
 
-    def _check_capture(self, jobs: Sequence[Job]) -> dict[int, MillstreamError]:
-        """Every source must be captured whole, as it was set up; otherwise nothing here can be trusted.
+    def _check_capture(self, jobs: Sequence[Job], read: Read) -> dict[int, Outcome]:
+        """Every source must be captured whole, as it was set up; otherwise nothing of it can be trusted.
 
-        What can be set up again is a Gap. Where a column is not what it was, the stream tables that read the
-        source are told so, by id, and the others go on.
+        What can be set up again is a Gap for whoever reads it. Where a column is not what it was, the stream tables
+        that read the column are told so. The others go on.
         """
-        relids = sorted(set().union(*map(_reads, jobs)))
-        drift = sources.drift(self.conn, relids)
-        broken = {relid: what for relid, what in drift.items() if what != sources.MEMBERS_CHANGED}
+        if not jobs:
+            return {}
+        relids = sorted(set().union(*map(reads, jobs)))
+        drifts = sources.drifts(self.conn, relids)
         lacking = {relid: "; ".join(found) for relid, found in inventory.gaps(self.conn, relids).items() if found}
-        gaps = {**lacking, **drift, **self._uncaptured(jobs)}
-        repairable = {relid: what for relid, what in gaps.items() if relid not in broken}
-        if repairable:
-            raise Gap(sorted(repairable), "; ".join(repairable.values()))
-        return {job.table.id: error for job in jobs if (error := _changed(job, broken))}
-
-    def _uncaptured(self, jobs: Sequence[Job]) -> dict[int, str]:
-        """Sources whose buffers lack a column that is read: a create was cut short before it came to that."""
-        read = sources.read_by_each(self.conn, [job.table.id for job in jobs])
-        captured = {one.relid: {c.name for c in one.columns} for own in read.values() for one in own}
-        wanted = ((one.scan.table.oid, one.used()) for job in jobs for one in job.reads())
-        return {oid: "a column is not captured" for oid, used in wanted if used - captured.get(oid, set())}
+        gaps = {**lacking, **{relid: "; ".join(found.values()) for relid, found in drifts.items()}}
+        aside = dict[int, Outcome]()
+        for job in jobs:
+            own = {relid: gaps[relid] for relid in sorted(reads(job)) if relid in gaps}
+            own |= _uncaptured(job, read[job.table.id])
+            if error := _changed(job, drifts):
+                aside[job.table.id] = error
+            elif own:
+                aside[job.table.id] = Gap(tuple(own), "; ".join(own.values()))
+        return aside
 
     def _sizes(self, relids: Sequence[int]) -> dict[int, float]:
         rows = self.conn.execute(
@@ -231,6 +273,8 @@ class Refresher:
             (time.perf_counter() - started) * 1000, tally.spark_jobs, tuple(tally.inputs), tally.phases, initiated_by,
         )  # fmt: skip
         self._recorded(now, [job], [report])
+        if decision.action != "DIFFERENTIAL":
+            grounds.record(self.conn, job.table.id, job.grounds)
         return report
 
     def _advance_idle(self, now: Cut, jobs: Sequence[Job], initiated_by: Initiator) -> None:
@@ -271,15 +315,46 @@ class Refresher:
             unlock(self.conn, free)
 
 
-def _changed(job: Job, broken: Mapping[int, str]) -> SourceChanged | None:
-    for one in job.reads():
-        table = one.scan.table
-        if table.oid in broken:
-            return SourceChanged.shape(f"{table.schema}.{table.name}", broken[table.oid])
+@contextmanager
+def _as_ours(job: Job) -> Iterator[None]:
+    """An error that is neither PostgreSQL's nor ours (Arrow's, Spark's, Java's) becomes ours, with its cause."""
+    try:
+        yield
+    except (MillstreamError, psycopg.Error):
+        raise
+    except Exception as error:
+        raise RefreshFailed.because(job.table.name, f"{type(error).__name__}: {error}") from error
+
+
+def _unplanned(job: Job, changes: Sequence[Change]) -> Outcome | None:
+    """Why the plan cannot be carried out, if it cannot."""
+    planned_otherwise = {one.kind for one in changes if one.is_planned_otherwise}
+    if "target" in planned_otherwise and job.table.row_key:
+        return TargetDiffers.without_index(job.table.name, ", ".join(job.table.row_key.indexed().split("\n")))
+    if planned_otherwise:
+        return Gap((), f"{', '.join(sorted(planned_otherwise))} replaced under {job.table.name}")
     return None
 
 
-def _reads(job: Job) -> set[int]:
+def _uncaptured(job: Job, read: Sequence[sources.Source]) -> dict[int, str]:
+    """Sources that are not recorded, or whose buffers lack a column that is read: something was cut short."""
+    captured = {one.relid: {column.name for column in one.columns} for one in read}
+    wanted = [(one.scan.table.oid, one.used()) for one in job.reads()]
+    lacking = [oid for oid, used in wanted if oid not in captured or used - captured[oid]]
+    return dict.fromkeys(lacking, "a column is not captured")
+
+
+def _changed(job: Job, drifts: Mapping[int, Mapping[str, str]]) -> SourceChanged | None:
+    """A column that the job reads, or a whole table, that is not what it was."""
+    for one in job.reads():
+        table = one.scan.table
+        for column, what in drifts.get(table.oid, {}).items():
+            if column in one.used() or (not column and what != sources.MEMBERS_CHANGED):
+                return SourceChanged.shape(f"{table.schema}.{table.name}", what)
+    return None
+
+
+def reads(job: Job) -> set[int]:
     """The tables that it reads."""
     return {one.scan.table.oid for one in job.reads()}
 

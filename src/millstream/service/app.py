@@ -13,13 +13,21 @@ from datetime import datetime
 import psycopg
 from pyspark.sql import SparkSession
 
-from millstream.catalog import stream_tables
+from millstream.algebra.table import quoted
+from millstream.catalog import relations, stream_tables
+from millstream.catalog.grounds import Grounds
+from millstream.catalog.locks import waiting_at_most
+from millstream.catalog.prints import Memory
 from millstream.catalog.stream_tables import StreamTable
+from millstream.errors import SourceChanged
 from millstream.refresh.run import Job, Refresher, Witness
 from millstream.service.planning import Planned, plan_query
 from millstream.settings import Settings
 from millstream.spark.engine import Engine
-from millstream.store.connection import Connection, connect
+from millstream.store.connection import Connection, session
+
+# Seconds that a plan made again waits for a table that somebody has locked; others wait for us meanwhile.
+PLAN_PATIENCE = 2.0
 
 # Told what goes on and how far it is (0..1, or None).
 Progress = Callable[[str, float | None], None]
@@ -33,30 +41,31 @@ class App:
     ) -> None:
         self.dsn = dsn
         self.settings = settings
-        self.conn: Connection = _connected(dsn)
+        self.conn: Connection = session(dsn)
         self.progress: Progress = progress or (lambda step, share: None)
         self.witness: Witness | None = None
         self._given = spark
         self._engine: Engine | None = None
+        self._memory = Memory()
         self._plans: dict[int, tuple[datetime, Planned]] = {}
 
     def engine(self) -> Engine:
         """Spark, started and warmed when first asked for."""
         if self._engine is None:
             # Imported here: listing stream tables must not pay for Spark.
-            from millstream.spark import session
+            from millstream.spark.session import prepare
 
             self.progress("starting Spark", None)
             # A session of our own on the given context: its settings and views stay the user's.
-            spark = session.prepare(self._given.newSession()) if self._given else self._start()
+            spark = prepare(self._given.newSession()) if self._given else self._start()
             self._engine = Engine(spark)
             self._engine.warm()
         return self._engine
 
     def _start(self) -> SparkSession:
-        from millstream.spark import session
+        from millstream.spark.session import start
 
-        return session.start(self.settings.spark_master, self.settings.spark_conf)
+        return start(self.settings.spark_master, self.settings.spark_conf)
 
     def refresher(self) -> Refresher:
         settings = self.settings
@@ -67,13 +76,14 @@ class App:
             settings.max_lookup_rows,
             settings.differential_max_change_ratio,
             self.witness,
+            self._memory,
         )
 
     def plan(self, table: StreamTable) -> Planned:
         """The plan of a stream table; made again when its definition has changed."""
         known = self._plans.get(table.id)
         if known is None or known[0] != table.created_at:
-            known = (table.created_at, plan_query(self.conn, table.canonical_query))
+            known = (table.created_at, _planned(self.conn, table))
             self._plans[table.id] = known
         return known[1]
 
@@ -81,7 +91,9 @@ class App:
         self._plans.pop(id_, None)
 
     def job(self, table: StreamTable, *, full: bool = False) -> Job:
-        return Job(table, self.plan(table).blocks, full)
+        """What a refresh needs to know of a stream table."""
+        planned = self.plan(table)
+        return Job(table, planned.blocks, full, planned.grounds | _target(table))
 
     def named(self, name: str) -> StreamTable:
         return stream_tables.named(self.conn, name)
@@ -93,22 +105,26 @@ class App:
             self.conn.pgconn.consume_input()
             self.conn.pgconn.consume_input()
         if self.conn.broken:
-            self.conn = _connected(self.dsn)
+            self.conn = session(self.dsn)
+            self._memory.forget()
 
     def close(self) -> None:
         """Close the connection; a Spark session that we started stays warm for the process."""
         self.conn.close()
 
 
-def _connected(dsn: str) -> Connection:
-    conn = connect(dsn)
-    _hide_our_schemas(conn)
-    return conn
+def _planned(conn: Connection, table: StreamTable) -> Planned:
+    """The plan of a query that is recorded, with the key that is recorded, for the columns that are stored."""
+    keys = table.row_key.sources if table.row_key else {}
+    with waiting_at_most(conn, PLAN_PATIENCE):
+        planned = plan_query(conn, table.canonical_query, qualified=True, keys=keys)
+        stored = {column.name: column.type.name for column in relations.columns(conn, table.relid or 0)}
+    for column in planned.canonical.columns if stored else ():
+        if stored.get(column.name) != column.type.name:
+            what = f"The query now gives column {quoted(column.name)} the type {column.type}, and the table does not."
+            raise SourceChanged.shape(table.name, what)
+    return planned.keyed(table.row_key.kept(table.name, planned.block.key)) if table.row_key else planned
 
 
-def _hide_our_schemas(conn: Connection) -> None:
-    """A role named millstream would find the catalog's schema first on its path, and tables named `sources` in it."""
-    conn.execute(
-        "SELECT set_config('search_path', coalesce(string_agg(quote_ident(s), ', '), 'public'), false) "
-        "FROM unnest(current_schemas(false)) AS s WHERE s NOT LIKE 'millstream%' AND s NOT LIKE 'pg\\_temp%'"
-    )
+def _target(table: StreamTable) -> Grounds:
+    return {("target", table.relid): table.row_key.indexed()} if table.row_key and table.relid else {}

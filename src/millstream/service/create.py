@@ -8,11 +8,11 @@ import psycopg
 
 from millstream.algebra.table import quoted
 from millstream.capture import trigger
-from millstream.catalog import blocks, sources, stream_tables
+from millstream.catalog import blocks, relations, sources, stream_tables
 from millstream.catalog.stream_tables import RefreshMode, StreamTable
 from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
 from millstream.observe import log
-from millstream.plan.block import Block
+from millstream.plan.block import Block, Key
 from millstream.plan.demand import lookups
 from millstream.refresh.report import RefreshReport
 from millstream.refresh.run import try_lock, unlock
@@ -23,6 +23,7 @@ from millstream.service.planning import Planned, plan_query, state_sql
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb
 from millstream.store import state, target
+from millstream.store.connection import users_path
 from millstream.store.names import Names
 
 
@@ -45,7 +46,7 @@ def create(
         raise BadSetting.of("cdc_mode", cdc_mode, "trigger; capture from the log is not there yet")
     schema, bare = _name(app, name)
     app.progress("planning the query", None)
-    planned = plan_query(app.conn, query)
+    planned = _with_key(app, plan_query(app.conn, query))
     table = _recorded(app, schema, bare, planned, str(cadence), refresh_mode, cdc_mode)
     try:
         for source, columns in planned.sources().values():
@@ -62,6 +63,13 @@ def create(
         unlock(app.conn, [table.id])
 
 
+def _with_key(app: App, planned: Planned) -> Planned:
+    """Rows are found by `=` on their key; where that is an operator from outside, by a row id."""
+    key = planned.block.key
+    types = [output.column.type.oid for output in planned.block.outputs if output.column.name in key.columns]
+    return planned.keyed(Key("row_id")) if relations.from_outside(app.conn, types) else planned
+
+
 def _undo(app: App, table: StreamTable) -> None:
     """Nothing half-done, not even when the user interrupts; where the server is gone, `drop` can do it later."""
     try:
@@ -73,8 +81,9 @@ def _undo(app: App, table: StreamTable) -> None:
 
 def _name(app: App, name: str) -> tuple[str, str]:
     try:
-        with app.conn.transaction():
-            row = app.conn.execute("SELECT parse_ident(%s), current_schema()", (name,)).fetchone()
+        with users_path(app.conn):
+            query = "SELECT pg_catalog.parse_ident(%s), pg_catalog.current_schema()"
+            row = app.conn.execute(query, (name,)).fetchone()
     except psycopg.Error as error:
         raise BadSetting.of("name", name, "a table name, with or without a schema") from error
     assert row is not None
@@ -82,6 +91,8 @@ def _name(app: App, name: str) -> tuple[str, str]:
     if not 1 <= len(parts) <= 2 or any(len(part.encode()) > 63 for part in parts):
         raise BadSetting.of("name", name, "a table name of at most 63 bytes, with or without a schema")
     schema = parts[0] if len(parts) == 2 else row[1]
+    if schema is None:
+        raise BadSetting.of("name", name, "a name with a schema: there is none on the search_path")
     _check_free(app, schema, parts[-1])
     return schema, parts[-1]
 
@@ -124,6 +135,7 @@ def _recorded(
         table = stream_tables.add(
             app.conn, schema_name=schema, name=name, query=planned.query, canonical_query=planned.canonical.text,
             schedule=schedule, refresh_mode=refresh_mode, cdc_mode=cdc_mode,  # type: ignore[arg-type]  # checked above
+            row_key=planned.row_key(),
         )  # fmt: skip
         # Held until it is filled: a scheduler in another session that finds it empty leaves it to us.
         try_lock(app.conn, [table.id])

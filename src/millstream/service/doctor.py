@@ -18,7 +18,7 @@ from millstream.capture.inventory import gaps
 from millstream.catalog import install, sources
 from millstream.errors import MillstreamError
 from millstream.spark.java import java_version
-from millstream.store.connection import NEWEST, OLDEST, Connection, connect
+from millstream.store.connection import NEWEST, OLDEST, Connection, session
 from millstream.store.statements import load
 
 OLDEST_PYTHON = (3, 11)
@@ -46,7 +46,7 @@ def doctor(dsn: str | None = None) -> list[Check]:
 
 def _database(dsn: str) -> list[Check]:
     try:
-        with connect(dsn) as conn:
+        with session(dsn) as conn:
             return [_looked(look, conn) for look in DATABASE]
     except MillstreamError as error:
         return [_failed("server", error)]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import psycopg
 from sqlglot.errors import SqlglotError
@@ -14,10 +14,12 @@ from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Relation, Scan
 from millstream.algebra.table import Table, quoted
 from millstream.algebra.types import PgType
-from millstream.catalog import queries, relations, stream_tables
+from millstream.catalog import grounds, queries, relations, stream_tables
+from millstream.catalog.grounds import Grounds
 from millstream.catalog.queries import Canonical
+from millstream.catalog.row_key import RowKey
 from millstream.errors import BadQuery, BadSource, Unsupported, Volatile
-from millstream.plan.block import Block
+from millstream.plan.block import Block, Key
 from millstream.plan.cut import cut
 from millstream.plan.server import Constant
 from millstream.sql import check, position
@@ -35,6 +37,8 @@ class Planned:
     canonical: Canonical
     relation: Relation
     blocks: tuple[Block, ...]
+    grounds: Grounds
+    """What the plan stands on, as it was before the plan was made."""
 
     @property
     def block(self) -> Block:
@@ -50,19 +54,33 @@ class Planned:
                 used.setdefault(table.oid, (table, set()))[1].update(one.used())
         return {oid: (table, tuple(sorted(columns))) for oid, (table, columns) in used.items()}
 
+    def row_key(self) -> RowKey:
+        """What tells the rows apart, for the catalog."""
+        return RowKey(self.block.key, {oid: table.key for oid, (table, _) in self.sources().items()})
 
-def plan_query(conn: Connection, query: str) -> Planned:
-    """The plan of a query, or the reason why it is refused and where."""
+    def keyed(self, key: Key) -> Planned:
+        """The same plan with another key."""
+        return replace(self, blocks=(*self.blocks[:-1], replace(self.block, key=key)))
+
+
+def plan_query(
+    conn: Connection, query: str, *, qualified: bool = False, keys: Mapping[int, Sequence[str]] | None = None
+) -> Planned:
+    """The plan of a query, as the user wrote it or as its canonical text; or why it is refused, and where.
+
+    Of a source with several keys the one in `keys` is used, as long as it is one.
+    """
     with queries.rolled_back(conn):
-        canonical = queries.canonical(conn, query)
+        canonical = queries.reread(conn, query) if qualified else queries.canonical(conn, query)
+        found = grounds.under(conn, canonical.text)
         aggregates = _check(conn, canonical, query)
         _check_names([column.name for column in canonical.columns], query)
         try:
-            relation = build(canonical.text, _Catalog(conn, query, aggregates))
+            relation = build(canonical.text, _Catalog(conn, query, aggregates, keys or {}))
             blocks = cut(relation, canonical.columns, _Server(conn))
         except Unsupported as error:
             raise _placed(error, query) from error
-    return Planned(query, canonical, relation, blocks)
+    return Planned(query, canonical, relation, blocks, found)
 
 
 def _check(conn: Connection, canonical: Canonical, query: str) -> frozenset[str]:
@@ -97,9 +115,13 @@ def _check_function(function: queries.Function, query: str) -> None:
 
 
 def _check_faithful(conn: Connection, canonical: Canonical) -> None:
-    """Our parser must read the query as the server does: print what it read, and let the server compare."""
+    """Our parser must read the query as the server does: print what it read, and let the server compare.
+
+    Its operators too: NULLIF or USING over a type of an extension means another one where the path is ours.
+    """
     try:
-        same = queries.canonical(conn, printed(parsed(canonical.text))).text == canonical.text
+        again = queries.reread(conn, printed(parsed(canonical.text)))
+        same = again.text == canonical.text and again.operators == canonical.operators
     except (BadQuery, SqlglotError):
         same = False
     if not same:
@@ -172,10 +194,13 @@ class _Server:
 class _Catalog:
     """Answers the builder's questions."""
 
-    def __init__(self, conn: Connection, query: str, aggregates: frozenset[str]) -> None:
+    def __init__(
+        self, conn: Connection, query: str, aggregates: frozenset[str], keys: Mapping[int, Sequence[str]]
+    ) -> None:
         self.conn = conn
         self.query = query
         self._aggregates = aggregates
+        self.keys = keys
 
     def table(self, schema: str, name: str) -> Table | str:
         schema = schema or queries.implicit_schema(self.conn, name)
@@ -191,7 +216,7 @@ class _Catalog:
                 name, "It is a stream table; stream tables over stream tables are not kept yet.",
                 "Write its query in place of its name.", where,
             )  # fmt: skip
-        table = relations.table(self.conn, oid)
+        table = relations.table(self.conn, oid, self.keys.get(oid, ()))
         _check_names([column.name for column in table.columns], self.query)
         return table
 

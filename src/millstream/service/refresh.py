@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import psycopg
 
-from millstream.capture import prune, trigger
-from millstream.catalog import history, relations, sources, stream_tables
+from millstream.capture import prune
+from millstream.catalog import history, stream_tables
 from millstream.catalog.history import HistoryEntry, Initiator
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import Conflict, MillstreamError, QueryError, SourceChanged
+from millstream.errors import Conflict, MillstreamError, NoSuchStreamTable
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.refresh.report import RefreshReport
 from millstream.refresh.run import Gap, Job
 from millstream.schedule.cadence import Cadence
 from millstream.service.app import App
+from millstream.service.mend import job_of, mended
 from millstream.service.verb import verb
 
 _TRIES = 5
@@ -55,34 +56,31 @@ def _active(app: App) -> list[StreamTable]:
     return [table for table in stream_tables.every(app.conn) if table.status in ("ACTIVE", "INITIALIZING", "ERROR")]
 
 
+# By id of a stream table.
+Done = dict[int, RefreshReport | MillstreamError]
+
+
 def _several(
     app: App, tables: Sequence[StreamTable], initiated_by: Initiator, *, full: bool = False
 ) -> list[RefreshReport | MillstreamError]:
-    """Refresh these; one that can no longer be planned has an error and does not stop the others."""
-    unplanned, jobs = dict[int, MillstreamError](), list[Job]()
-    for table in tables:
-        try:
-            jobs.append(app.job(table, full=full))
-        except QueryError as error:
-            unplanned[table.id] = SourceChanged.shape(table.name, f"Its query no longer holds: {error.message}.")
-            _record_failure(app, table, unplanned[table.id])
-    done = _by_id(jobs, _refresh(app, jobs, initiated_by))
-    return [unplanned.get(table.id) or done[table.id] for table in tables]
-
-
-def _refresh(app: App, jobs: Sequence[Job], initiated_by: Initiator) -> list[RefreshReport | MillstreamError]:
-    """Refresh, repairing capture and trying again where that helps; then record failures and prune."""
-    done = dict[int, RefreshReport | MillstreamError]()
+    """Refresh these, then record failures and prune; the trouble of one does not stop the others."""
+    jobs, done = _sorted({table.id: job_of(app, table, full=full) for table in tables})
     for together in _cuts(app, jobs):
         done |= _in_one_cut(app, together, initiated_by)
-    outcomes = [done[job.table.id] for job in jobs]
-    for job, outcome in zip(jobs, outcomes, strict=True):
+    for table in tables:
+        outcome = done[table.id]
         if isinstance(outcome, RefreshReport):
             log.info("refreshed", table=outcome.name, action=outcome.action, rows_read=outcome.rows_read)
         else:
-            _record_failure(app, job.table, outcome)
-    _prune(app, outcomes, jobs)
-    return outcomes
+            _record_failure(app, table, outcome, initiated_by)
+    _prune(app, [job for job in jobs if _has_moved(done[job.table.id])])
+    return [done[table.id] for table in tables]
+
+
+def _sorted(found: Mapping[int, Job | MillstreamError]) -> tuple[list[Job], Done]:
+    """The jobs, and the errors of those that are none."""
+    jobs = [one for one in found.values() if isinstance(one, Job)]
+    return jobs, {id: one for id, one in found.items() if isinstance(one, MillstreamError)}
 
 
 def _cuts(app: App, jobs: Sequence[Job]) -> list[list[Job]]:
@@ -98,54 +96,42 @@ def _cuts(app: App, jobs: Sequence[Job]) -> list[list[Job]]:
     return ([plain] if plain else []) + [[job] for job in jobs if job.table.relid in triggered]
 
 
-def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator) -> dict[int, RefreshReport | MillstreamError]:
-    done = dict[int, RefreshReport | MillstreamError]()
+def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator) -> Done:
+    """Refresh these; what must be mended first, or met a concurrent change, is tried again by itself."""
+    done = Done()
     waiting = list(jobs)
     for _ in range(_TRIES):
-        try:
-            done |= _by_id(waiting, app.refresher().refresh(waiting, initiated_by))
-        except Gap as gap:
-            log.warning("capture repaired", sources=gap.relids, what=str(gap))
-            _repair(app, gap)
-            for job in waiting:
-                app.forget(job.table.id)
-            waiting = [app.job(stream_tables.get(app.conn, job.table.id), full=job.full) for job in waiting]
-            continue
-        waiting = [job for job in waiting if isinstance(done[job.table.id], Conflict)]
+        outcomes = list(zip(waiting, app.refresher().refresh(waiting, initiated_by), strict=True))
+        done |= {job.table.id: one for job, one in outcomes if not isinstance(one, Gap)}
+        waiting = [job for job, one in outcomes if isinstance(one, Conflict)]
+        if gaps := [(job, one) for job, one in outcomes if isinstance(one, Gap)]:
+            again, failed = _sorted(mended(app, gaps))
+            waiting, done = waiting + again, done | failed
         if not waiting:
-            break
-    return {
-        job.table.id: done.get(job.table.id) or Conflict.on(job.table.name, "Its sources keep changing.")
-        for job in jobs
-    }
+            return done
+    return {job.table.id: Conflict.on(job.table.name, "Its sources keep changing.") for job in waiting} | done
 
 
-def _by_id(
-    jobs: Sequence[Job], outcomes: Sequence[RefreshReport | MillstreamError]
-) -> dict[int, RefreshReport | MillstreamError]:
-    return dict(zip([job.table.id for job in jobs], outcomes, strict=True))
-
-
-def _repair(app: App, gap: Gap) -> None:
-    """Set capture up again; that marks the buffer, so that every reader reinitialises."""
-    for relid in gap.relids:
-        trigger.install(app.conn, relations.table(app.conn, relid), sources.needed(app.conn, relid))
-
-
-def _record_failure(app: App, table: StreamTable, error: MillstreamError) -> None:
+def _record_failure(app: App, table: StreamTable, error: MillstreamError, initiated_by: Initiator) -> None:
     log.error("refresh failed", table=table.name, code=error.code, message=error.message)
-    if error.retryable:
+    if error.retryable or isinstance(error, NoSuchStreamTable):
         return
-    stream_tables.record_failure(app.conn, table.id, error)
+    count = stream_tables.record_failure(app.conn, table.id, error)
     now = datetime.now(UTC)
-    entry = HistoryEntry(table.id, "SKIP", error.code, "FAILED", "MANUAL", now, finished_at=now, error=error.as_dict())
+    entry = HistoryEntry(
+        table.id, "SKIP", error.code, "FAILED", initiated_by, now, finished_at=now, error=error.as_dict()
+    )
     history.add(app.conn, entry)
+    if count >= app.settings.max_consecutive_errors and initiated_by == "SCHEDULER":
+        stream_tables.set_status(app.conn, table.id, "SUSPENDED")
+        log.error("suspended", table=table.name, errors=count)
 
 
-def _prune(app: App, outcomes: Sequence[RefreshReport | MillstreamError], jobs: Sequence[Job]) -> None:
-    moved = [
-        job for job, o in zip(jobs, outcomes, strict=True) if isinstance(o, RefreshReport) and o.action != "NO_DATA"
-    ]
+def _has_moved(outcome: RefreshReport | MillstreamError) -> bool:
+    return isinstance(outcome, RefreshReport) and outcome.action != "NO_DATA"
+
+
+def _prune(app: App, moved: Sequence[Job]) -> None:
     relids = sorted({one.scan.table.oid for job in moved for one in job.reads()})
     if relids:
         try:

@@ -34,8 +34,9 @@ _LOCAL: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
-    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dlog4j2.configurationFile=file:{_QUIET} "
-    f"-Dlog4j.configurationFile=file:{_QUIET}",
+    # Out of memory, the driver ends: half-dead, it would leave us waiting for ever.
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError "
+    f"-Dlog4j2.configurationFile=file:{_QUIET} -Dlog4j.configurationFile=file:{_QUIET}",
     "spark.log.level": "ERROR",
 }
 

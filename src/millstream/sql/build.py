@@ -14,7 +14,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from millstream.algebra.dialect import parsed, printed
-from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
+from millstream.algebra.expr import Expr, conjuncts, unwrapped
 from millstream.algebra.relation import (
     Aggregate,
     Call,
@@ -135,7 +135,7 @@ class _Builder:
 
     def _shown(self, select: exp.Select, relation: Relation, exprs: list[Expr]) -> Relation:
         """The select list, each row once where that is asked for, the first ones where that is."""
-        names = [item.alias_or_name for item in select.expressions]
+        names = _unique([item.alias_or_name for item in select.expressions])
         items, rest = exprs[: len(names)], exprs[len(names) :]
         on, sorted_by = rest[: len(self._on(select))], rest[len(self._on(select)) :]
         if on:
@@ -219,8 +219,10 @@ class _Builder:
 
     def _set_operation(self, query: exp.SetOperation, ctes: Ctes, outer: Scope | None) -> Relation:
         parts = [self.query(part, ctes, outer) for part in (query.this, query.expression)]
-        types = self.names.types(_with_ctes(query))
         names = tuple(ref.column for ref in parts[0].columns)
+        # Under names of our own: the user may give one name to two columns.
+        listed = ", ".join(f"c{number}" for number in range(len(names)))
+        types = self.names.types(f"SELECT * FROM ({_with_ctes(query)}) AS u ({listed})")
         relation = self._combined(query, parts, names, types)
         order = query.args.get("order")
         places = [int(one.this.name) - 1 for one in order.expressions] if order and _limit(query) else []
@@ -274,17 +276,21 @@ class _Builder:
 
     def _joined(self, relation: Relation, joins: list[exp.Join], scope: Scope, ctes: Ctes) -> Relation:
         for join in joins:
-            left = dict(scope.columns)
-            right = self._from_item(join.this, scope, ctes)
-            condition = self._condition(join, left, scope)
+            own = Scope(scope.outer)
+            right = self._from_item(join.this, own, ctes)
+            condition = self._condition(join, scope, own)
             one, other = (right, relation) if join.side == "RIGHT" else (relation, right)
             kind: JoinKind = _KINDS.get(join.side, "inner")
             relation = checked(lambda: Join(one, other, condition, kind))  # noqa: B023  # called at once
         return relation
 
-    def _condition(self, join: exp.Join, left: dict[tuple[str, str], Ref], scope: Scope) -> Expr | None:
-        if using := join.args.get("using"):
-            return _using([column.name for column in using], left, scope, join.side)
+    def _condition(self, join: exp.Join, scope: Scope, right: Scope) -> Expr | None:
+        """What a join asks of its pairs; from then on the scope knows both sides."""
+        using = [column.name for column in join.args.get("using") or ()]
+        pairs = {name: (scope.shown(name), right.shown(name)) for name in using}
+        scope.join(right, {name: _merged(*pair, join.side) for name, pair in pairs.items()})
+        if using:
+            return Expr.parse(" AND ".join(f"({one.sql} = {other.sql})" for one, other in pairs.values()))
         on = join.args.get("on")
         if on is not None and has_subquery(on):
             raise Unsupported.construct(
@@ -309,9 +315,8 @@ class _Builder:
         # (a JOIN b USING (k)) AS j: its columns are j's, those of USING first.
         own = Scope(scope.outer)
         relation = self._from_item(item.this, own, ctes)
-        inside = {ref for expr in own.merged.values() for ref in expr.refs}
-        rest = [(name, Expr(ref.sql)) for (_, name), ref in own.columns.items() if ref not in inside]
-        outputs = tuple(Named(name, expr) for name, expr in (*own.merged.items(), *rest))
+        names = _unique([name for name, _ in own.output])
+        outputs = tuple(Named(name, expr) for name, (_, expr) in zip(names, own.output, strict=True))
         whole = Project(relation, outputs, self.fresh("j"))
         self._name(item, whole, scope)
         return whole
@@ -395,6 +400,11 @@ def _how(order: exp.Expression) -> str:
     return f"{'DESC' if order.args.get('desc') else 'ASC'} {nulls}"
 
 
+def _unique(names: list[str]) -> list[str]:
+    """Names of which no two are the same: in a subquery two columns may have one, as long as nobody uses it."""
+    return [name if name not in names[:n] else f"{name} ({n})" for n, name in enumerate(names)]
+
+
 def _body(item: exp.Expression) -> exp.Expression:
     body = item.this if isinstance(item, exp.Alias) else item
     assert isinstance(body, exp.Expression)
@@ -415,16 +425,11 @@ def _filtered(relation: Relation, conditions: list[Expr]) -> Relation:
     return Filter(relation, Expr.parse(" AND ".join(f"({part.sql})" for part in parts)) if len(parts) > 1 else parts[0])
 
 
-def _using(names: list[str], left: dict[tuple[str, str], Ref], scope: Scope, side: str) -> Expr:
-    pairs = []
-    for name in names:
-        one = scope.merged.get(name) or Expr(next(ref for (_, column), ref in left.items() if column == name).sql)
-        new = {key: ref for key, ref in scope.columns.items() if key not in left}
-        other = Expr(next(ref for (_, column), ref in new.items() if column == name).sql)
-        pairs.append(f"({one.sql} = {other.sql})")
-        both = Expr.parse(f"COALESCE({one.sql}, {other.sql})")
-        scope.merged[name] = both if side == "FULL" else other if side == "RIGHT" else one
-    return Expr(" AND ".join(pairs))
+def _merged(one: Expr, other: Expr, side: str) -> Expr:
+    """What a column of USING is."""
+    if side == "FULL":
+        return Expr.parse(f"COALESCE({one.sql}, {other.sql})")
+    return other if side == "RIGHT" else one
 
 
 def _with_ctes(query: exp.SetOperation) -> str:

@@ -6,7 +6,7 @@ noted, for the subquery is correlated then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -28,13 +28,25 @@ class Scope:
 
     outer: Scope | None = None
     columns: dict[tuple[str, str], Ref] = field(default_factory=dict)
-    merged: dict[str, Expr] = field(default_factory=dict)
-    """Columns of a USING, which are written without an alias."""
+    output: list[tuple[str, Expr]] = field(default_factory=list)
+    """What `*` gives: a column of USING once, and first."""
     outside: set[Ref] = field(default_factory=set)
     """Columns of the queries around it that were used."""
 
     def add(self, alias: str, names: Sequence[str], refs: Sequence[Ref]) -> None:
+        """Take in a table."""
         self.columns.update({(alias, name): ref for name, ref in zip(names, refs, strict=True)})
+        self.output += [(name, Expr(ref.sql)) for name, ref in zip(names, refs, strict=True)]
+
+    def join(self, right: Scope, using: Mapping[str, Expr]) -> None:
+        """Take in what stands to the right; of each column of USING, what it is from here on."""
+        self.columns.update(right.columns)
+        rest = [(name, expr) for name, expr in (*self.output, *right.output) if name not in using]
+        self.output = [*using.items(), *rest]
+
+    def shown(self, name: str) -> Expr:
+        """The column of that name that is written without an alias."""
+        return next(expr for own, expr in self.output if own == name)
 
     def find(self, alias: str, name: str) -> Expr | None:
         """What a column is; looked for outside where it is not here."""
@@ -46,12 +58,9 @@ class Scope:
         return found
 
     def _own(self, alias: str, name: str) -> Expr | None:
-        if alias:
-            ref = self.columns.get((alias, name))
-        elif name in self.merged:
-            return self.merged[name]
-        else:
-            ref = next((ref for (_, column), ref in self.columns.items() if column == name), None)
+        if not alias:
+            return next((expr for own, expr in self.output if own == name), None)
+        ref = self.columns.get((alias, name))
         return Expr(ref.sql) if ref else None
 
     def resolve(self, node: exp.Expression) -> Expr:

@@ -2,10 +2,15 @@
 
 A role or a database may carry its own DateStyle, TimeZone or row_security; a value must look the
 same whoever reads it, so what decides how values print is set in the startup packet.
+
+In a session of ours the search_path is pinned too: a name in our statements means the server's own function,
+whatever others have made of that name. What a user wrote is read along the user's path, in `users_path`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import psycopg
@@ -41,16 +46,21 @@ PINNED = {
     "array_nulls": "on",
     "transform_null_equals": "off",
 }
+OWN_PATH = "pg_catalog, pg_temp"
 
 
 def pinned(dsn: str, *, application_name: str = "millstream", **settings: str) -> str:
-    """The dsn with our settings in it, and further ones; works for any libpq client."""
+    """The dsn with our settings and our path in it, and further ones; works for any libpq client."""
+    return _with_settings(dsn, application_name, {**PINNED, "search_path": OWN_PATH, **settings})
+
+
+def _with_settings(dsn: str, application_name: str, settings: Mapping[str, str]) -> str:
     try:
         parts = conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError as error:
-        raise BadSetting.of("dsn", dsn, "a connection string such as postgresql://user@host/database") from error
-    pins = {**PINNED, **settings}.items()
-    options = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in pins)
+    except psycopg.ProgrammingError:
+        # Neither the string nor libpq's complaint, which quotes it: there may be a password in it.
+        raise BadSetting.of("dsn", "...", "a connection string such as postgresql://user@host/database") from None
+    options = " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items())
     given = parts.pop("options", None)
     parts.setdefault("application_name", application_name)
     parts.setdefault("connect_timeout", "10")
@@ -61,9 +71,9 @@ def pinned(dsn: str, *, application_name: str = "millstream", **settings: str) -
 def connect(dsn: str, *, application_name: str = "millstream") -> Connection:
     """Open a connection in autocommit mode, to a server of a version we know."""
     try:
-        connection = psycopg.connect(pinned(dsn, application_name=application_name), autocommit=True)
+        connection = psycopg.connect(_with_settings(dsn, application_name, PINNED), autocommit=True)
     except psycopg.OperationalError as error:
-        raise ServerDown.unreachable(dsn, str(error)) from error
+        raise ServerDown.unreachable(without_password(dsn), str(error)) from error
     version = connection.info.server_version
     if not OLDEST <= version // 10000 <= NEWEST:
         connection.close()
@@ -71,3 +81,47 @@ def connect(dsn: str, *, application_name: str = "millstream") -> Connection:
     if version >= 170000:  # the setting came with 17; a startup option of an unknown name would be an error
         connection.execute("SET transaction_timeout = 0")
     return connection
+
+
+def without_password(dsn: str) -> str:
+    """The connection string as it may be shown."""
+    parts = conninfo_to_dict(dsn)
+    return make_conninfo("", **{name: value for name, value in parts.items() if "password" not in name})
+
+
+# -- our path and the user's -----------------------------------------------------------------
+
+# The session remembers the path that role, database and dsn gave it.
+_USERS_PATH = "millstream.users_path"
+
+
+def session(dsn: str) -> Connection:
+    """A connection for statements of our own: they find the server's functions and no others."""
+    conn = connect(dsn)
+    # Qualified: the path is not ours yet.
+    conn.execute(
+        "SELECT pg_catalog.set_config(%s, pg_catalog.current_setting('search_path'), false),"
+        " pg_catalog.set_config('search_path', %s, false)",
+        (_USERS_PATH, OWN_PATH),
+    )
+    return conn
+
+
+@contextmanager
+def users_path(conn: Connection) -> Iterator[None]:
+    """A transaction (or savepoint) in which a name means what it means to the user."""
+    with conn.transaction():
+        former, users = conn.execute(_PATHS, (_USERS_PATH,)).fetchall()[0]
+        conn.execute("SELECT pg_catalog.set_config('search_path', %s, true)", (users or former,))
+        conn.execute(_WITHOUT_OURS)
+        yield
+        conn.execute("SELECT pg_catalog.set_config('search_path', %s, true)", (former,))
+
+
+_PATHS = "SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting(%s, true)"
+# A role named millstream has the catalog's schema first on its path, and tables named `sources` in it.
+_WITHOUT_OURS = (
+    "SELECT pg_catalog.set_config('search_path', pg_catalog.array_to_string(ARRAY("
+    "SELECT pg_catalog.quote_ident(s) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) AS s"
+    " WHERE s OPERATOR(pg_catalog.<>) ALL ('{millstream,millstream_changes,millstream_state}')), ', '), true)"
+)

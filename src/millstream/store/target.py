@@ -80,8 +80,8 @@ def merge_sql(block: Block, names: Names) -> str:
     values = ", ".join(f"o.{ours}" for ours, _ in columns)
     return (
         f"MERGE INTO {names.target} AS t "
-        f"USING (SELECT * FROM {names.rows} WHERE op IS NOT NULL) AS o ON t.ctid = o.tid "
-        f"WHEN MATCHED AND o.op = 'D' THEN DELETE WHEN MATCHED THEN UPDATE SET {update} "
+        f"USING (SELECT * FROM {names.rows} WHERE op IS NOT NULL) AS o ON t.ctid OPERATOR(pg_catalog.=) o.tid "
+        f"WHEN MATCHED AND o.op OPERATOR(pg_catalog.=) 'D' THEN DELETE WHEN MATCHED THEN UPDATE SET {update} "
         f"WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({values})"
     )
 
@@ -89,7 +89,8 @@ def merge_sql(block: Block, names: Names) -> str:
 def insert_sql(block: Block, names: Names) -> str:
     """Carry out a plan that only inserts."""
     listed = ", ".join(theirs for _, theirs in _columns(block))
-    return f"INSERT INTO {names.target} ({listed}) SELECT {', '.join(_ours(block))} FROM {names.rows} WHERE op = 'I'"
+    chosen = f"SELECT {', '.join(_ours(block))} FROM {names.rows} WHERE op OPERATOR(pg_catalog.=) 'I'"
+    return f"INSERT INTO {names.target} ({listed}) {chosen}"
 
 
 # -- groups and keyed rows -------------------------------------------------------------------

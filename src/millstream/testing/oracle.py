@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from millstream.algebra.table import quoted
-from millstream.store.connection import Connection
+from millstream.store.connection import Connection, users_path
 
 Row: TypeAlias = "tuple[str | None, ...]"
 
@@ -85,14 +85,15 @@ _SHAPE = """
 
 def shape_of_query(conn: Connection, query: str) -> tuple[Shape, ...]:
     """The columns of a query's result; a view tells them, in a savepoint that is rolled back."""
-    with conn.transaction(force_rollback=True):
+    with users_path(conn), conn.transaction(force_rollback=True):
         conn.execute(f"CREATE TEMPORARY VIEW oracle_query AS {query}".encode())
         return shape_of_table(conn, "pg_temp.oracle_query")
 
 
 def shape_of_table(conn: Connection, name: str) -> tuple[Shape, ...]:
     """The columns of a table, without the one that tells rows apart."""
-    return tuple(Shape(*row) for row in conn.execute(_SHAPE, (name, _HIDDEN)))
+    with users_path(conn):
+        return tuple(Shape(*row) for row in conn.execute(_SHAPE, (name, _HIDDEN)))
 
 
 def _columns(expected: tuple[Shape, ...], actual: tuple[Shape, ...]) -> str:
@@ -107,13 +108,16 @@ def difference(
 ) -> Difference:
     """Subtract each from the other, as bags, in one statement."""
     values = ", ".join(_value(one) for one in columns)
-    rows = conn.execute(
+    statement = (
         f"WITH expected AS MATERIALIZED (SELECT ARRAY[{values}]::text[] AS row FROM ({query}) AS q), "
         f"actual AS MATERIALIZED (SELECT ARRAY[{values}]::text[] AS row FROM {target} AS q) "
         "SELECT 'missing', m.row FROM (TABLE expected EXCEPT ALL TABLE actual) AS m "
         "UNION ALL SELECT 'extra', e.row FROM (TABLE actual EXCEPT ALL TABLE expected) AS e "
-        "UNION ALL SELECT 'rows', ARRAY[count(*)::text] FROM expected".encode()
-    ).fetchall()
+        "UNION ALL SELECT 'rows', ARRAY[count(*)::text] FROM expected"
+    )
+    # The user's query: its names are read along the user's path.
+    with users_path(conn):
+        rows = conn.execute(statement.encode()).fetchall()
     sides: dict[str, list[Row]] = {"missing": [], "extra": [], "rows": []}
     for side, row in rows:
         sides[side].append(tuple(row))

@@ -1,0 +1,100 @@
+-- under --
+-- The tables, views, functions and enum types that a view is made of, to any depth. The server's own are not in
+-- pg_depend. Of a table only the columns that are used are followed, to their types.
+WITH RECURSIVE reached (classid, objid, subid) AS (
+    SELECT 'pg_rewrite'::regclass::oid, oid, 0 FROM pg_rewrite WHERE ev_class = %(view)s
+    UNION
+    SELECT d.classid, d.objid, d.subid
+    FROM reached AS r
+    CROSS JOIN LATERAL (
+        SELECT d.refclassid, d.refobjid, d.refobjsubid
+        FROM pg_depend AS d
+        WHERE d.classid = r.classid AND d.objid = r.objid AND d.deptype <> 'e'
+            AND (r.classid <> 'pg_class'::regclass OR (r.subid > 0 AND d.objsubid = r.subid))
+        UNION ALL
+        SELECT 'pg_rewrite'::regclass, w.oid, 0
+        FROM pg_rewrite AS w
+        JOIN pg_class AS c ON c.oid = w.ev_class AND c.relkind = 'v'
+        WHERE r.classid = 'pg_class'::regclass AND w.ev_class = r.objid
+    ) AS d (classid, objid, subid)
+)
+SELECT CASE c.relkind WHEN 'v' THEN 'view' ELSE 'table' END, c.oid
+FROM pg_class AS c
+WHERE c.relkind IN ('r', 'p', 'v') AND c.oid <> %(view)s
+    AND c.oid IN (SELECT objid FROM reached WHERE classid = 'pg_class'::regclass)
+UNION ALL
+SELECT 'function', p.oid FROM pg_proc AS p
+WHERE p.oid IN (SELECT objid FROM reached WHERE classid = 'pg_proc'::regclass)
+UNION ALL
+SELECT 'type', t.oid FROM pg_type AS t
+WHERE t.typtype = 'e' AND t.oid IN (SELECT objid FROM reached WHERE classid = 'pg_type'::regclass);
+
+-- changed --
+-- Of what stream tables stand on, what is not as planned, or not as recorded with their rows. All of it at once.
+--   table     what it is called                storage  the file it is in: a rewrite changes rows without an event
+--   key       what tells its rows apart        view, function, type   how it is defined
+--   target    of a stream table: does a unique index over these columns stand?
+SELECT p.stream_table_id, p.kind, p.objid, now.digest, now.digest IS DISTINCT FROM p.digest,
+    p.kind NOT IN ('key', 'target') AND now.digest IS DISTINCT FROM g.digest
+FROM unnest(%s::int8[], %s::text[], %s::oid[], %s::text[]) AS p (stream_table_id, kind, objid, digest)
+LEFT JOIN millstream.grounds AS g
+    ON g.stream_table_id = p.stream_table_id AND g.kind = p.kind AND g.objid = p.objid
+CROSS JOIN LATERAL (SELECT CASE p.kind
+    WHEN 'table' THEN (
+        SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname)
+        FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE c.oid = p.objid
+    )
+    WHEN 'storage' THEN (SELECT c.relfilenode::text FROM pg_class AS c WHERE c.oid = p.objid)
+    WHEN 'key' THEN concat(
+        (
+            SELECT string_agg(concat_ws(' ', i.indexrelid, i.indkey), ', ' ORDER BY i.indexrelid)
+            FROM pg_index AS i
+            WHERE i.indrelid = p.objid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
+        ),
+        ': ',
+        (
+            SELECT string_agg(a.attnum::text, ' ' ORDER BY a.attnum)
+            FROM pg_attribute AS a
+            WHERE a.attrelid = p.objid AND a.attnum > 0 AND a.attnotnull AND NOT a.attisdropped
+        )
+    )
+    WHEN 'view' THEN (
+        SELECT md5(concat_ws(' ', c.relnamespace, c.relname, w.ev_action))
+        FROM pg_class AS c JOIN pg_rewrite AS w ON w.ev_class = c.oid AND w.ev_type = '1'
+        WHERE c.oid = p.objid
+    )
+    WHEN 'function' THEN (
+        SELECT md5(concat_ws(' ', f.pronamespace, f.proname, f.prolang, f.prorettype, f.provolatile, f.proisstrict,
+            f.proconfig, f.proargdefaults, f.prosrc, f.probin, f.prosqlbody))
+        FROM pg_proc AS f
+        WHERE f.oid = p.objid
+    )
+    WHEN 'type' THEN (
+        SELECT md5(string_agg(quote_literal(e.enumlabel), ' ' ORDER BY e.enumsortorder))
+        FROM pg_enum AS e
+        WHERE e.enumtypid = p.objid
+    )
+    WHEN 'target' THEN (
+        SELECT p.digest
+        FROM pg_index AS i
+        WHERE i.indrelid = p.objid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
+            AND p.digest = array_to_string(ARRAY(
+                SELECT coalesce(a.attname::text, '') COLLATE "C"
+                FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, place)
+                LEFT JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+                WHERE k.place <= i.indnkeyatts
+                ORDER BY 1
+            ), E'\n')
+        LIMIT 1
+    )
+END) AS now (digest)
+WHERE now.digest IS DISTINCT FROM p.digest
+    OR (p.kind NOT IN ('key', 'target') AND now.digest IS DISTINCT FROM g.digest);
+
+-- forget --
+DELETE FROM millstream.grounds WHERE stream_table_id = %s;
+
+-- record --
+INSERT INTO millstream.grounds (stream_table_id, kind, objid, digest)
+SELECT %s, kind, objid, digest FROM unnest(%s::text[], %s::oid[], %s::text[]) AS g (kind, objid, digest);

@@ -1,0 +1,48 @@
+"""What tells the rows of a stream table apart, as it was decided when the table was created.
+
+Its rows are stored by that key, so a plan made later must not come with another: a source may have got a new
+primary key since, or lost the one that the key was derived from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from millstream.errors import SourceChanged
+from millstream.plan.block import Key
+from millstream.store.names import ROW_ID
+
+
+@dataclass(frozen=True)
+class RowKey:
+    """The key, and the keys of the sources that it was derived from."""
+
+    key: Key
+    sources: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def kept(self, name: str, derived: Key) -> Key:
+        """The recorded key, where what is derived now still bears it out."""
+        if self.key.kind == "row_id":
+            return self.key
+        if (self.key.kind, self.key.columns) != (derived.kind, derived.columns):
+            raise SourceChanged.key(name, self.key.columns)
+        return Key(self.key.kind, self.key.columns, self.key.nullable or derived.nullable)
+
+    def indexed(self) -> str:
+        """The columns of the stream table's unique index, as `grounds` looks for them."""
+        columns = {"row_id": (ROW_ID,), "single": ("",)}.get(self.key.kind, self.key.columns)
+        return "\n".join(sorted(columns))
+
+    def as_dict(self) -> dict[str, Any]:
+        """As the catalog has it."""
+        sources = {str(relid): list(columns) for relid, columns in self.sources.items()}
+        key = self.key
+        return {"kind": key.kind, "columns": list(key.columns), "nullable": key.nullable, "sources": sources}
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> RowKey:
+        """From the catalog."""
+        sources = {int(relid): tuple(columns) for relid, columns in row["sources"].items()}
+        return cls(Key(row["kind"], tuple(row["columns"]), row["nullable"]), sources)

@@ -1,0 +1,139 @@
+"""The trouble of one stream table is told, recorded, and stops no other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from millstream.catalog.locks import Patience
+from millstream.client import Millstream
+from millstream.errors import LockNotHad, RefreshFailed, SourceChanged
+from millstream.refresh.evaluate import Evaluation
+from millstream.service import mend
+from millstream.store.connection import Connection
+from millstream.testing import oracle
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def writer(ms: Millstream, database: str) -> psycopg.Connection:
+    conn = psycopg.connect(database, autocommit=True)
+    for name in ("t", "u"):
+        conn.execute(
+            f"CREATE TABLE {name} (id int PRIMARY KEY, v int, w int); INSERT INTO {name} VALUES (1, 1, 1)".encode()
+        )
+    ms.create_stream_table("a_st", "SELECT id, v FROM t", schedule="continuous")
+    ms.create_stream_table("b_st", "SELECT id, v FROM u", schedule="continuous")
+    return conn
+
+
+def ticked(ms: Millstream) -> dict[str, str]:
+    return {report.name: report.action for report in ms.tick()}
+
+
+# -- sources -----------------------------------------------------------------------------------
+
+
+def test_a_source_whose_capture_waits_for_a_lock_holds_up_its_readers_only(
+    ms: Millstream, writer: psycopg.Connection, another: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mend, "HASTY", Patience(seconds=0.3))
+    writer.execute("ALTER TABLE t DISABLE TRIGGER ALL; INSERT INTO u VALUES (2, 2, 2)")
+    slow = another()
+    with slow.transaction():
+        slow.execute("INSERT INTO public.t VALUES (5, 5, 5)")
+        assert ticked(ms) == {"b_st": "DIFFERENTIAL"}
+        with pytest.raises(LockNotHad):
+            ms.refresh("a_st")
+    assert ticked(ms) == {"a_st": "REINITIALIZE", "b_st": "NO_DATA"}
+    oracle.check(ms.app.conn, "SELECT id, v FROM t", "a_st")
+
+
+def test_a_source_that_is_locked_while_its_query_is_planned_holds_up_its_readers_only(
+    ms: Millstream, writer: psycopg.Connection, another: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.service.app.PLAN_PATIENCE", 0.3)
+    for name in ("a_st", "b_st"):
+        ms.app.forget(ms.app.named(name).id)
+    holder = another()
+    with holder.transaction():
+        holder.execute("LOCK TABLE public.t IN ACCESS EXCLUSIVE MODE")
+        assert ticked(ms) == {"b_st": "NO_DATA"}
+    assert set(ticked(ms)) == {"a_st", "b_st"}
+    assert ms.status()[0].consecutive_errors == 0
+
+
+def test_a_source_that_was_dropped_holds_up_its_readers_only(ms: Millstream, writer: psycopg.Connection) -> None:
+    writer.execute("DROP TABLE t; INSERT INTO u VALUES (2, 2, 2)")
+    assert ticked(ms) == {"b_st": "DIFFERENTIAL"}
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY, v int, w int); INSERT INTO t VALUES (7, 7, 7)")
+    assert ticked(ms) == {"a_st": "REINITIALIZE", "b_st": "NO_DATA"}
+    oracle.check(ms.app.conn, "SELECT id, v FROM t", "a_st")
+
+
+def test_a_column_that_a_reader_does_not_use_is_no_trouble_for_it(ms: Millstream, writer: psycopg.Connection) -> None:
+    ms.create_stream_table("c_st", "SELECT id, w FROM t", schedule="continuous")
+    writer.execute("ALTER TABLE t DROP COLUMN w; INSERT INTO t VALUES (2, 2)")
+    for _ in range(2):
+        assert set(ticked(ms)) == {"a_st", "b_st"}
+        oracle.check(ms.app.conn, "SELECT id, v FROM t", "a_st")
+    with pytest.raises(SourceChanged):
+        ms.refresh("c_st")
+    writer.execute("INSERT INTO t VALUES (3, 3)")
+    assert ticked(ms)["a_st"] == "DIFFERENTIAL"
+
+
+# -- stream tables -----------------------------------------------------------------------------
+
+
+def test_a_stream_table_that_is_locked_holds_up_itself_only_and_not_for_long(
+    ms: Millstream, writer: psycopg.Connection, another: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.refresh.hold.WRITE_TIMEOUT", "300ms")
+    writer.execute("INSERT INTO t VALUES (2, 2, 2); INSERT INTO u VALUES (2, 2, 2)")
+    holder = another()
+    with holder.transaction():
+        holder.execute("LOCK TABLE public.a_st IN SHARE MODE")
+        started = time.monotonic()
+        assert ticked(ms) == {"b_st": "DIFFERENTIAL"}
+        assert time.monotonic() - started < 10
+        with pytest.raises(LockNotHad, match="a_st"):
+            ms.refresh("a_st")
+    assert ticked(ms)["a_st"] == "DIFFERENTIAL"
+
+
+def test_an_error_of_a_library_is_ours_with_its_cause_and_is_recorded(
+    ms: Millstream, writer: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.execute("INSERT INTO t VALUES (2, 2, 2)")
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluation, "changes", lambda *_: pa.array(["x"]).cast(pa.int32()))
+        with pytest.raises(RefreshFailed, match="a_st") as caught:
+            ms.refresh("a_st")
+        assert isinstance(caught.value.__cause__, pa.ArrowInvalid)
+        assert "ArrowInvalid" in caught.value.detail
+    entry = ms.history("a_st")[0]
+    assert (entry.status, entry.initiated_by, entry.reason) == ("FAILED", "MANUAL", "MS402")
+    assert ms.refresh("a_st").action == "DIFFERENTIAL"
+
+
+def test_a_table_that_fails_again_and_again_is_suspended_until_it_is_made_active(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    writer.execute("ALTER TABLE t RENAME COLUMN v TO x")
+    for _ in range(3):
+        assert ticked(ms) == {"b_st": "NO_DATA"}
+    told = ms.status()[0]
+    assert (told.status, told.consecutive_errors) == ("SUSPENDED", 3)
+    writer.execute("ALTER TABLE t RENAME COLUMN x TO v; INSERT INTO t VALUES (2, 2, 2)")
+    assert ticked(ms) == {"b_st": "NO_DATA"}
+    failed = [entry for entry in ms.history("a_st") if entry.status == "FAILED"]
+    assert [entry.initiated_by for entry in failed] == ["SCHEDULER"] * 3
+    ms.alter_stream_table("a_st", status="ACTIVE")
+    assert "a_st" in ticked(ms)
+    oracle.check(ms.app.conn, "SELECT id, v FROM t", "a_st")
