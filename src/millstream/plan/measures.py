@@ -22,13 +22,12 @@ from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, number_wire_of, wire_of
 from millstream.errors import Unsupported
 from millstream.plan.block import Accumulator, Function, Gathered, Strategy, Use
-from millstream.plan.place import INT4, Placed
+from millstream.plan.place import INT4, NUMERIC, Placed
 
 # Money has two digits after the point, rates four: these are counted.
 FEW = 4
 
 INT8 = PgType(20, "bigint", "int8")
-NUMERIC = PgType(1700, "numeric", "numeric")
 FLOAT8 = PgType(701, "double precision", "float8")
 
 # What PostgreSQL's sum() of each type returns.

@@ -28,6 +28,7 @@ from millstream.plan.server import Constant, Server
 
 BOOL = PgType(16, "boolean", "bool")
 INT4 = PgType(23, "integer", "int4")
+NUMERIC = PgType(1700, "numeric", "numeric")
 _INTEGERS = {"int2": 5, "int4": 10, "int8": 19}
 
 

@@ -1,0 +1,180 @@
+"""The chain of blocks under a query: each stateful operator below the top is kept by a block of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from millstream.algebra.expr import Expr, Ref
+from millstream.algebra.relation import (
+    Aggregate,
+    Filter,
+    Join,
+    Limit,
+    Measure,
+    Named,
+    Order,
+    Project,
+    Relation,
+    Scan,
+    UnionAll,
+    Window,
+)  # fmt: skip
+from millstream.algebra.rename import canonical
+from millstream.algebra.table import Table
+from millstream.algebra.types import Column
+from millstream.errors import Unsupported
+from millstream.plan.block import Block, Kept, Output
+from millstream.plan.body import BranchPlan
+from millstream.plan.flatten import Flat, flatten
+from millstream.plan.grouped import Peeled, grouped, peel
+from millstream.plan.plain import UNTOLD, one_branch, plain
+from millstream.plan.region import Region
+from millstream.plan.rows import limited, windowed
+from millstream.plan.server import Server
+
+
+class Chain:
+    """The inner blocks of a query."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.blocks: list[Block] = []
+        self._tables: dict[Relation, Table] = {}
+
+    def cleared(self, relation: Relation) -> Relation:
+        """The same with each stateful operator in it replaced by the block that keeps it."""
+        if isinstance(relation, Aggregate):
+            return Scan(self._table(self.over_tables(relation)), relation.alias)
+        if isinstance(relation, Window):
+            return Scan(self._table(replace(relation, input=self.cleared(relation.input))), relation.alias)
+        if isinstance(relation, Limit):
+            return Scan(self._table(self._over_one_table(relation)), relation.alias)
+        if isinstance(relation, Filter | Project):
+            return replace(relation, input=self.cleared(relation.input))
+        if isinstance(relation, Join):
+            return self._joined(replace(relation, left=self.cleared(relation.left), right=self.cleared(relation.right)))
+        if isinstance(relation, UnionAll):
+            return replace(relation, parts=tuple(map(self.cleared, relation.parts)))
+        return relation
+
+    def over_tables(self, aggregate: Aggregate) -> Aggregate:
+        """The same over tables and blocks alone."""
+        return replace(aggregate, input=self.cleared(aggregate.input))
+
+    def _over_one_table(self, limit: Limit) -> Limit:
+        """The same over one table or block; rows of a join are kept first."""
+        below = self.cleared(limit.input)
+        if is_one_table(below):
+            return replace(limit, input=below)
+        rows, over = self._rows(below)
+        order = tuple(Order(one.expr.substitute(over), one.how) for one in limit.order)
+        return replace(limit, input=rows, order=order)
+
+    def _rows(self, relation: Relation) -> tuple[Scan, dict[Ref, Expr]]:
+        """The rows of a join, kept as they are, and what its columns are there."""
+        columns = [Column(f"c{n}", UNTOLD) for n in range(len(relation.columns))]
+        block = self.placed(relation, lambda flats: plain(relation, flats, columns, self.server))
+        rows = Scan(self._declared(replace(block, kept=Kept("bag"))), f"rows_{len(self.blocks)}")
+        return rows, dict(zip(relation.columns, (Expr(ref.sql) for ref in rows.columns), strict=True))
+
+    def _joined(self, join: Join) -> Join:
+        """A union on the side that is asked whether there is anything is kept first."""
+        right = self._one_branch(join.right) if join.kind != "inner" else join.right
+        left = self._one_branch(join.left) if join.kind == "full" else join.left
+        return replace(join, left=left, right=right)
+
+    def _one_branch(self, relation: Relation) -> Relation:
+        aliases = {ref.alias for ref in relation.columns}
+        if len(flatten(relation)) == 1 or len(aliases) > 1:
+            return relation
+        rows, over = self._rows(relation)
+        return Project(rows, tuple(Named(ref.column, expr) for ref, expr in over.items()), aliases.pop())
+
+    def placed(self, relation: Relation, make: Callable[[Sequence[Flat]], Block]) -> Block:
+        """A block over the branches of a relation.
+
+        What Spark cannot evaluate across tables becomes a filter over the rows of the join, which are kept first.
+        """
+        flats = flatten(relation)
+        try:
+            return make(flats)
+        except Unsupported:
+            settled = [self._settled(flat) for flat in flats]
+            if settled == flats:
+                raise
+            return make(settled)
+
+    def _settled(self, flat: Flat) -> Flat:
+        region = flat.region
+        plan = BranchPlan(flat, 0, [], self.server)
+        odd = tuple(one for one in region.conditions if not plan.placeable(one))
+        if not odd:
+            return flat
+        plain = Flat(Region(region.members, tuple(one for one in region.conditions if one not in odd)), flat.outputs)
+        needed = list(dict.fromkeys(ref for expr in (*odd, *flat.outputs.values()) for ref in sorted(expr.refs)))
+        columns = [Column(f"c{n}", UNTOLD) for n in range(len(needed))]
+        block = one_branch(plain, [Expr(ref.sql) for ref in needed], columns, self.server)
+        if any(not edge.pairs for edge in block.branches[0].edges):
+            # All pairs of rows would be kept.
+            return flat
+        rows = Scan(self._declared(replace(block, kept=Kept("bag"))), f"rows_{len(self.blocks)}")
+        over = {ref: Expr(new.sql) for ref, new in zip(needed, rows.columns, strict=True)}
+        outputs = {ref: expr.substitute(over) for ref, expr in flat.outputs.items()}
+        return Flat(Region((rows,), tuple(one.substitute(over) for one in odd)), outputs)
+
+    def grouped(self, peeled: Peeled, aggregate: Aggregate, columns: Sequence[Column]) -> Block:
+        """An aggregate; where Spark cannot compute its keys, over the rows of its input, kept first."""
+        try:
+            return self._grouped(peeled, aggregate, columns)
+        except Unsupported:
+            if is_one_table(aggregate.input):
+                raise
+            rows, over = self._rows(aggregate.input)
+            named = tuple(Named(key.name, key.expr.substitute(over)) for key in aggregate.keys)
+            calls = tuple(Measure(one.name, one.call.substitute(over)) for one in aggregate.measures)
+            return self._grouped(peeled, Aggregate(rows, named, calls, aggregate.alias), columns)
+
+    def _grouped(self, peeled: Peeled, aggregate: Aggregate, columns: Sequence[Column]) -> Block:
+        return self.placed(aggregate.input, lambda flats: grouped(peeled, aggregate, flats, columns, self.server))
+
+    def _windowed(self, window: Window) -> Block:
+        try:
+            return self.placed(window.input, lambda flats: windowed(window, flats, self.server))
+        except Unsupported:
+            if is_one_table(window.input):
+                raise
+            rows, over = self._rows(window.input)
+            calls = tuple(Named(call.name, call.expr.substitute(over)) for call in window.calls)
+            kept = Window(rows, tuple(key.substitute(over) for key in window.keys), calls, window.alias)
+            return self.placed(rows, lambda flats: windowed(kept, flats, self.server))
+
+    def _table(self, stateful: Aggregate | Window | Limit) -> Table:
+        """The rows of a stateful operator as a table, kept by a block."""
+        meaning = canonical(stateful)
+        if meaning not in self._tables:
+            self._tables[meaning] = self._kept(stateful)
+        return self._tables[meaning]
+
+    def _kept(self, stateful: Aggregate | Window | Limit) -> Table:
+        if isinstance(stateful, Window):
+            return self._declared(self._windowed(stateful))
+        if isinstance(stateful, Limit):
+            return self._declared(limited(stateful, self.server))
+        columns = [Column(ref.column, UNTOLD) for ref in stateful.columns]
+        table = self._declared(self.grouped(peel(stateful), stateful, columns))
+        return replace(table, key=tuple(key.name for key in stateful.keys), single=not stateful.keys)
+
+    def _declared(self, block: Block) -> Table:
+        """Add a block to the chain; the server tells what its columns are."""
+        position = len(self.blocks)
+        block = replace(block, name=f"block {position}", position=position)
+        table = self.server.declare(block)
+        told = tuple(Output(column, o.expr) for column, o in zip(table.columns, block.outputs, strict=True))
+        self.blocks.append(replace(block, outputs=told))
+        return table
+
+
+def is_one_table(relation: Relation) -> bool:
+    flats = flatten(relation)
+    return len(flats) == 1 and len(flats[0].region.members) == 1 and isinstance(flats[0].region.members[0], Scan)

@@ -1,0 +1,211 @@
+"""Blocks with an aggregate: keys, the state of each group, and what is read off it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
+from millstream.algebra.relation import Aggregate, Filter, Measure, Named, Project, Relation
+from millstream.algebra.table import quoted
+from millstream.algebra.types import Column, PgType
+from millstream.errors import Unsupported
+from millstream.plan import keys, measures
+from millstream.plan.block import AggregateHead, Block, BlockColumn, Key, Output
+from millstream.plan.body import BranchPlan
+from millstream.plan.flatten import Flat
+from millstream.plan.place import NUMERIC, Placed, Placer
+from millstream.plan.plain import cast, written
+from millstream.plan.server import Server
+
+
+@dataclass(frozen=True)
+class Peeled:
+    """What stands above the topmost aggregate, in terms of its columns."""
+
+    aggregate: Aggregate | None
+    outputs: tuple[Named, ...] = ()
+    conditions: tuple[Expr, ...] = ()
+
+
+def peel(relation: Relation) -> Peeled:
+    if isinstance(relation, Aggregate):
+        named = tuple(Named(ref.column, Expr(ref.sql)) for ref in relation.columns)
+        return Peeled(relation, named)
+    if isinstance(relation, Filter | Project):
+        below = peel(relation.input)
+        if below.aggregate is None:
+            return below
+        final = {ref: named.expr for ref, named in zip(relation.input.columns, below.outputs, strict=True)}
+        if isinstance(relation, Filter):
+            own = tuple(conjuncts(relation.predicate.substitute(final)))
+            return Peeled(below.aggregate, below.outputs, below.conditions + own)
+        outputs = tuple(Named(o.name, o.expr.substitute(final)) for o in relation.outputs)
+        return Peeled(below.aggregate, outputs, below.conditions)
+    return Peeled(None)
+
+
+class _NotKept(Exception):
+    """A measure that Spark cannot keep, by its number: PostgreSQL shall compute it over the rows of a group."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def grouped(
+    peeled: Peeled, aggregate: Aggregate, flats: Sequence[Flat], columns: Sequence[Column], server: Server
+) -> Block:
+    while True:
+        try:
+            return _with_groups(peeled, aggregate, flats, columns, server)
+        except _NotKept as one:
+            number = one.number
+            measure = replace(aggregate.measures[number], call=measures.gathered(aggregate.measures[number].call))
+            listed = (*aggregate.measures[:number], measure, *aggregate.measures[number + 1 :])
+            aggregate = replace(aggregate, measures=listed)
+
+
+def _with_groups(
+    peeled: Peeled, aggregate: Aggregate, flats: Sequence[Flat], columns: Sequence[Column], server: Server
+) -> Block:
+    needs = [measures.arguments(measure.call) for measure in aggregate.measures]
+    plans, first = list[GroupedBranch](), 0
+    for flat in flats:
+        plans.append(GroupedBranch(flat, first, aggregate, needs, server, alone=len(flats) == 1))
+        first += len(plans[-1].branch.inputs)
+    agreed = agreed_columns([plan.named for plan in plans])
+    by_name = dict(agreed)
+    state, reads = measures.State(), dict[Ref, Expr]()
+    for number, measure in enumerate(aggregate.measures):
+        reads[Ref(aggregate.alias, measure.name)] = Expr(f"({_read(number, measure, needs, by_name, state, plans[0])})")
+    key_columns = tuple(
+        BlockColumn(key.name, _typed(by_name[key.name], key), by_name[key.name].wire) for key in aggregate.keys
+    )
+    reads |= {Ref(aggregate.alias, key.name): Expr(f"s.{quoted(key.name)}") for key in aggregate.keys}
+    body = tuple(BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in agreed)
+    outputs = tuple(
+        Output(c, f"({written(named.expr, reads)}){cast(c)}") for c, named in zip(columns, peeled.outputs, strict=True)
+    )
+    having = " AND ".join(f"({written(condition, reads)})" for condition in peeled.conditions) or None
+    members = tuple(column for column in body if column.name in plans[0].members)
+    head = AggregateHead(key_columns, tuple(state.accumulators.values()), tuple(state.gathered), members)
+    key = _group_key(peeled, aggregate, key_columns, columns)
+    return Block("result", tuple(plan.branch for plan in plans), body, head, outputs, having, key)
+
+
+def _read(
+    number: int,
+    measure: Measure,
+    needs: Sequence[tuple[measures.Argument, ...]],
+    by_name: Mapping[str, Placed],
+    state: measures.State,
+    plan: GroupedBranch,
+) -> str:
+    """How a measure is read off the state."""
+    if measure.call.text is not None:
+        return state.gather(written(plan.texts[number], plan.final))
+    # Measures of the same argument share its columns.
+    shared = needs.index(needs[number])
+    own = tuple((name, by_name[name]) for name in (f"a{shared}", f"a{shared}o", f"a{shared}s") if name in by_name)
+    try:
+        return state.read(measure.call, own)
+    except Unsupported as error:
+        raise _NotKept(number) from error
+
+
+class GroupedBranch:
+    """One branch below an aggregate: its keys, the arguments of what is kept, the columns of what is gathered."""
+
+    def __init__(
+        self,
+        flat: Flat,
+        first: int,
+        aggregate: Aggregate,
+        needs: Sequence[tuple[measures.Argument, ...]],
+        server: Server,
+        *,
+        alone: bool,
+    ) -> None:
+        keys = [plainly(flat.over(key.expr)) for key in aggregate.keys]
+        arguments = [[measures.Argument(plainly(flat.over(a.expr)), a.use) for a in need] for need in needs]
+        gathered = {n: one.call.text for n, one in enumerate(aggregate.measures) if one.call.text is not None}
+        # Of one branch, columns are gathered as its tables have them; of several, as the aggregate's input does.
+        self.texts = {n: flat.over(text) if alone else text for n, text in gathered.items()}
+        refs = list(dict.fromkeys(ref for text in self.texts.values() for ref in sorted(text.refs)))
+        carried = {ref: Expr(ref.sql) if alone else plainly(flat.outputs[ref]) for ref in refs}
+        wanted = [*keys, *(a.expr for need in arguments for a in need), *carried.values()]
+        self.plan = BranchPlan(flat, first, wanted, server, alone=alone)
+        self.named = [(key.name, _key(self.plan.placer, expr)) for key, expr in zip(aggregate.keys, keys, strict=True)]
+        for number, need in enumerate(arguments):
+            for argument in need if needs.index(needs[number]) == number else ():
+                self._place(number, argument, aggregate.measures[number].call.function)
+        self.final, self.members = dict[Ref, Expr](), set[str]()
+        for number, (ref, expr) in enumerate(carried.items()):
+            self.named.append((f"g{number}", self.plan.placer.place(expr, "carry")))
+            self.final[ref] = Expr(f"r.{quoted(f'g{number}')}")
+            self.members.add(f"g{number}")
+        self.branch = self.plan.finish(self.named)
+
+    def _place(self, number: int, argument: measures.Argument, function: str) -> None:
+        placer = self.plan.placer
+        try:
+            placed = placer.place(argument.expr, argument.use)
+        except Unsupported as error:
+            raise _NotKept(number) from error
+        if argument.use == "number" and placed.type is not None and placed.type.base == "float4":
+            # PostgreSQL adds them as they are; Spark would add them as doubles.
+            raise _NotKept(number)
+        self.named.append((f"a{number}", placed))
+        if argument.use == "number" and (scale := placer.scale(argument.expr, placed)):
+            self.named.append((f"a{number}s", scale))
+        type_ = placer.types.get(argument.expr)
+        if argument.use == "carry" and type_ is not None and measures.order_use(type_):
+            self.named.append((f"a{number}o", placer.place(argument.expr, "number")))
+
+
+def plainly(expression: Expr) -> Expr:
+    return Expr.of(unwrapped(expression.node))
+
+
+def _key(placer: Placer, expression: Expr) -> Placed:
+    placed = placer.place(expression, "key")
+    if not placed.wire.equal:
+        raise Unsupported.construct(
+            f"grouping by {expression}",
+            reason="Spark's equality of its type is not PostgreSQL's.",
+            way_round="Group by its text, or by an expression of a plainer type.",
+        )
+    return placed
+
+
+def _typed(placed: Placed, key: Named) -> PgType:
+    if placed.type is None:
+        raise Unsupported.construct(
+            f"grouping by {key.expr}",
+            reason="Its type is not known exactly.",
+            way_round="Group by one table's columns.",
+        )
+    return placed.type
+
+
+def agreed_columns(placed: list[list[tuple[str, Placed]]]) -> list[tuple[str, Placed]]:
+    travelling = [[(name, one.wire) for name, one in branch] for branch in placed]
+    if any(branch != travelling[0] for branch in travelling):
+        raise Unsupported.construct(
+            "an aggregate over a UNION ALL whose parts travel in different ways",
+            reason="One column has different types in its parts.",
+            way_round="Cast it to one type in each part.",
+        )
+    return placed[0]
+
+
+def _group_key(
+    peeled: Peeled, aggregate: Aggregate, key_columns: Sequence[BlockColumn], columns: Sequence[Column]
+) -> Key:
+    shown = dict[str, str]()
+    for column, named in zip(columns, peeled.outputs, strict=True):
+        ref = named.expr.as_ref
+        if ref is not None and ref.alias == aggregate.alias:
+            shown.setdefault(ref.column, column.name)
+    return keys.key_of_groups(shown, tuple(Column(key.name, key.type) for key in key_columns))

@@ -1,0 +1,86 @@
+"""Blocks without a head: what Spark carries, and PostgreSQL's final expressions over it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from millstream.algebra.expr import Expr, Ref
+from millstream.algebra.relation import Relation
+from millstream.algebra.table import quoted
+from millstream.algebra.types import Column, PgType
+from millstream.errors import Unsupported
+from millstream.plan import keys
+from millstream.plan.block import Block, BlockColumn, Branch, Key, Output
+from millstream.plan.body import BranchPlan
+from millstream.plan.flatten import Flat
+from millstream.plan.place import NUMERIC, Placed
+from millstream.plan.server import Server
+
+# Until the server has told what an inner block's columns are.
+UNTOLD = PgType(705, "unknown", "unknown", kind="pseudo")
+
+
+def plain(relation: Relation, flats: Sequence[Flat], columns: Sequence[Column], server: Server) -> Block:
+    if len(flats) == 1:
+        return one_branch(flats[0], [flats[0].outputs[ref] for ref in relation.columns], columns, server)
+    branches, placed, first = list[Branch](), list[list[tuple[str, Placed]]](), 0
+    for flat in flats:
+        wanted = [flat.outputs[ref] for ref in relation.columns]
+        plan = BranchPlan(flat, first, wanted, server, alone=False)
+        named = [(f"x{n}", plan.placer.place(expr, "carry")) for n, expr in enumerate(wanted)]
+        branches.append(plan.finish(named))
+        placed.append(named)
+        first += len(plan.atoms.scans)
+    body = _columns_of(placed, columns)
+    outputs = tuple(Output(c, f"d.{quoted(b.name)}") for c, b in zip(columns, body, strict=True))
+    return Block("result", tuple(branches), body, None, outputs, None, Key("row_id"))
+
+
+def one_branch(flat: Flat, wanted: Sequence[Expr], columns: Sequence[Column], server: Server) -> Block:
+    """Final expressions are PostgreSQL's, over the columns that Spark carries."""
+    plan = BranchPlan(flat, 0, wanted, server)
+    over = [plan.placer.over_columns(expr) for expr in wanted]
+    body, final = dict[Expr, tuple[BlockColumn, Placed]](), dict[Ref, Expr]()
+    for _, carried in over:
+        for ref, placed in carried.items():
+            column = BlockColumn(f"x{len(body)}", placed.type or NUMERIC, placed.wire)
+            name = body.setdefault(placed.expr, (column, placed))[0].name
+            final[ref] = Expr(f"d.{quoted(name)}")
+    branch = plan.finish([(column.name, placed) for column, placed in body.values()])
+    outputs = tuple(Output(c, f"({written(expr, final)}){cast(c)}") for c, (expr, _) in zip(columns, over, strict=True))
+    key = keys.key_of_region(flat.region, {c.name: e for c, e in zip(columns, wanted, strict=True)})
+    return Block("result", (branch,), tuple(column for column, _ in body.values()), None, outputs, None, key)
+
+
+def _columns_of(placed: list[list[tuple[str, Placed]]], columns: Sequence[Column]) -> tuple[BlockColumn, ...]:
+    """The body's columns, if all branches agree on how each travels."""
+    made = []
+    for position, column in enumerate(columns):
+        # Nothing is ordered here: texts of different collations travel the same way.
+        wires = {replace(branch[position][1].wire, ordered=False) for branch in placed}
+        if len(wires) > 1:
+            raise Unsupported.construct(
+                f'column "{column.name}" of a UNION ALL',
+                reason="Its parts travel to Spark in different ways.",
+                way_round="Cast it to one type in each part.",
+            )
+        name, one = placed[0][position]
+        type_ = (one.type or NUMERIC) if column.type is UNTOLD else column.type
+        made.append(BlockColumn(name, type_, wires.pop()))
+    return tuple(made)
+
+
+def cast(column: Column) -> str:
+    return "" if column.type is UNTOLD else f"::{column.type.name}"
+
+
+# A string, or a column with or without its alias.
+_WORD = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"(?:\."(?:[^"]|"")*")?""")
+
+
+def written(expr: Expr, final: Mapping[Ref, Expr]) -> str:
+    """The expression with its columns written as PostgreSQL finds them; as text, since some are long."""
+    texts = {ref.sql: found.sql for ref, found in final.items()}
+    return _WORD.sub(lambda word: texts.get(word[0], word[0]), expr.sql)
