@@ -84,7 +84,7 @@ BAD = [
     Bad("SELECT id, (SELECT count(*) FROM customers c WHERE c.id < o.id) AS n FROM orders o",
         Unsupported, "anything but equalities"),
     Bad("SELECT o.id FROM orders o LEFT JOIN customers c ON EXISTS (SELECT FROM words)", Unsupported, "subquery in ON"),
-    Bad("SELECT customer FROM orders GROUP BY ROLLUP (customer)", Unsupported, "ROLLUP", "ROLLUP"),
+    Bad("SELECT DISTINCT customer FROM orders GROUP BY ROLLUP (customer)", Unsupported, "GROUPING SETS"),
     Bad("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT n FROM r",
         Unsupported, "RECURSIVE", "RECURSIVE"),
     Bad("SELECT g FROM generate_series(1, 3) AS g", Unsupported, "set-returning", "generate_series"),

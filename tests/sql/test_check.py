@@ -16,7 +16,6 @@ REFUSED = {
         "WITH RECURSIVE w AS (SELECT id FROM t UNION ALL SELECT id + 1 FROM w WHERE id < 5) SELECT id FROM w",
         "RECURSIVE",
     ),
-    "GROUPING SETS, ROLLUP or CUBE": ("SELECT x, count(*) FROM t GROUP BY ROLLUP (x)", "ROLLUP"),
     "a set-returning function": ("SELECT id, unnest(arr) AS e FROM t", "unnest"),
     "LATERAL": ("SELECT t.id FROM t, LATERAL (SELECT u.id FROM u WHERE u.x = t.x) AS l", "LATERAL"),
     "TABLESAMPLE": ("SELECT id FROM t TABLESAMPLE SYSTEM (10)", "TABLESAMPLE"),

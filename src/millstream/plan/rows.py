@@ -55,9 +55,12 @@ def limited(limit: Limit, server: Server) -> Block:
     ties = [
         f"({expr.sql}){'' if placed.type and placed.type.comparable else '::text'}"
         for expr, (_, placed) in zip(wanted, named, strict=True)
+        if expr.refs
     ]
+    # A constant orders nothing, and a number would be read as a column's place.
+    order = [one for one in order if one.expr.refs]
     sorted_by = [one.sql for one in order] + ([] if "TIES" in limit.limit else ties)
-    tail = f"ORDER BY {', '.join(sorted_by)} {limit.limit}"
+    tail = f"ORDER BY {', '.join(sorted_by)} {limit.limit}" if sorted_by else limit.limit
     outputs = tuple(Output(Column(f"c{n}", UNTOLD), f"({expr.sql})") for n, expr in enumerate(wanted))
     columns = tuple(BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in named)
     kept = Kept("limit", tail, tuple(one.sql for one in order))

@@ -19,6 +19,7 @@ from millstream.service.app import App
 from millstream.service.compare import Difference, compare, rounded_columns
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb
+from millstream.sql.total import total
 from millstream.store.connection import Connection
 
 
@@ -66,7 +67,7 @@ def compared(conn: Connection, job: Job, report: RefreshReport) -> Verification:
     """Compare in the transaction of the cut."""
     rounded = rounded_columns(job.blocks)
     columns = [output.column for output in job.block.outputs]
-    found: Difference = compare(conn, job.table.canonical_query, job.names.target, columns, rounded)
+    found: Difference = compare(conn, total(job.table.canonical_query, columns), job.names.target, columns, rounded)
     ok = found.missing == 0 and found.extra == 0
     return Verification(
         job.table.name,

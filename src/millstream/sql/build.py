@@ -14,7 +14,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from millstream.algebra.dialect import parsed, printed
-from millstream.algebra.expr import Expr, conjuncts, unwrapped
+from millstream.algebra.expr import Expr, conjuncts, transform, unwrapped
 from millstream.algebra.relation import (
     Aggregate,
     Call,
@@ -34,6 +34,7 @@ from millstream.algebra.table import Table
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
 from millstream.sql.grouping import Aggregates, Grouping
+from millstream.sql.grouping_sets import Set, numbered, sets_of
 from millstream.sql.scope import Scope, checked
 from millstream.sql.subquery import Ctes, Host, Subqueries, has_subquery
 from millstream.sql.windows import expanded, windowed
@@ -108,6 +109,8 @@ class _Builder:
         return Project(relation, tuple(Named(name, Expr(ref.sql)) for name, ref in outputs), self.fresh("q"))
 
     def _select(self, select: exp.Select, ctes: Ctes, outer: Scope | None) -> Relation:
+        if sets := sets_of(select.args["group"]) if select.args.get("group") else None:
+            return self._grouping_sets(select, sets, ctes, outer)
         scope = Scope(outer)
         select = expanded(select)
         relation, outside = self.from_where(select, scope, ctes)
@@ -126,6 +129,48 @@ class _Builder:
                 way_round="Write it as a join, or tie it in the WHERE clause of the subquery itself.",
             )
         return self._shown(select, relation, exprs)
+
+    def _grouping_sets(self, select: exp.Select, sets: list[Set], ctes: Ctes, outer: Scope | None) -> Relation:
+        """One aggregate for each set, their rows together; what asks for more comes after."""
+        if select.args.get("distinct") or _limit(select) or any(one.find(exp.Window) for one in select.expressions):
+            raise Unsupported.construct(
+                "DISTINCT, LIMIT or a window function beside GROUPING SETS",
+                reason="Millstream does not maintain it yet.",
+                way_round="Put the GROUPING SETS into a subquery.",
+            )
+        names = _unique([item.alias_or_name for item in select.expressions])
+        listed = ", ".join(f"c{number}" for number in range(len(names)))
+        types = self.names.types(f"SELECT * FROM ({_with_ctes(select)}) AS u ({listed})")
+        every = list(dict.fromkeys(Expr.of(key).sql for keys in sets for key in keys))
+        parts = [self._select(self._of_set(select, keys, every), ctes, outer) for keys in sets]
+        return UnionAll(tuple(parts), tuple(names), types, self.fresh("u"))
+
+    def _of_set(self, select: exp.Select, keys: Set, every: list[str]) -> exp.Select:
+        """The same grouped by one set: keys that are not in it are NULL."""
+        present = {Expr.of(key).sql for key in keys}
+        absent = [key for key in every if key not in present]
+        copy = select.copy()
+        # The keys as columns of FROM, so that the server can type them.
+        bare = parsed(_with_ctes(select))
+        bare.set("expressions", [exp.alias_(_part(key), f"c{number}") for number, key in enumerate(absent)])
+        for part in ("group", "having", "order"):
+            bare.set(part, None)
+        types = self.names.types(printed(bare)) if absent else ()
+        nulls = {key: f"CAST(NULL AS {type_.name})" for key, type_ in zip(absent, types, strict=True)}
+
+        def null(node: exp.Expression) -> exp.Expression:
+            found = nulls.get(Expr.of(unwrapped(node)).sql) if not isinstance(node, exp.Identifier) else None
+            return _part(found) if found and not _inside_a_call(node, self.aggregates) else node
+
+        copy.set("expressions", [transform(numbered(one, present), null) for one in copy.expressions])
+        if having := copy.args.get("having"):
+            copy.set("having", exp.Having(this=transform(numbered(having.this, present), null)))
+        copy.set("group", exp.Group(expressions=[key.copy() for key in keys]) if keys else None)
+        copy.set("order", None)
+        if not keys and not self.aggregates.group(copy):
+            # The empty set has one row, even where no aggregate is asked for.
+            copy.set("having", exp.Having(this=_part("count(*) >= 0")))
+        return copy
 
     def _on(self, select: exp.Select) -> list[exp.Expression]:
         """The expressions of DISTINCT ON."""
@@ -400,6 +445,21 @@ def _how(order: exp.Expression) -> str:
     return f"{'DESC' if order.args.get('desc') else 'ASC'} {nulls}"
 
 
+def _part(text: str) -> exp.Expression:
+    """The tree of an expression whose columns are still to be resolved."""
+    return Expr(text).node
+
+
+def _inside_a_call(node: exp.Expression, aggregates: Aggregates) -> bool:
+    """Is it an argument of an aggregate? There it is a column, whatever the set."""
+    parent = node.parent
+    while isinstance(parent, exp.Expression) and not isinstance(parent, exp.Select):
+        if aggregates.called(parent):
+            return True
+        parent = parent.parent
+    return False
+
+
 def _unique(names: list[str]) -> list[str]:
     """Names of which no two are the same: in a subquery two columns may have one, as long as nobody uses it."""
     return [name if name not in names[:n] else f"{name} ({n})" for n, name in enumerate(names)]
@@ -432,8 +492,8 @@ def _merged(one: Expr, other: Expr, side: str) -> Expr:
     return other if side == "RIGHT" else one
 
 
-def _with_ctes(query: exp.SetOperation) -> str:
-    """The text of a set operation with the WITH clauses around it, so that the server can type it on its own."""
+def _with_ctes(query: exp.Expression) -> str:
+    """The text of a query with the WITH clauses around it, so that the server can type it on its own."""
     copy = query.copy()
     clauses = [node.args["with_"] for node in _ancestors(query) if node.args.get("with_")]
     ctes = [cte.copy() for clause in reversed(clauses) for cte in clause.expressions]

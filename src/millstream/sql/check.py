@@ -50,8 +50,6 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("FOR UPDATE or FOR SHARE", _query(lambda q: q.filled("rowMarks")), ("FOR",),
             "A stream table takes no row locks.", "Leave it out."),
     Refusal("WITH RECURSIVE", _query(lambda q: q.flag("hasRecursive")), ("RECURSIVE",)),
-    Refusal("GROUPING SETS, ROLLUP or CUBE", _query(lambda q: q.filled("groupingSets")), ("GROUPING", "ROLLUP", "CUBE"),
-            way_round="Write one GROUP BY per grouping and combine them in a view."),
     Refusal("a set-returning function", lambda node: node.kind == "FUNCEXPR" and node.flag("funcretset"),
             ("UNNEST", "GENERATE_SERIES", "JSONB_ARRAY_ELEMENTS", "LATERAL"),
             way_round="Keep the expanded rows in a table of their own."),
