@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from millstream.algebra.expr import Expr, Ref
-from millstream.algebra.table import Table
+from millstream.algebra.table import Table, quoted
 from millstream.algebra.types import PgType
 
 
@@ -60,22 +60,94 @@ class Named:
 
 
 @dataclass(frozen=True)
+class Expansion:
+    """A function that makes several rows of one: PostgreSQL calls it while reading the row."""
+
+    alias: str
+    columns: tuple[str, ...]
+    call: Expr
+    outer: bool = False
+    """A row of which it makes none is kept, with NULLs."""
+    numbered: bool = False
+    """The last column is WITH ORDINALITY's."""
+
+    @property
+    def number(self) -> str:
+        """The column that tells its rows apart."""
+        return Ref(self.alias, self.columns[-1] if self.numbered else NUMBER).sql
+
+    @property
+    def sql(self) -> str:
+        columns = self.columns if self.numbered else (*self.columns, NUMBER)
+        listed = ", ".join(map(quoted, columns))
+        item = f"LATERAL {self.call.sql} WITH ORDINALITY AS {quoted(self.alias)} ({listed})"
+        return f"LEFT JOIN {item} ON true" if self.outer else f"CROSS JOIN {item}"
+
+    def __str__(self) -> str:
+        return f"{self.call} AS {self.alias}{' (or NULLs)' if self.outer else ''}"
+
+
+NUMBER = "__ms_number"
+
+
+@dataclass(frozen=True)
 class Scan(Relation):
-    """All rows of a table."""
+    """All rows of a table; of each, those that functions make of it."""
 
     table: Table
     alias: str
+    expansions: tuple[Expansion, ...] = ()
 
     @property
     def columns(self) -> tuple[Ref, ...]:
-        return tuple(Ref(self.alias, column.name) for column in self.table.columns)
+        made = (Ref(one.alias, name) for one in self.expansions for name in one.columns)
+        return (*(Ref(self.alias, column.name) for column in self.table.columns), *made)
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Its own, and those of what functions make of its rows."""
+        return (self.alias, *(one.alias for one in self.expansions))
+
+    def item(self, relation: str) -> str:
+        """The FROM item that reads it from a relation."""
+        return " ".join([f"{relation} AS {quoted(self.alias)}", *(one.sql for one in self.expansions)])
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
         return ()
 
     def headline(self) -> str:
-        return f"Scan  {self.table.schema}.{self.table.name} AS {self.alias}"
+        made = "".join(f", {one}" for one in self.expansions)
+        return f"Scan  {self.table.schema}.{self.table.name} AS {self.alias}{made}"
+
+
+@dataclass(frozen=True)
+class Expand(Relation):
+    """The rows that a function makes of each row, beside its columns."""
+
+    input: Relation
+    expansion: Expansion
+    alias: str
+
+    def __post_init__(self) -> None:
+        _check_refs(self.expansion.call, self.input)
+
+    @property
+    def columns(self) -> tuple[Ref, ...]:
+        carried = (f"c{n}" for n in range(len(self.input.columns)))
+        return tuple(Ref(self.alias, name) for name in (*carried, *self.made))
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """The names of what the function makes, by position."""
+        return tuple(f"f{n}" for n in range(len(self.expansion.columns)))
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.input,)
+
+    def headline(self) -> str:
+        return f"Expand  {self.alias}: {self.expansion}"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import (
     Aggregate,
     Call,
+    Expand,
     Filter,
     Join,
     Limit,
@@ -36,6 +37,10 @@ def canonical(relation: Relation) -> Relation:
 
 
 def _own(node: Relation) -> list[str]:
+    if isinstance(node, Scan):
+        return list(node.aliases)
+    if isinstance(node, Expand):
+        return [node.alias, node.expansion.alias]
     if isinstance(node, Scan | Project | UnionAll | Aggregate | Window | Limit):
         return [node.alias]
     return [node.mark.alias] if isinstance(node, Join) and node.mark else []
@@ -44,7 +49,14 @@ def _own(node: Relation) -> list[str]:
 def renamed(relation: Relation, aliases: Aliases) -> Relation:
     """The same with each alias replaced."""
     if isinstance(relation, Scan):
-        return Scan(relation.table, aliases[relation.alias])
+        made = tuple(
+            replace(one, alias=aliases[one.alias], call=_expr(one.call, aliases)) for one in relation.expansions
+        )
+        return Scan(relation.table, aliases[relation.alias], made)
+    if isinstance(relation, Expand):
+        one = relation.expansion
+        expansion = replace(one, alias=aliases[one.alias], call=_expr(one.call, aliases))
+        return Expand(renamed(relation.input, aliases), expansion, aliases[relation.alias])
     if isinstance(relation, Filter):
         return Filter(renamed(relation.input, aliases), _expr(relation.predicate, aliases))
     if isinstance(relation, Project):

@@ -58,8 +58,8 @@ class Input:
 
     def used(self) -> set[str]:
         """The columns of the table that it needs."""
-        refs = [ref for leaf in self.leaves for ref in leaf.expr.refs]
-        return {ref.column for ref in (*refs, *(ref for one in self.filters for ref in one.refs))}
+        exprs = [*(leaf.expr for leaf in self.leaves), *self.filters, *(one.call for one in self.scan.expansions)]
+        return {ref.column for expr in exprs for ref in expr.refs if ref.alias == self.scan.alias}
 
     def leaf(self, name: str) -> Leaf:
         return next(leaf for leaf in self.leaves if leaf.name == name)
@@ -67,7 +67,8 @@ class Input:
     def __str__(self) -> str:
         where = f" WHERE {' AND '.join(f'({one})' for one in self.filters)}" if self.filters else ""
         columns = ", ".join(map(str, self.leaves))
-        return f"{self.name}  {self.of} AS {self.scan.alias}: {columns}{where}"
+        made = "".join(f", {one}" for one in self.scan.expansions)
+        return f"{self.name}  {self.of} AS {self.scan.alias}{made}: {columns}{where}"
 
     @property
     def of(self) -> str:

@@ -154,7 +154,8 @@ class BranchPlan:
         for end in (end for pair in pairs for end in pair):
             if (ref := self._column(end)) is not None:
                 named.setdefault(ref.alias, set()).add(ref.column)
-        keys = ((self.atoms.scans[alias].table.key, columns) for alias, columns in named.items())
+        scans = {alias: self.atoms.scans[alias] for alias in named if alias in self.atoms.scans}
+        keys = ((scan.table.key if not scan.expansions else (), named[alias]) for alias, scan in scans.items())
         return any(key and set(key) <= columns for key, columns in keys)
 
     def _column(self, end: Ref) -> Ref | None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import (
     Aggregate,
+    Expand,
     Filter,
     Join,
     Limit,
@@ -26,7 +27,7 @@ from millstream.algebra.types import Column
 from millstream.errors import Unsupported
 from millstream.plan.block import Block, Kept, Output
 from millstream.plan.body import BranchPlan
-from millstream.plan.flatten import Flat, flatten
+from millstream.plan.flatten import Flat, expandable, flatten
 from millstream.plan.grouped import Peeled, grouped, peel
 from millstream.plan.plain import UNTOLD, one_branch, plain
 from millstream.plan.region import Region
@@ -50,6 +51,8 @@ class Chain:
             return Scan(self._table(replace(relation, input=self.cleared(relation.input))), relation.alias)
         if isinstance(relation, Limit):
             return Scan(self._table(self._over_one_table(relation)), relation.alias)
+        if isinstance(relation, Expand):
+            return self._expand(replace(relation, input=self.cleared(relation.input)))
         if isinstance(relation, Filter | Project):
             return replace(relation, input=self.cleared(relation.input))
         if isinstance(relation, Join):
@@ -77,6 +80,16 @@ class Chain:
         block = self.placed(relation, lambda flats: plain(relation, flats, columns, self.server))
         rows = Scan(self._declared(replace(block, kept=Kept("bag"))), f"rows_{len(self.blocks)}")
         return rows, dict(zip(relation.columns, (Expr(ref.sql) for ref in rows.columns), strict=True))
+
+    def _expand(self, expand: Expand) -> Expand:
+        """A function over rows of a join: those rows are kept first."""
+        flats = flatten(expand.input)
+        if all(expandable(flat, flat.over(expand.expansion.call)) for flat in flats):
+            return expand
+        rows, over = self._rows(expand.input)
+        return replace(
+            expand, input=rows, expansion=replace(expand.expansion, call=expand.expansion.call.substitute(over))
+        )
 
     def _joined(self, join: Join) -> Join:
         """A union on the side that is asked whether there is anything is kept first."""

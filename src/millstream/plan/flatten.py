@@ -11,11 +11,11 @@ whose rows together are the query's rows, duplicates kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from millstream.algebra.expr import Expr, Ref, conjuncts
-from millstream.algebra.relation import Filter, Join, Project, Relation, Scan, UnionAll
+from millstream.algebra.relation import Expand, Filter, Join, Project, Relation, Scan, UnionAll
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
 from millstream.plan.region import Outer, OuterKind, Region
@@ -53,6 +53,36 @@ def _filter(node: Relation) -> list[Flat]:
 
 def _filtered(region: Region, conditions: tuple[Expr, ...]) -> Region:
     return Region(region.members, region.conditions + conditions)
+
+
+def _expand(node: Relation) -> list[Flat]:
+    """A function over one table is called while reading it; of a constant, while reading any."""
+    assert isinstance(node, Expand)
+    return [_expanded(node, flat) for flat in flatten(node.input)]
+
+
+def _expanded(node: Expand, flat: Flat) -> Flat:
+    call = flat.over(node.expansion.call)
+    home = expandable(flat, call)
+    if home is None:
+        raise Unsupported.construct(
+            f"the function {call} over several tables, or over the optional side of a join",
+            reason="It is called while one table is read.",
+            way_round="Call it in a subquery over that table.",
+        )
+    grown = replace(home, expansions=(*home.expansions, replace(node.expansion, call=call)))
+    members = tuple(grown if member is home else member for member in flat.region.members)
+    old = dict(zip(node.columns, node.input.columns, strict=False))
+    outputs = {new: flat.outputs[ref] for new, ref in old.items()}
+    made = zip(node.made, node.expansion.columns, strict=True)
+    outputs |= {Ref(node.alias, new): Expr.ref(node.expansion.alias, name) for new, name in made}
+    return Flat(Region(members, flat.region.conditions), outputs)
+
+
+def expandable(flat: Flat, call: Expr) -> Scan | None:
+    """The table over which a function can be called; None where there is none."""
+    scans = [member for member in flat.region.members if isinstance(member, Scan)]
+    return next((scan for scan in scans if call.aliases <= set(scan.aliases)), None)
 
 
 def _project(node: Relation) -> list[Flat]:
@@ -120,6 +150,7 @@ def _cast(expression: Expr, type_: PgType) -> Expr:
 
 _RULES: dict[type[Relation], Callable[[Relation], list[Flat]]] = {
     Scan: _scan,
+    Expand: _expand,
     Filter: _filter,
     Project: _project,
     Join: _join,

@@ -27,7 +27,7 @@ Pairs = list[tuple[Ref, Ref]]
 def key_of_region(region: Region, outputs: dict[str, Expr]) -> Key:
     """The smallest derived key that stands in the output, or a row id."""
     scans, pairs = tuple(region.certain()), _pairs(region)
-    if any(not scan.table.key and not scan.table.single for scan in scans) or not _determines(region, pairs):
+    if any(not _told_apart(scan) for scan in scans) or not _determines(region, pairs):
         return Key("row_id")
     kept = _minimal(scans, pairs)
     names, nullable = list[str](), False
@@ -39,6 +39,11 @@ def key_of_region(region: Region, outputs: dict[str, Expr]) -> Key:
             found = scan.table.column(column)
             names, nullable = [*names, name], nullable or found is None or not found.not_null
     return _key(names, nullable=nullable) if names else Key("row_id")
+
+
+def _told_apart(scan: Scan) -> bool:
+    """Are its rows told apart by its key? Those that a function makes of one row are not."""
+    return not scan.expansions and (bool(scan.table.key) or scan.table.single)
 
 
 def _pairs(region: Region) -> Pairs:
@@ -113,7 +118,7 @@ def _closure(kept: list[Scan], scans: tuple[Scan, ...], pairs: Pairs) -> set[str
 
 def _determined(scan: Scan, known: set[str], pairs: Pairs) -> bool:
     equal_to_known = {one.column for one, other in pairs if one.alias == scan.alias and other.alias in known}
-    return scan.table.single or (bool(scan.table.key) and set(scan.table.key) <= equal_to_known)
+    return _told_apart(scan) and (scan.table.single or set(scan.table.key) <= equal_to_known)
 
 
 def _shown(ref: Ref, pairs: Pairs, outputs: dict[str, Expr]) -> str | None:

@@ -287,10 +287,9 @@ class Placer:
         expression = Expr(ref.sql)
         if ref in self.atoms.sealed and expression not in self.types:
             self.types |= {part: self.type_of(part.node) for part in self.parts(expression)}
-        elif ref.alias in self.scans:
-            column = self.scans[ref.alias].table.column(ref.column)
-            assert column is not None
-            self.types.setdefault(expression, column.type)
+        elif expression not in self.types and ref not in self.atoms.marks:
+            column = self.scans[ref.alias].table.column(ref.column) if ref.alias in self.scans else None
+            self.types[expression] = column.type if column else self.type_of(expression.node)
         return self.place(expression, "carry")
 
 

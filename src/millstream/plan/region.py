@@ -76,6 +76,7 @@ class Atoms:
     def __init__(self, region: Region) -> None:
         self.region = region
         self.scans = {scan.alias: scan for scan in region.scans()}
+        self._homes = {alias: scan.alias for scan in region.scans() for alias in scan.aliases}
         self.marks = {outer.mark for outer in region.outers() if outer.mark is not None}
         self.sealed = {ref: (expr, outer) for outer in region.outers() for ref, expr in outer.sealed}
         self._paths = {alias: tuple(self._path(alias)) for alias in self.scans}
@@ -102,7 +103,11 @@ class Atoms:
 
     def homes(self, expression: Expr) -> frozenset[str]:
         """The tables and marks that it is over."""
-        return self.expanded(expression).aliases
+        return frozenset(self._homes.get(alias, alias) for alias in self.expanded(expression).aliases)
+
+    def home(self, alias: str) -> Scan | None:
+        """The table whose rows have columns of this alias."""
+        return self.scans.get(self._homes.get(alias, ""))
 
     def first_certain(self) -> Scan | None:
         """A table that has a row in each row of the branch."""

@@ -36,15 +36,15 @@ def slice_sql(one: Input, frontier: Snapshot, own: Names) -> str:
     """The images between the frontier and the snapshot of the transaction that runs this."""
     table = one.scan.table
     if table.block is not None:
-        return _select(one, f"{own.at(table.block).changes} AS {quoted(one.scan.alias)}", [_BEFORE, "0"], [])
+        return _select(one, one.scan.item(own.at(table.block).changes), [_BEFORE, "0"], [])
     used = one.used()
     columns = [c for c in table.columns if c.name in used]
     listed = "".join(f", {buffer.column_name(c.attnum).as_string()} AS {quoted(c.name)}" for c in columns)
     changes = (
         f"(SELECT action AS __ms_action{listed} FROM {buffer.buffer_name(table.oid).as_string()}"
-        f" WHERE action IN ('I', 'D') AND {buffer.slice_condition(frontier).as_string()}) AS {quoted(one.scan.alias)}"
+        f" WHERE action IN ('I', 'D') AND {buffer.slice_condition(frontier).as_string()})"
     )
-    return _select(one, changes, [_BEFORE, "0"], [])
+    return _select(one, one.scan.item(changes), [_BEFORE, "0"], [])
 
 
 _BEFORE = "CASE __ms_action WHEN 'I' THEN -1 ELSE 1 END"
@@ -52,8 +52,7 @@ _BEFORE = "CASE __ms_action WHEN 'I' THEN -1 ELSE 1 END"
 
 def all_sql(one: Input, relation: str, *, before: int, where: Sequence[str] = ()) -> str:
     """Every row that passes the input's filters, of its relation or of one that holds part of it."""
-    source = f"{relation} AS {quoted(one.scan.alias)}"
-    return _select(one, source, [str(before), "1"], where)
+    return _select(one, one.scan.item(relation), [str(before), "1"], where)
 
 
 def lookup_sql(
@@ -62,9 +61,11 @@ def lookup_sql(
     """The rows whose leaf columns equal one of the keys; `keys` is a FROM item `k` with columns k0, k1, ..."""
     alias = quoted(one.scan.alias)
     same = [_same(one.leaf(column).expr.sql, f"__ms_k.k{number}", nulls) for number, column in enumerate(columns)]
-    source = f"{keys} JOIN {relation} AS {alias} ON {' AND '.join(same)}"
+    item = one.scan.item(relation)
+    source = f"{keys} JOIN {f'({item})' if one.scan.expansions else item} ON {' AND '.join(same)}"
     stored = f"{alias}.tableoid::text || {alias}.ctid::text"
-    row = stored if one.scan.table.block is None else f"{alias}.{names.ROW}"
+    rows = [stored if one.scan.table.block is None else f"{alias}.{names.ROW}"]
+    row = " || '.' || ".join([*rows, *(f"coalesce({made.number}, 0)" for made in one.scan.expansions)])
     return _select(one, source, [str(before), "1", row], []) + f" LIMIT {limit}"
 
 

@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 from millstream.algebra.dialect import parsed, printed
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Relation, Scan
-from millstream.algebra.table import Table, quoted
+from millstream.algebra.table import Table
 from millstream.algebra.types import PgType
 from millstream.catalog import grounds, queries, relations, stream_tables
 from millstream.catalog.grounds import Grounds
@@ -163,7 +163,7 @@ class _Server:
         if not expressions:
             return ()
         columns = ", ".join(f"{one.sql} AS x{number}" for number, one in enumerate(expressions))
-        tables = ", ".join(f"{scan.table.qualified} AS {quoted(scan.alias)}" for scan in scans)
+        tables = ", ".join(scan.item(scan.table.qualified) for scan in scans)
         return tuple(column.type for column in queries.columns_of(self.conn, f"SELECT {columns} FROM {tables}"))
 
     def values(self, expressions: Sequence[str]) -> tuple[Constant, ...]:

@@ -14,10 +14,12 @@ from typing import Protocol
 from sqlglot import exp
 
 from millstream.algebra.dialect import parsed, printed
-from millstream.algebra.expr import Expr, conjuncts, transform, unwrapped
+from millstream.algebra.expr import Expr, Ref, conjuncts, transform, unwrapped
 from millstream.algebra.relation import (
     Aggregate,
     Call,
+    Expand,
+    Expansion,
     Filter,
     Join,
     JoinKind,
@@ -33,6 +35,7 @@ from millstream.algebra.relation import (
 from millstream.algebra.table import Table
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
+from millstream.sql.calls import called, is_call
 from millstream.sql.grouping import Aggregates, Grouping
 from millstream.sql.grouping_sets import Set, numbered, sets_of
 from millstream.sql.scope import Scope, checked
@@ -279,12 +282,6 @@ class _Builder:
         if isinstance(query, exp.Union):
             united = UnionAll(tuple(parts), names, types, self.fresh("u"))
             return self._distinct(united) if query.args.get("distinct") else united
-        if not query.args.get("distinct"):
-            raise Unsupported.construct(
-                f"{query.key.upper()} ALL",
-                reason="Millstream does not maintain it yet.",
-                way_round=f"Use {query.key.upper()}, or count the rows by GROUP BY on both sides and join the counts.",
-            )
         return self._counted(query, parts, names, types)
 
     def _counted(
@@ -301,10 +298,21 @@ class _Builder:
         sides = [Expr.parse(f'"{united.alias}"."side" = {number}') for number in (0, 1)]
         measures = tuple(Measure(f"m{n}", Call("count", None, side)) for n, side in enumerate(sides))
         groups = Aggregate(united, keys, measures, self.fresh("d"))
+        if not query.args.get("distinct"):
+            return self._as_often(query, groups, names)
         test = "> 0" if isinstance(query, exp.Intersect) else "= 0"
         kept = Filter(groups, Expr.parse(f'"{groups.alias}"."m0" > 0 AND "{groups.alias}"."m1" {test}'))
         outputs = tuple(Named(name, Expr.ref(groups.alias, f"k{n}")) for n, name in enumerate(names))
         return Project(kept, outputs, self.fresh("q"))
+
+    def _as_often(self, query: exp.SetOperation, groups: Aggregate, names: tuple[str, ...]) -> Relation:
+        """INTERSECT ALL and EXCEPT ALL: each row as often as both sides have it, or as the first has it more."""
+        left, right = (Ref(groups.alias, name).sql for name in ("m0", "m1"))
+        times = f"LEAST({left}, {right})" if isinstance(query, exp.Intersect) else f"({left} - {right})"
+        call = Expansion(self.fresh("times"), ("n",), Expr.parse(f"generate_series(CAST(1 AS BIGINT), {times})"))
+        rows = Expand(groups, call, self.fresh("x"))
+        outputs = tuple(Named(name, Expr.ref(rows.alias, f"c{n}")) for n, name in enumerate(names))
+        return Project(rows, outputs, self.fresh("q"))
 
     # -- FROM ------------------------------------------------------------------------------
 
@@ -321,6 +329,9 @@ class _Builder:
 
     def _joined(self, relation: Relation, joins: list[exp.Join], scope: Scope, ctes: Ctes) -> Relation:
         for join in joins:
+            if is_call(join.this):
+                relation = self._expanded(relation, join, scope)
+                continue
             own = Scope(scope.outer)
             right = self._from_item(join.this, own, ctes)
             condition = self._condition(join, scope, own)
@@ -328,6 +339,25 @@ class _Builder:
             kind: JoinKind = _KINDS.get(join.side, "inner")
             relation = checked(lambda: Join(one, other, condition, kind))  # noqa: B023  # called at once
         return relation
+
+    def _expanded(self, relation: Relation, join: exp.Join, scope: Scope) -> Relation:
+        """A function in FROM: the rows it makes of each row so far."""
+        on = join.args.get("on")
+        if join.side not in ("", "LEFT") or (on is not None and unwrapped(on) != exp.true()) or join.args.get("using"):
+            raise Unsupported.construct(
+                "a function in FROM that is joined by a condition",
+                reason="Millstream does not maintain it yet.",
+                way_round="Join it with ON true, and filter in WHERE.",
+            )
+        given = called(join.this)
+        expansion = Expansion(
+            self.fresh(given.alias), given.columns, scope.resolve(given.call), join.side == "LEFT", given.numbered
+        )
+        before = relation.columns
+        expand = checked(lambda: Expand(relation, expansion, self.fresh("x")))
+        scope.moved(dict(zip(before, expand.columns, strict=False)))
+        scope.add(given.alias, given.columns, expand.columns[len(before) :])
+        return expand
 
     def _condition(self, join: exp.Join, scope: Scope, right: Scope) -> Expr | None:
         """What a join asks of its pairs; from then on the scope knows both sides."""
@@ -350,7 +380,12 @@ class _Builder:
         elif isinstance(item, exp.Subquery):  # parentheses around a join
             relation = self._parenthesised(item, scope, ctes)
         else:
-            assert isinstance(item, exp.Table), f"unexpected {type(item).__name__} in FROM"
+            if is_call(item) or not isinstance(item, exp.Table):
+                raise Unsupported.construct(
+                    "FROM that begins with a function or LATERAL",
+                    reason="It is called while a table is read.",
+                    way_round="Name a table first.",
+                )
             relation = self._table(item, scope, ctes)
         return self._joined(relation, item.args.get("joins") or [], scope, ctes)
 

@@ -44,6 +44,12 @@ class Scope:
         rest = [(name, expr) for name, expr in (*self.output, *right.output) if name not in using]
         self.output = [*using.items(), *rest]
 
+    def moved(self, refs: Mapping[Ref, Ref]) -> None:
+        """The columns are from here on known as others."""
+        self.columns = {key: refs.get(ref, ref) for key, ref in self.columns.items()}
+        replaced = {old: Expr(new.sql) for old, new in refs.items()}
+        self.output = [(name, expr.substitute(replaced)) for name, expr in self.output]
+
     def shown(self, name: str) -> Expr:
         """The column of that name that is written without an alias."""
         return next(expr for own, expr in self.output if own == name)

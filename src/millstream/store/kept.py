@@ -99,7 +99,7 @@ def _limit(block: Block, names: Names) -> str:
 
 def _source(block: Block, names: Names) -> str:
     one = block.branches[0].inputs[0]
-    return f"{names.source(one.scan.table)} AS {quoted(one.scan.alias)}"
+    return one.scan.item(names.source(one.scan.table))
 
 
 def _bag_rows(block: Block, names: Names) -> str:

@@ -42,7 +42,7 @@ def empty_select(block: Block, columns: Sequence[str], names: Names) -> str:
     exprs = {output.name: output.expr.substitute(leaves) for output in branch.body.outputs}
     typed = {name: f"CAST(NULL AS {type_.name})" for name, type_ in types.items() if type_.collation == "none"}
     listed = ", ".join(f"{typed.get(name) or exprs[name].sql} AS {quoted(name)}" for name in columns)
-    tables = ", ".join(f"{names.source(one.scan.table)} AS {quoted(one.scan.alias)}" for one in branch.inputs)
+    tables = ", ".join(one.scan.item(names.source(one.scan.table)) for one in branch.inputs)
     return f"SELECT {listed or '1'} FROM {tables} WHERE false"
 
 
