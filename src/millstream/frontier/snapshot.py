@@ -43,6 +43,16 @@ class Snapshot:
         """Was this transaction, if it committed at all, committed by then?"""
         return xid < self.xmin or (xid < self.xmax and xid not in self.running)
 
+    def including(self, xid: int) -> Snapshot:
+        """The same, seeing one transaction more: our own, which commits together with what says so."""
+        if self.sees(xid):
+            return self
+        running = tuple(one for one in self.running if one != xid)
+        if xid < self.xmax:
+            return Snapshot(self.xmin, self.xmax, running)
+        # Those that began after the snapshot and before this one are not seen.
+        return Snapshot(self.xmin, xid + 1, (*running, *range(self.xmax, xid)))
+
     def reaches(self, other: Snapshot) -> bool:
         """Does it see everything that `other` sees? (Then it is the same moment or a later one.)"""
         return (

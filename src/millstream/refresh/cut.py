@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from millstream.catalog.relations import Name
@@ -30,6 +30,14 @@ class Cut:
     """The name under which other sessions can take the same snapshot."""
     busy: frozenset[Name] = frozenset()
     """Sources that were not to be had; nothing that reads them may be refreshed here."""
+    own: int = 0
+    """The id of its own transaction."""
+    written: set[int] = field(default_factory=set)
+    """Stream tables that were changed here: what reads them, in this transaction, sees that."""
+
+    def frontier(self, reads: set[int]) -> Snapshot:
+        """How far a stream table has come that was refreshed here and reads these tables."""
+        return self.snapshot.including(self.own) if reads & self.written else self.snapshot
 
 
 @contextmanager
@@ -41,7 +49,9 @@ def cut(conn: Connection, tables: Sequence[Name] = ()) -> Iterator[Cut]:
 
 
 def _taken(conn: Connection, busy: frozenset[Name]) -> Cut:
-    row = conn.execute("SELECT pg_current_snapshot()::text, clock_timestamp(), pg_export_snapshot()").fetchone()
+    row = conn.execute(
+        "SELECT pg_current_snapshot()::text, clock_timestamp(), pg_export_snapshot(), pg_current_xact_id()::text::int8"
+    ).fetchone()
     assert row is not None
     failpoint("cut_taken")
-    return Cut(conn, Snapshot.parse(row[0]), row[1], row[2], busy)
+    return Cut(conn, Snapshot.parse(row[0]), row[1], row[2], busy, row[3])

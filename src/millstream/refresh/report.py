@@ -57,6 +57,10 @@ class RefreshReport:
         """All rows that left PostgreSQL for this refresh."""
         return sum(one.rows for one in self.inputs)
 
+    @property
+    def rows_changed(self) -> int:
+        return self.rows_inserted + self.rows_updated + self.rows_deleted
+
     def as_dict(self) -> dict[str, Any]:
         """What `--json` prints."""
         return {

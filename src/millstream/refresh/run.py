@@ -134,10 +134,12 @@ class Refresher:
         read = sources.read_by_each(self.conn, list(tables))
         aside_too, changes = self._looked_at(current, read)
         aside |= aside_too
-        sound = [job for job in current if job.table.id not in aside]
-        facts = self._facts(sound, read, changes)
-        done = iter(self._decided(now, sound, facts, initiated_by))
-        return [aside.get(job.table.id) or next(done) for job in jobs]
+        done = dict[int, Outcome]()
+        for level in _levels([job for job in current if job.table.id not in aside]):
+            facts = self._facts(level, read, changes)
+            outcomes = self._decided(now, level, facts, initiated_by)
+            done |= {job.table.id: outcome for job, outcome in zip(level, outcomes, strict=True)}
+        return [aside.get(job.table.id) or done[job.table.id] for job in jobs]
 
     def _looked_at(self, jobs: Sequence[Job], read: Read) -> tuple[dict[int, Outcome], dict[int, list[Change]]]:
         """Which of these must be put aside, and what has changed under the others; those that are as they were when
@@ -171,7 +173,12 @@ class Refresher:
         for job, decision in zip(current, decisions, strict=True):
             if decision.action == "NO_DATA":
                 report = RefreshReport(
-                    job.table.name, "NO_DATA", decision.reason, now.taken_at, now.snapshot, initiated_by=initiated_by
+                    job.table.name,
+                    "NO_DATA",
+                    decision.reason,
+                    now.taken_at,
+                    now.frontier(reads(job)),
+                    initiated_by=initiated_by,
                 )
                 outcomes.append(self._witnessed(now, job, report))
             else:
@@ -183,7 +190,10 @@ class Refresher:
             with self.conn.transaction():
                 with _as_ours(job):
                     report = self._carried_out(now, job, decision, initiated_by)
-                return self._witnessed(now, job, report)
+                self._witnessed(now, job, report)
+            if job.table.relid and report.rows_changed:
+                now.written.add(job.table.relid)
+            return report
         except psycopg.errors.SerializationFailure:
             raise
         except psycopg.errors.LockNotAvailable as error:
@@ -268,7 +278,7 @@ class Refresher:
             else:
                 apply.whole(evaluation.everything(), evaluation)
         report = RefreshReport(
-            job.table.name, decision.action, decision.reason, now.taken_at, now.snapshot,
+            job.table.name, decision.action, decision.reason, now.taken_at, now.frontier(reads(job)),
             tally.changed["I"], tally.changed["U"], tally.changed["D"],
             (time.perf_counter() - started) * 1000, tally.spark_jobs, tuple(tally.inputs), tally.phases, initiated_by,
         )  # fmt: skip
@@ -280,13 +290,16 @@ class Refresher:
     def _advance_idle(self, now: Cut, jobs: Sequence[Job], initiated_by: Initiator) -> None:
         if not jobs:
             return
-        ids = [job.table.id for job in jobs]
-        stream_tables.advance(self.conn, ids, str(now.snapshot), now.taken_at, action="NO_DATA", reason="NO_CHANGE")
+        by_frontier = dict[str, list[int]]()
+        for job in jobs:
+            by_frontier.setdefault(str(now.frontier(reads(job))), []).append(job.table.id)
+        for frontier, ids in by_frontier.items():
+            stream_tables.advance(self.conn, ids, frontier, now.taken_at, action="NO_DATA", reason="NO_CHANGE")
         if initiated_by != "SCHEDULER":
             entries = [
                 _entry(
                     job,
-                    RefreshReport(job.table.name, "NO_DATA", "NO_CHANGE", now.taken_at, now.snapshot),
+                    RefreshReport(job.table.name, "NO_DATA", "NO_CHANGE", now.taken_at, now.frontier(reads(job))),
                     initiated_by,
                     now.taken_at,
                 )
@@ -298,7 +311,12 @@ class Refresher:
         """Frontier and history, in the transaction of the rows themselves."""
         for job, report in zip(jobs, reports, strict=True):
             stream_tables.advance(
-                self.conn, [job.table.id], str(now.snapshot), now.taken_at, action=report.action, reason=report.reason
+                self.conn,
+                [job.table.id],
+                str(report.frontier),
+                now.taken_at,
+                action=report.action,
+                reason=report.reason,
             )
             history.add(self.conn, _entry(job, report, report.initiated_by, now.taken_at))
         failpoint("frontier_advanced")
@@ -352,6 +370,16 @@ def _changed(job: Job, drifts: Mapping[int, Mapping[str, str]]) -> SourceChanged
             if column in one.used() or (not column and what != sources.MEMBERS_CHANGED):
                 return SourceChanged.shape(f"{table.schema}.{table.name}", what)
     return None
+
+
+def _levels(jobs: Sequence[Job]) -> list[list[Job]]:
+    """The jobs, given in the order of their dependencies, in groups of which none reads another."""
+    levels = list[list[Job]]()
+    for job in jobs:
+        if not levels or reads(job) & {other.table.relid for other in levels[-1]}:
+            levels.append([])
+        levels[-1].append(job)
+    return levels
 
 
 def reads(job: Job) -> set[int]:

@@ -21,6 +21,11 @@ def drop(app: App, name: str, *, cascade: bool = False) -> None:
 
 def drop_table(app: App, table: StreamTable, *, cascade: bool = False) -> None:
     """The same, for a table already found."""
+    readers = [one for one in stream_tables.dependants(app.conn, table.id) if one.id != table.id]
+    if readers and not cascade:
+        raise StillUsed.by(table.name, [f"stream table {one.schema_name}.{one.name} reads it" for one in readers])
+    for reader in readers:
+        drop_table(app, reader, cascade=True)
     names = Names(table.id, table.schema_name, table.name)
     tail = " CASCADE" if cascade else ""
     try:

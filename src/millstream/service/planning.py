@@ -18,7 +18,7 @@ from millstream.catalog import grounds, queries, relations, stream_tables
 from millstream.catalog.grounds import Grounds
 from millstream.catalog.queries import Canonical
 from millstream.catalog.row_key import RowKey
-from millstream.errors import BadQuery, BadSource, Unsupported, Volatile
+from millstream.errors import BadQuery, Unsupported, Volatile
 from millstream.plan.block import Block, Key
 from millstream.plan.cut import cut
 from millstream.plan.server import Constant
@@ -26,7 +26,7 @@ from millstream.sql import check, position
 from millstream.sql.build import build
 from millstream.store import kept, state
 from millstream.store.connection import Connection
-from millstream.store.names import PART, ROW, Names, Planning
+from millstream.store.names import PART, ROW, ROW_ID, Names, Planning
 
 
 @dataclass(frozen=True)
@@ -191,6 +191,10 @@ class _Server:
         return Table(0, "pg_temp", name, columns, block=block.position)
 
 
+def _but_ours(key: tuple[str, ...]) -> tuple[str, ...]:
+    return () if ROW_ID in key else key
+
+
 class _Catalog:
     """Answers the builder's questions."""
 
@@ -211,12 +215,10 @@ class _Catalog:
             return view.text
         where = position.find(self.query, name)
         relations.check_source(self.conn, oid, where)
-        if any(one.relid == oid for one in stream_tables.every(self.conn)):
-            raise BadSource.of(
-                name, "It is a stream table; stream tables over stream tables are not kept yet.",
-                "Write its query in place of its name.", where,
-            )  # fmt: skip
         table = relations.table(self.conn, oid, self.keys.get(oid, ()))
+        if any(one.relid == oid for one in stream_tables.every(self.conn)):
+            # What tells its rows apart is ours, not the query's.
+            return replace(table, columns=tuple(c for c in table.columns if c.name != ROW_ID), key=_but_ours(table.key))
         _check_names([column.name for column in table.columns], self.query)
         return table
 

@@ -15,7 +15,7 @@ from millstream.errors import Conflict, MillstreamError, NoSuchStreamTable
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.refresh.report import RefreshReport
-from millstream.refresh.run import Gap, Job
+from millstream.refresh.run import Gap, Job, reads
 from millstream.schedule.cadence import Cadence
 from millstream.service.app import App
 from millstream.service.mend import job_of, mended
@@ -84,16 +84,37 @@ def _sorted(found: Mapping[int, Job | MillstreamError]) -> tuple[list[Job], Done
 
 
 def _cuts(app: App, jobs: Sequence[Job]) -> list[list[Job]]:
-    """Which jobs share a cut: all but those on whose table there are triggers, of the user's or of a foreign key.
+    """Which jobs share a cut, those that others read first: all but those on whose table there are triggers, of the
+    user's or of a foreign key.
 
-    Such a trigger may write to a source, in the cut's own transaction; whoever reads the source after it in that cut
-    would see the rows now and again in the next slice. So it comes last, alone.
+    Such a trigger may write to a source, in the cut's own transaction; whoever reads the source in that cut would see
+    the rows now and again in the next slice. So it is alone.
     """
     relids = [job.table.relid for job in jobs]
-    query = "SELECT DISTINCT tgrelid::int8 FROM pg_trigger WHERE tgrelid = ANY(%s::oid[])"
+    query = (
+        "SELECT DISTINCT tgrelid::int8 FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid "
+        "WHERE tgrelid = ANY(%s::oid[]) AND p.pronamespace <> 'millstream_changes'::regnamespace"
+    )
     triggered = {relid for (relid,) in app.conn.execute(query, ([relid for relid in relids if relid],))}
-    plain = [job for job in jobs if job.table.relid not in triggered]
-    return ([plain] if plain else []) + [[job] for job in jobs if job.table.relid in triggered]
+    cuts = list[list[Job]]()
+    alone = True
+    for job in _in_order(jobs):
+        if alone or job.table.relid in triggered:
+            cuts.append([])
+        cuts[-1].append(job)
+        alone = job.table.relid in triggered
+    return cuts
+
+
+def _in_order(jobs: Sequence[Job]) -> list[Job]:
+    """Each after those that it reads."""
+    ordered, waiting = list[Job](), list(jobs)
+    while waiting:
+        unmade = {job.table.relid for job in waiting}
+        ready = [job for job in waiting if not reads(job) & (unmade - {job.table.relid})] or waiting
+        ordered += ready
+        waiting = [job for job in waiting if all(job is not one for one in ready)]
+    return ordered
 
 
 def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator) -> Done:
