@@ -300,20 +300,23 @@ def _sure(relation: Relation | None, value: Expr) -> bool:
 
 
 def _one_row(tied: _Tied) -> bool:
-    """Is at most one row met? Where the ties name a unique key of the one table."""
-    relation = tied.relation
+    """Is at most one row met? Where the ties, or what is asked of the table itself, name a unique key of it."""
+    relation, conditions = tied.relation, list(tied.ties)
     while isinstance(relation, Filter):
+        conditions += conjuncts(relation.predicate)
         relation = relation.input
     if isinstance(relation, Project) and isinstance(relation.input, Aggregate) and not relation.input.keys:
         return True
     if not isinstance(relation, Scan) or not relation.table.key:
         return False
     equal = set[str]()
-    for tie in tied.ties:
-        node = unwrapped(tie.node)
+    for condition in conditions:
+        node = unwrapped(condition.node)
         if isinstance(node, exp.EQ):
-            refs = [Expr.of(unwrapped(one)).as_ref for one in (node.this, node.expression)]
-            equal |= {ref.column for ref in refs if ref is not None and ref.alias == relation.alias}
+            sides = [Expr.of(unwrapped(one)) for one in (node.this, node.expression)]
+            own = [side for side in sides if relation.alias in side.aliases]
+            ref = own[0].as_ref if len(own) == 1 else None
+            equal |= {ref.column} if ref is not None else set()
     return set(relation.table.key) <= equal
 
 
