@@ -182,6 +182,11 @@ def advance(
     conn.execute(_SQL["advance"], row)
 
 
+def start_over(conn: Connection, id: int) -> None:
+    """Forget how far it has come: the next refresh reads everything."""
+    conn.execute(_SQL["start_over"], (id,))
+
+
 def record_failure(conn: Connection, id: int, error: BaseException) -> int:
     """Note an error; return how many there were in a row."""
     found = conn.execute(_SQL["record_failure"], (str(error), id)).fetchone()

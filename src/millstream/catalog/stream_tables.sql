@@ -54,6 +54,9 @@ SET frontier = %(frontier)s::pg_snapshot,
     updated_at = clock_timestamp()
 WHERE id = ANY (%(ids)s);
 
+-- start_over --
+UPDATE millstream.stream_tables SET frontier = NULL, updated_at = clock_timestamp() WHERE id = %s;
+
 -- record_failure --
 UPDATE millstream.stream_tables
 SET consecutive_errors = consecutive_errors + 1, last_error = %s, updated_at = clock_timestamp()

@@ -58,7 +58,8 @@ class Decision:
 def decide(facts: Facts) -> Decision:
     """The first rule that holds."""
     if not facts.populated:
-        return Decision("FULL", "INITIAL")
+        # Planned otherwise than before, it starts over: that has a reason.
+        return Decision("REINITIALIZE", facts.moved) if facts.moved else Decision("FULL", "INITIAL")
     if facts.full_requested:
         return Decision("FULL", "REQUESTED")
     for source in facts.sources:

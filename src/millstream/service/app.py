@@ -20,7 +20,8 @@ from millstream.catalog.locks import waiting_at_most
 from millstream.catalog.prints import Memory
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import SourceChanged
-from millstream.refresh.run import Job, Refresher, Witness
+from millstream.refresh.run import Job, Refresher, Witness, try_lock, unlock
+from millstream.service import keep
 from millstream.service.planning import Planned, plan_query
 from millstream.settings import Settings
 from millstream.spark.engine import Engine
@@ -48,6 +49,8 @@ class App:
         self._engine: Engine | None = None
         self._memory = Memory()
         self._plans: dict[int, tuple[datetime, Planned]] = {}
+        # Those whose blocks were found to keep what the plan asks for.
+        self._kept: set[int] = set()
 
     def engine(self) -> Engine:
         """Spark, started and warmed when first asked for."""
@@ -89,11 +92,24 @@ class App:
 
     def forget(self, id_: int) -> None:
         self._plans.pop(id_, None)
+        self._kept.discard(id_)
 
     def job(self, table: StreamTable, *, full: bool = False) -> Job:
         """What a refresh needs to know of a stream table."""
         planned = self.plan(table)
+        if table.id not in self._kept:
+            self._check_kept(table, planned)
         return Job(table, planned.blocks, full, planned.grounds | _target(table))
+
+    def _check_kept(self, table: StreamTable, planned: Planned) -> None:
+        """What the blocks keep must be what the plan asks for. Where somebody refreshes it right now, later."""
+        if not try_lock(self.conn, [table.id]):
+            return
+        try:
+            keep.make_anew(self.conn, table, planned)
+            self._kept.add(table.id)
+        finally:
+            unlock(self.conn, [table.id])
 
     def named(self, name: str) -> StreamTable:
         return stream_tables.named(self.conn, name)

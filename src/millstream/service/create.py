@@ -8,21 +8,21 @@ import psycopg
 
 from millstream.algebra.table import quoted
 from millstream.capture import trigger
-from millstream.catalog import blocks, relations, sources, stream_tables
+from millstream.catalog import relations, sources, stream_tables
 from millstream.catalog.stream_tables import RefreshMode, StreamTable
 from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
 from millstream.observe import log
-from millstream.plan.block import Block, Key
-from millstream.plan.demand import lookups
+from millstream.plan.block import Key
 from millstream.refresh.report import RefreshReport
 from millstream.refresh.run import try_lock, unlock
 from millstream.schedule.cadence import Cadence
+from millstream.service import keep
 from millstream.service.app import App
 from millstream.service.drop import drop_table
-from millstream.service.planning import Planned, plan_query, state_sql
+from millstream.service.planning import Planned, plan_query
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb
-from millstream.store import state, target
+from millstream.store import target
 from millstream.store.connection import users_path
 from millstream.store.names import Names
 
@@ -150,36 +150,5 @@ def _make_tables(app: App, table: StreamTable, planned: Planned) -> None:
     names = Names(table.id, table.schema_name, table.name)
     for statement in target.create_sql(planned.block, names, planned.canonical.text):
         app.conn.execute(statement.encode())
-    stream_tables.attach(app.conn, table.id, _oid(app, names.target))
-    for block in planned.blocks:
-        for statement in state_sql(block, names.at(block.position), inner=block is not planned.block):
-            app.conn.execute(statement.encode())
-    for block, reader, columns in lookups(planned.blocks):
-        _index(app, state.index_sql(block, names.at(block.position), reader, columns))
-    for block in planned.blocks:
-        one, order = block.branches[0].inputs[0], block.kept.order if block.kept else ()
-        if order and one.scan.table.block is not None:
-            below = planned.blocks[one.scan.table.block]
-            _index(app, state.order_index_sql(below, names.at(below.position), one, order))
-    blocks.add(app.conn, table.id, [_recorded_block(app, block, names.at(block.position)) for block in planned.blocks])
-
-
-def _index(app: App, statement: str) -> None:
-    try:
-        with app.conn.transaction():
-            app.conn.execute(statement.encode())
-    except psycopg.errors.InvalidObjectDefinition:
-        log.info("no index for lookups", statement=statement)
-
-
-def _recorded_block(app: App, block: Block, names: Names) -> blocks.Block:
-    oid = _oid(app, names.state) if block.head else None
-    head = block.kept.kind if block.kept else "aggregate" if block.head else "none"
-    return blocks.Block(block.position, block.name, head, oid, str(block))
-
-
-def _oid(app: App, relation: str) -> int:
-    row = app.conn.execute("SELECT %s::regclass::oid::int8", (relation,)).fetchone()
-    assert row is not None
-    oid: int = row[0]
-    return oid
+    stream_tables.attach(app.conn, table.id, keep.relation_oid(app.conn, names.target))
+    keep.make(app.conn, table, planned)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import psycopg
 
 from millstream.capture import trigger
-from millstream.catalog import blocks, relations, sources, stream_tables
+from millstream.catalog import relations, sources, stream_tables
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import StillUsed
+from millstream.service import keep
 from millstream.service.app import App
 from millstream.service.verb import verb
-from millstream.store.names import Names
 
 
 @verb
@@ -26,17 +26,13 @@ def drop_table(app: App, table: StreamTable, *, cascade: bool = False) -> None:
         raise StillUsed.by(table.name, [f"stream table {one.schema_name}.{one.name} reads it" for one in readers])
     for reader in readers:
         drop_table(app, reader, cascade=True)
-    names = Names(table.id, table.schema_name, table.name)
     tail = " CASCADE" if cascade else ""
     try:
         with app.conn.transaction():
             # By oid: the name may belong to another table by now, and ours have another.
             for found in relations.names(app.conn, [table.relid] if table.relid else []):
                 app.conn.execute(f"DROP TABLE {found}{tail}".encode())
-            for block in blocks.of(app.conn, table.id):
-                app.conn.execute(f"DROP VIEW IF EXISTS {names.at(block.position).shown}".encode())
-                for table_name in (names.at(block.position).state, names.at(block.position).kept):
-                    app.conn.execute(f"DROP TABLE IF EXISTS {table_name}".encode())
+            keep.drop(app.conn, table)
             stream_tables.remove(app.conn, table.id)
     except psycopg.errors.DependentObjectsStillExist as error:
         raise StillUsed.by(table.name, (error.diag.message_detail or "").splitlines()) from error

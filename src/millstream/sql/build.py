@@ -189,6 +189,9 @@ class _Builder:
         if on:
             return self._first_of_each(select, relation, names, items, on, sorted_by)
         extra = [one for one in dict.fromkeys(sorted_by) if one not in items]
+        if not items:
+            # EXISTS (SELECT FROM ...): a row without columns is a row.
+            names, items = ["one"], [Expr("1")]
         outputs = [*(Named(name, one) for name, one in zip(names, items, strict=True)),
                    *(Named(f"__ms_order_{n}", one) for n, one in enumerate(extra))]  # fmt: skip
         shown: Relation = Project(relation, tuple(outputs), self.fresh("q"))
@@ -227,7 +230,9 @@ class _Builder:
                 way_round="Put the DISTINCT ON into a subquery.",
             )  # fmt: skip
         hows = [_how(one) for one in select.args["order"].expressions] if sorted_by else []
-        order = [*(f"{one.sql} {how}" for one, how in zip(sorted_by, hows, strict=True)), *(one.sql for one in items)]
+        # By text: not every type has an order.
+        ties = (f"CAST({one.sql} AS TEXT)" for one in items if one.refs)
+        order = [*(f"{one.sql} {how}" for one, how in zip(sorted_by, hows, strict=True)), *ties]
         text = f"row_number() OVER (PARTITION BY {', '.join(one.sql for one in on)} ORDER BY {', '.join(order)})"
         relation, exprs = windowed(relation, [*items, Expr.parse(text)], self.fresh)
         first = Filter(relation, Expr.parse(f"({exprs[-1].sql}) = 1"))
@@ -440,7 +445,8 @@ class _Builder:
         )
         host = Host(None, scope, grouping.over)
         grouping.known = host.known
-        exprs = [self._over(one, host, grouping, subqueries) for one in wanted]
+        present = {Expr.of(unwrapped(key)).sql for key in (group.expressions if group else ())}
+        exprs = [self._over(numbered(one, present), host, grouping, subqueries) for one in wanted]
         having = select.args.get("having")
         asked = [self._over(part, host, grouping, subqueries) for part in _conjuncts(having.this)] if having else []
         aggregate: Relation = grouping.relation(relation)
@@ -472,6 +478,11 @@ def _ordered(select: exp.Select) -> list[exp.Expression]:
 def _limit(query: exp.Expression) -> str:
     """LIMIT and OFFSET, as PostgreSQL reads them; empty where there is neither."""
     found = [query.args.get(name) for name in ("limit", "offset")]
+    if any(one is not None and one.find(exp.Select) for one in found):
+        raise Unsupported.construct(
+            "LIMIT or OFFSET by a subquery", reason="How many rows there are would change without a change of them.",
+            way_round="Write a number.",
+        )  # fmt: skip
     return " ".join(printed(one).strip() for one in found if one is not None)
 
 

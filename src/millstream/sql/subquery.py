@@ -111,6 +111,10 @@ class Subqueries:
         return host.scope.resolve(wrapper.this).substitute(joined)
 
     def _joined(self, node: exp.Expression, host: Host) -> Expr:
+        if isinstance(node, exp.NEQ) and isinstance(node.expression, exp.All):
+            return Expr.parse(f"NOT ({self._in(_as_in(node), host, strict=False).sql})")
+        if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
+            return self._in(_as_in(node), host, strict=False)
         if isinstance(node, exp.Exists):
             return self._exists(node, host)
         if isinstance(node, exp.In):
@@ -214,10 +218,13 @@ class Subqueries:
 
     def _aggregated(self, query: exp.Select, scope: Scope, host: Host) -> Expr:
         """An aggregate without GROUP BY has one row, whatever there is to aggregate."""
+        for word in ("having", "limit", "offset", "with_", "distinct"):
+            if query.args.get(word):
+                raise _later(f"{word.strip('_').upper()} in an aggregating scalar subquery")
         relation, outside = self.builder.from_where(query, scope, self.ctes)
         inner, outer = self._equalities(outside, relation)
-        if query.args.get("having"):
-            raise _later("HAVING in a scalar subquery")
+        if has_subquery(query.expressions[0]):
+            raise _later("a subquery in the select list of a scalar subquery")
         grouping = Grouping(tuple(inner), self.builder.fresh("scalar"), self.builder.aggregates)
         item = query.expressions[0]
         value = grouping.over(scope.resolve(item.this if isinstance(item, exp.Alias) else item))
@@ -287,6 +294,13 @@ def _asks(node: exp.Expression) -> bool:
     if not isinstance(node, exp.Binary) or not isinstance(node.expression, exp.Any | exp.All):
         return False
     return isinstance(unwrapped(node.expression.this), exp.Select | exp.Subquery | exp.SetOperation)
+
+
+def _as_in(node: exp.Binary) -> exp.In:
+    """x = ANY (q) is x IN (q); x <> ALL (q) is its opposite."""
+    query = unwrapped(node.expression.this)
+    asked = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query.copy())
+    return exp.In(this=node.this.copy(), query=asked)
 
 
 def has_subquery(node: exp.Expression) -> bool:
