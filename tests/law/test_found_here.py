@@ -80,6 +80,17 @@ QUERIES = {
     "functions that our parser knows by other names were refused": """
         SELECT id, substr(t, 1, 1) AS first, mod(x, 3) AS m, "left"(t, 1) AS l, x ^ 2 AS square, strpos(t, '1') AS at
         FROM a WHERE t !~ 'z' AND ok IS NOT TRUE""",
+    "x <> ALL of a subquery was not known, and planning ended in a KeyError": """
+        SELECT id, x, x <> ALL (SELECT z FROM b WHERE ok) AS another FROM a
+        WHERE coalesce(x <> ALL (SELECT y FROM b), true)""",
+    "a constant inside EXISTS or an outer join was a column of a table that stands outside": """
+        SELECT a.id, q.id AS other FROM a LEFT JOIN (SELECT b.id, b.y FROM b WHERE NOT (b.z IN (SELECT x FROM a))) AS q
+        ON a.x = q.y
+        WHERE EXISTS (SELECT 1 FROM b WHERE b.y = a.x AND NOT (2 IN (SELECT z FROM b AS c WHERE c.ok)))""",
+    "a set operation in a subquery did not see the CTEs around it": """
+        WITH w AS (SELECT id, x FROM a WHERE x > 0)
+        SELECT b.id FROM b
+        WHERE EXISTS (SELECT 1 FROM (SELECT x FROM w EXCEPT SELECT z FROM b) AS e WHERE e.x = b.y)""",
 }
 
 

@@ -131,7 +131,10 @@ class Placer:
     # -- one table -------------------------------------------------------------------------
 
     def leaf(self, expression: Expr, use: Use) -> Placed:
-        """An expression over one table as a leaf column; a constant belongs to a table that is always there."""
+        """An expression over one table as a leaf column; a constant belongs to a table that is always there.
+
+        Inside an outer or mark join that table may be out of sight: there a constant is written as it is.
+        """
         scan = self._home(expression)
         type_ = self.types[expression]
         wire = wire_for(type_, use)
@@ -147,7 +150,9 @@ class Placer:
 
     def _home(self, expression: Expr) -> Scan | None:
         aliases = self.atoms.homes(expression)
-        return self.scans[next(iter(aliases))] if aliases else self.atoms.first_certain()
+        if aliases:
+            return self.scans[next(iter(aliases))]
+        return None if self._around else self.atoms.first_certain()
 
     def _own(self, scan: Scan, expression: Expr, type_: PgType, use: Use, wire: Wire) -> Leaf:
         own = self.leaves[scan.alias]
