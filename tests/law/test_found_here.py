@@ -140,6 +140,22 @@ def test_texts_are_ordered_by_their_own_collation(law: Law, lawful: Lawful, quer
     )
 
 
+@pytest.mark.parametrize("lookups", [200_000, 0])
+def test_rows_of_a_group_that_are_found_twice_count_once(law: Law, lawful: Lawful, lookups: int) -> None:
+    """Recomputing a group starts from its rows; where completing a join led back to them, they were counted twice."""
+    law.ms.app.settings = law.ms.app.settings.model_copy(update={"max_lookup_rows": lookups})
+    lawful(
+        """CREATE TABLE t (c int, j int, h int); CREATE TABLE u (c int, j int);
+           INSERT INTO t VALUES (1, 3, 3), (1, NULL, 3); INSERT INTO u VALUES (1, 3), (1, 5)""",
+        """SELECT a.c, max(y.h) AS most, count(*) AS n
+           FROM t AS a JOIN u AS m ON m.c = a.c AND m.j = a.j
+           JOIN (t AS x LEFT JOIN t AS y ON y.c = x.c) ON m.c = x.c AND m.c = y.c AND m.j = y.h GROUP BY a.c""",
+        "DELETE FROM t WHERE j IS NULL",
+        "INSERT INTO t VALUES (1, 3, 5), (1, 5, 5)",
+        "DELETE FROM t WHERE h = 5",
+    )
+
+
 def test_the_digits_of_an_average_are_those_of_the_values_there_are(lawful: Lawful) -> None:
     """How many digits a quotient has depends on those of the sum; values that had gone still counted."""
     lawful(
