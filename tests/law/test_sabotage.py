@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from millstream.algebra.relation import Filter, Join, Project, Relation
+from millstream.algebra.relation import Filter, Project, Relation
 from millstream.plan import lower
-from millstream.plan.block import Accumulator, AggregateHead, Branch, Read
+from millstream.plan.block import Accumulator, AggregateHead, Branch, Match, Read
 from millstream.plan.demand import Message, messages
 from millstream.plan.lower import net
 from millstream.plan.lower.aggregate import _best, _sum
@@ -163,18 +163,18 @@ def project_forgets_multiplicities(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("joined", "totals", "chain")
 def inner_join_adds_instead_of_multiplying(patch: pytest.MonkeyPatch) -> None:
-    rewritten(Join, lambda s: s.replace("l.__before * r.__before", "l.__before + r.__before"))(patch)
+    rewritten(Match, lambda s: s.replace("l.__before * r.__before", "l.__before + r.__before"))(patch)
 
 
 @breaks("joined", "totals", "chain")
 def inner_join_mixes_the_versions(patch: pytest.MonkeyPatch) -> None:
     # The rule that counts a pair twice when both of its sides have changed.
-    rewritten(Join, lambda s: s.replace("l.__before * r.__before", "l.__before * r.__after"))(patch)
+    rewritten(Match, lambda s: s.replace("l.__before * r.__before", "l.__before * r.__after"))(patch)
 
 
 @breaks("joined", "chain")
 def inner_join_forgets_its_condition(patch: pytest.MonkeyPatch) -> None:
-    rewritten(Join, lambda s: s.split(" ON ")[0] + " ON true")(patch)
+    rewritten(Match, lambda s: s.split(" ON ")[0] + " ON true")(patch)
 
 
 @breaks("united")

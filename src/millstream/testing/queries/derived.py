@@ -15,7 +15,7 @@ from millstream.testing.queries.groups import having
 from millstream.testing.queries.joins import OUTER
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.subqueries import around, condition
-from millstream.testing.queries.terms import Columns, Item, Source, Term, free, kind_of_sum
+from millstream.testing.queries.terms import Columns, Item, Source, Term, free, kind_of_sum, told_apart
 
 Body = tuple[str, Columns]
 
@@ -117,7 +117,7 @@ def _total(m: Maker, one: Item) -> Term:
     number = m.one_of([term for term in free(one.columns) if term.family in ("int", "numeric")])
     function = m.one_of(["sum", "sum", "min", "avg"])
     if function == "min":
-        return Term(f"min({number.sql})", number.kind)
+        return Term(f"min({told_apart(number)})", number.kind)
     return Term(f"{function}({number.sql})", "numeric" if function == "avg" else kind_of_sum(number))
 
 

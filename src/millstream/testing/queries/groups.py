@@ -5,7 +5,7 @@ from __future__ import annotations
 from millstream.testing.queries.conditions import comparison, predicate
 from millstream.testing.queries.expressions import across_int, made, of_family, product
 from millstream.testing.queries.maker import Maker
-from millstream.testing.queries.terms import Source, Term, free
+from millstream.testing.queries.terms import Source, Term, free, told_apart
 from millstream.testing.randomness import COMPARED
 
 
@@ -40,7 +40,7 @@ def measure(m: Maker, source: Source) -> str:
     if function == "count":
         return f"count({m.one_of(source.terms).sql}){_filter(m, source)}"
     if function in ("min", "max"):
-        return f"{function}({_extreme(m, source).sql}){_filter(m, source)}"
+        return f"{function}({told_apart(_extreme(m, source))}){_filter(m, source)}"
     if function == "spread":
         term = of_family(m, source, "int", "int4").sql
         return f"max({term}) - min({term}) + count(*)"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from millstream.testing.queries.conditions import predicate
 from millstream.testing.queries.maker import Maker
-from millstream.testing.queries.terms import Item, Source, Term, comparable, free, kind_of_sum
+from millstream.testing.queries.terms import Item, Source, Term, comparable, free, kind_of_sum, told_apart
 from millstream.testing.randomness import RandomTable
 
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
@@ -165,7 +165,7 @@ def _aggregated(m: Maker, host: Around) -> Term:
     number = m.one_of([term for term in free(item.columns) if term.family in ("int", "numeric")])
     total = kind_of_sum(number)
     choices = {
-        f"sum({number.sql})": total, f"min({number.sql})": number.kind, f"max({number.sql})": number.kind,
+        f"sum({number.sql})": total, f"min({told_apart(number)})": number.kind, f"max({told_apart(number)})": number.kind,
         f"avg({number.sql})": "numeric", "count(*)": "int8", f"count({number.sql})": "int8",
         f"coalesce(sum({number.sql}), 0)": total, f"max({number.sql}) - min({number.sql})": number.kind,
     }  # fmt: skip

@@ -105,5 +105,10 @@ def kind_of_sum(term: Term) -> str:
     return "int8" if term.kind in ("int2", "int4") else "numeric"
 
 
+def told_apart(term: Term) -> str:
+    """The term in a form that is the same for equal values: of 1 and 1.0 either may be the least."""
+    return f"trim_scale({term.sql})" if term.kind == "numeric" else term.sql
+
+
 def literal(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
