@@ -64,7 +64,8 @@ TABLES = {
     "spread": "SELECT x.tag, l.k, r.k AS other FROM more AS x"
     " CROSS JOIN (lefts AS l FULL JOIN rights AS r ON r.k = l.k) WHERE r.tag = 'alone'",
     "nested": "SELECT q.region, max(q.n) AS most, sum(q.total) AS total"
-    " FROM (SELECT c.region, o.customer, count(*) AS n, sum(o.amount) AS total FROM orders AS o JOIN customers AS c ON c.id = o.customer GROUP BY c.region, o.customer)"
+    " FROM (SELECT c.region, o.customer, count(*) AS n, sum(o.amount) AS total"
+    " FROM orders AS o JOIN customers AS c ON c.id = o.customer GROUP BY c.region, o.customer)"
     " AS q GROUP BY q.region",
 }
 

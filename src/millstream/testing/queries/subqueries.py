@@ -165,8 +165,8 @@ def _aggregated(m: Maker, host: Around) -> Term:
     number = m.one_of([term for term in free(item.columns) if term.family in ("int", "numeric")])
     total = kind_of_sum(number)
     choices = {
-        f"sum({number.sql})": total, f"min({told_apart(number)})": number.kind, f"max({told_apart(number)})": number.kind,
-        f"avg({number.sql})": "numeric", "count(*)": "int8", f"count({number.sql})": "int8",
+        f"min({told_apart(number)})": number.kind, f"max({told_apart(number)})": number.kind,
+        f"sum({number.sql})": total, f"avg({number.sql})": "numeric", "count(*)": "int8", f"count({number.sql})": "int8",
         f"coalesce(sum({number.sql}), 0)": total, f"max({number.sql}) - min({number.sql})": number.kind,
     }  # fmt: skip
     call = m.one_of(list(choices))
