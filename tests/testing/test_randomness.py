@@ -52,6 +52,7 @@ def test_every_kind_of_part_is_generated() -> None:
     wanted = {
         "plain", "grouped", "combined", "distinct at the top", "global", "having", "filter clause", "ids",
         "view", "CTE", "CTE used again", "subquery", "filtered", "united", "distinct", "grouped inside", "padded",
+        "windowed", "DISTINCT ON", "limited", "ORDER BY, LIMIT", "rank", "row_number", "sum over", "lag", "moving",
         "1 tables", "2 tables", "3 tables", "4 tables", "equal", "two", "theta", "mixed", "case only",
         "INNER join", "LEFT join", "RIGHT join", "FULL join", "INNER using", "LEFT using", "RIGHT using", "FULL using",
         "LEFT join inside", "RIGHT join inside", "FULL join inside", "join in parentheses", "one side in ON",

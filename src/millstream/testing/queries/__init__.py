@@ -2,7 +2,7 @@
 
     selects      plain, grouped, DISTINCT, UNION, INTERSECT, EXCEPT
     joins        FROM clauses: inner, cross, theta, LEFT, RIGHT, FULL, USING, parentheses
-    derived      items of FROM that are queries: filtered, grouped, distinct, combined; in place, views, CTEs used twice
+    derived      items of FROM that are queries: filtered, grouped, windowed, limited, combined; views, CTEs used twice
     subqueries   EXISTS, IN, ANY, ALL, scalar, by a unique key; in WHERE, HAVING and the select list
     groups       keys, measures, FILTER, HAVING
     conditions   over one item, and ties between two

@@ -141,10 +141,57 @@ def _padded(m: Maker) -> Body:
     return f"SELECT {listed} {source.text(where)}", columns
 
 
+def _windowed(m: Maker) -> Body:
+    """What window functions say of each row; equal rows may change places, so nothing else is shown."""
+    one = m.item()
+    source = Source(one.sql, (one,))
+    j, h, g = (one.column(name).sql for name in "jhg")
+    case = [source.case] if m.cased else []
+    keys = [*case, *(key for key in (j, g) if m.chance(0.4))]
+    by = f"PARTITION BY {', '.join(keys)} " if keys else ""
+    ordered = f"({by}ORDER BY {', '.join(m.dice.sample([j, h, g], 3))})"
+    calls = {
+        "rank": Term(f"rank() OVER {ordered}", "int8"),
+        "row_number": Term(f"row_number() OVER {ordered}", "int8"),
+        "sum over": Term(f"sum({j}) OVER {m.one_of([ordered, f'({by})'])}", "int8"),
+        "count over": Term(f"count(*) OVER ({by})", "int8"),
+        "lag": Term(f"{m.one_of(['lag', 'lead'])}({j}) OVER {ordered}", "int4"),
+        "first_value": Term(f"first_value({j}) OVER {ordered}", "int4"),
+        "moving": Term(f"max({j}) OVER ({by}ORDER BY {j}, {h}, {g} ROWS 1 PRECEDING)", "int4"),
+    }
+    shown = {name: one.column(name) for name in "jhg"}
+    listed, columns = _listed(m, source.case, {**shown, "e0": calls[m.part(*calls)]})
+    return f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}", columns
+
+
+def _first(m: Maker) -> Body:
+    """The first row of each key; ordered by all that is shown."""
+    one = m.item()
+    source = Source(one.sql, (one,))
+    listed, columns = _listed(m, source.case, {name: one.column(name) for name in "jhg"})
+    places = list(range(1, len(columns) + 1))
+    keys = [name for name, _ in columns][: m.dice.randint(1, 2) + m.cased]
+    on = ", ".join(f"{one.alias}.{name}" for name in keys)
+    return f"SELECT DISTINCT ON ({on}) {listed} {source.text()} ORDER BY {', '.join(map(str, places))}", columns
+
+
+def _limited(m: Maker) -> Body:
+    """The first rows of all; ordered by all that is shown."""
+    one = m.item()
+    source = Source(one.sql, (one,))
+    listed, columns = _listed(m, source.case, {name: one.column(name) for name in "jhg"})
+    order = ", ".join(str(place) + m.one_of(["", " DESC"]) for place in range(1, len(columns) + 1))
+    offset = f" OFFSET {m.dice.randint(1, 3)}" if m.chance(0.3) else ""
+    return f"SELECT {listed} {source.text()} ORDER BY {order} LIMIT {m.one_of([1, 3, 40])}{offset}", columns
+
+
 BODIES: dict[str, Callable[[Maker], Body]] = {
     "filtered": _filtered,
     "united": _united,
     "distinct": _distinct,
     "grouped inside": _grouped,
     "padded": _padded,
+    "windowed": _windowed,
+    "DISTINCT ON": _first,
+    "limited": _limited,
 }

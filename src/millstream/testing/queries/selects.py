@@ -47,7 +47,15 @@ def _rows_over(m: Maker, source: Source, select: str) -> str:
         terms.append(Term(asking(m, around(source)), "bool") if m.chance(0.5) else scalar(m, around(source)))
     if select != "SELECT":
         terms = [term for term in terms if term.kind not in ("jsonb", "ints")] or [source.items[0].column("j")]
-    return f"{select} {_named(source, terms)} {source.text(_where(m, source))}"
+    text = f"{select} {_named(source, terms)} {source.text(_where(m, source))}"
+    return text + _first_rows(m, source, len(terms)) if m.chance(0.1) else text
+
+
+def _first_rows(m: Maker, source: Source, terms: int) -> str:
+    """ORDER BY everything, so that it is plain which rows are the first."""
+    m.parts.add("ORDER BY, LIMIT")
+    places = ", ".join(str(place) for place in range(1, terms + 1 + bool(source.case)))
+    return f" ORDER BY {places} LIMIT {m.one_of([2, 5, 50])}"
 
 
 def _grouped(m: Maker) -> str:

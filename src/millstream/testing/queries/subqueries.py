@@ -166,7 +166,8 @@ def _aggregated(m: Maker, host: Around) -> Term:
     total = kind_of_sum(number)
     choices = {
         f"min({told_apart(number)})": number.kind, f"max({told_apart(number)})": number.kind,
-        f"sum({number.sql})": total, f"avg({number.sql})": "numeric", "count(*)": "int8", f"count({number.sql})": "int8",
+        f"sum({number.sql})": total, f"avg({number.sql})": "numeric",
+        "count(*)": "int8", f"count({number.sql})": "int8",
         f"coalesce(sum({number.sql}), 0)": total, f"max({number.sql}) - min({number.sql})": number.kind,
     }  # fmt: skip
     call = m.one_of(list(choices))
