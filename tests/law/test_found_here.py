@@ -87,6 +87,10 @@ QUERIES = {
         SELECT a.id, q.id AS other FROM a LEFT JOIN (SELECT b.id, b.y FROM b WHERE NOT (b.z IN (SELECT x FROM a))) AS q
         ON a.x = q.y
         WHERE EXISTS (SELECT 1 FROM b WHERE b.y = a.x AND NOT (2 IN (SELECT z FROM b AS c WHERE c.ok)))""",
+    "of two joins that pad a column, the inner one spoke where the outer one had made it NULL": """
+        SELECT a.id, q.id AS other FROM a
+        LEFT JOIN (SELECT b.id, b.y, coalesce(c.t, 'none') AS word FROM b LEFT JOIN a AS c ON c.x = b.z AND c.id > 5)
+        AS q ON q.y = a.id WHERE q.word >= 'b' OR q.word = 'none'""",
     "a set operation in a subquery did not see the CTEs around it": """
         WITH w AS (SELECT id, x FROM a WHERE x > 0)
         SELECT b.id FROM b

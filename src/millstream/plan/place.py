@@ -160,10 +160,11 @@ class Placer:
 
     def _padded(self, expression: Expr, leaf: Leaf, scan: Scan, ref: Expr) -> Expr:
         """What it is where an outer join left the table's columns NULL: mostly NULL, but not always."""
-        whens = []
-        for side, value in self._without(expression, leaf, scan):
-            if value is not None:
-                whens.append(f"WHEN {self._marker(side).sql} IS NULL THEN {_literal(value, leaf.wire).sql}")
+        values = self._without(expression, leaf, scan)
+        # A NULL needs no telling, unless a join further in has something else to tell.
+        while values and values[-1][1] is None:
+            values.pop()
+        whens = [f"WHEN {self._marker(side).sql} IS NULL THEN {_literal(v, leaf.wire).sql}" for side, v in values]
         return Expr.parse(f"CASE {' '.join(whens)} ELSE {ref.sql} END") if whens else ref
 
     def _without(self, expression: Expr, leaf: Leaf, scan: Scan) -> list[tuple[Region, Constant]]:
