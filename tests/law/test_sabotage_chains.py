@@ -17,7 +17,7 @@ import pytest
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Join, Relation, Scan
 from millstream.errors import MillstreamError
-from millstream.plan import cut, flatten
+from millstream.plan import chain, flatten
 from millstream.plan.block import Block, Branch, Edge, Leaf
 from millstream.plan.demand import Message, messages
 from millstream.plan.flatten import Flat
@@ -279,7 +279,7 @@ def blocks_that_differ_are_one(patch: pytest.MonkeyPatch) -> None:
     def same(relation: Relation) -> str:
         return "the same"
 
-    patch.setattr(cut, "canonical", same)
+    patch.setattr(chain, "canonical", same)
 
 
 PLANS: dict[Sabotage, str] = {
