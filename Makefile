@@ -20,7 +20,7 @@ test: setup  ## the whole suite, on every PostgreSQL at hand (ARGS="tests/cli -x
 	@$(BIN)/python scripts/test $(ARGS)
 
 soak: setup  ## 20,000 cases of the law on random queries, from another seed each time (MILLSTREAM_TEST_LAW_SEED=7 for one)
-	@MILLSTREAM_TEST_LAW_ROUNDS=$${MILLSTREAM_TEST_LAW_ROUNDS:-16} MILLSTREAM_TEST_LAW_SEED=$${MILLSTREAM_TEST_LAW_SEED:-random} \
+	@MILLSTREAM_TEST_LAW_ROUNDS=$${MILLSTREAM_TEST_LAW_ROUNDS:-20} MILLSTREAM_TEST_LAW_SEED=$${MILLSTREAM_TEST_LAW_SEED:-random} \
 	  $(BIN)/python -m pytest --timeout 3600 tests/law/test_random.py
 
 check: setup  ## ruff, mypy --strict, import-linter
