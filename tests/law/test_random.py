@@ -212,9 +212,11 @@ def test_columns_that_nobody_reads_change_nothing(law: Law) -> None:
         law.change(f"ALTER TABLE {table.name} ADD COLUMN spare int")
     queries = kept(law, Queries(changes.tables, dice), 3)
     law.change(*(f"UPDATE {table.name} SET spare = 1" for table in changes.tables))
-    for report in law.refresh(*queries):
+    for name in queries:
+        report = law.ms.refresh(name)
+        assert report.action in ("DIFFERENTIAL", "NO_DATA")
         assert (report.rows_inserted, report.rows_updated, report.rows_deleted) == (0, 0, 0)
-        assert {one.path for one in report.inputs} == {"changes"}, "what cancels leads nowhere"
+        assert {one.path for one in report.inputs} <= {"changes"}, "what cancels leads nowhere"
 
 
 def test_the_order_of_from_changes_nothing(law: Law) -> None:

@@ -116,8 +116,9 @@ class Access:
     def everything(self, one: Input, *, before: int, why: str = "") -> pa.Table | Scanned:
         """Every row of the input."""
         # What an inner block shows was written in this transaction: nobody else can see it.
-        parts = self._physical(one) if one.scan.table.block is None else []
-        if sum(pages for _, pages in parts) <= SMALL_PAGES:
+        inner = one.scan.table.block is not None
+        parts = [] if inner else self._physical(one)
+        if inner or sum(pages for _, pages in parts) <= SMALL_PAGES:
             query = reading.all_sql(one, self.names.source(one.scan.table), before=before)
             rows = fetch(self.cut.conn, query, reading.schema_of(one))
             self._note(one, "read", rows.num_rows, why)

@@ -157,7 +157,7 @@ def _windowed(m: Maker) -> Body:
         "count over": Term(f"count(*) OVER ({by})", "int8"),
         "lag": Term(f"{m.one_of(['lag', 'lead'])}({j}) OVER {ordered}", "int4"),
         "first_value": Term(f"first_value({j}) OVER {ordered}", "int4"),
-        "moving": Term(f"max({j}) OVER ({by}ORDER BY {j}, {h}, {g} ROWS 1 PRECEDING)", "int4"),
+        "moving": Term(f"max({j}) OVER ({by}ORDER BY {j}, {h}, {g} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)", "int4"),
     }
     shown = {name: one.column(name) for name in "jhg"}
     listed, columns = _listed(m, source.case, {**shown, "e0": calls[m.part(*calls)]})
