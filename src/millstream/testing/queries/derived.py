@@ -74,7 +74,7 @@ def _filtered(m: Maker) -> Body:
 
 def _united(m: Maker) -> Body:
     """The same columns of two items, one after the other or as sets."""
-    operator = m.part("UNION ALL", "UNION", "INTERSECT", "EXCEPT")
+    operator = m.part("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
     first, columns = _part(m)
     return f"{first} {operator} {_part(m)[0]}", columns
 

@@ -75,6 +75,8 @@ def _grouped_over(m: Maker, source: Source) -> str:
     group = ", ".join([*case, *(key.sql for key in found)])
     if not group:
         m.parts.add("global")
+    elif m.chance(0.1):
+        group = f"{m.part('ROLLUP', 'CUBE')} ({group})"
     text = f"SELECT {listed} {source.text(_where(m, source))}{f' GROUP BY {group}' if group else ''}"
     return text + _having(m, source, found)
 
@@ -119,7 +121,7 @@ def _combined(m: Maker) -> str:
     kinds = [m.one_of(["int4", "money2", "numeric", "text", "date"]) for _ in range(2)]
     text = _combined_part(m, kinds)
     for _ in range(m.dice.randint(1, 2)):
-        operator = m.part("UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT")
+        operator = m.part("UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
         other = _combined_part(m, kinds)
         if m.chance(0.3):
             m.parts.add("set operation in parentheses")
