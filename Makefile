@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help surroundings setup demo test check format docs bench lock clean
+.PHONY: help surroundings setup demo test soak check format docs bench lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +18,10 @@ demo: setup  ## a shop with live traffic, stream tables over it, a proof (DEMO_S
 
 test: setup  ## the whole suite, on every PostgreSQL at hand (ARGS="tests/cli -x" for a part of it)
 	@$(BIN)/python scripts/test $(ARGS)
+
+soak: setup  ## 20,000 cases of the law on random queries, from another seed each time (MILLSTREAM_TEST_LAW_SEED=7 for one)
+	@MILLSTREAM_TEST_LAW_ROUNDS=$${MILLSTREAM_TEST_LAW_ROUNDS:-20} MILLSTREAM_TEST_LAW_SEED=$${MILLSTREAM_TEST_LAW_SEED:-random} \
+	  $(BIN)/python -m pytest --timeout 3600 tests/law/test_random.py
 
 check: setup  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

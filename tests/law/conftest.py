@@ -45,7 +45,7 @@ class Law:
         self.ms.app.witness = self._witness
 
     def _witness(self, now: Cut, job: Job, report: RefreshReport) -> None:
-        close = CLOSE if job.block.head is not None else 0.0
+        close = CLOSE if any(block.head is not None for block in job.blocks) else 0.0
         self.rows[job.table.name] = oracle.check(now.conn, job.table.query, job.names.target, close=close)
 
     def create(self, name: str, query: str, *, mode: str = "DIFFERENTIAL") -> None:

@@ -80,6 +80,21 @@ QUERIES = {
     "functions that our parser knows by other names were refused": """
         SELECT id, substr(t, 1, 1) AS first, mod(x, 3) AS m, "left"(t, 1) AS l, x ^ 2 AS square, strpos(t, '1') AS at
         FROM a WHERE t !~ 'z' AND ok IS NOT TRUE""",
+    "x <> ALL of a subquery was not known, and planning ended in a KeyError": """
+        SELECT id, x, x <> ALL (SELECT z FROM b WHERE ok) AS another FROM a
+        WHERE coalesce(x <> ALL (SELECT y FROM b), true)""",
+    "a constant inside EXISTS or an outer join was a column of a table that stands outside": """
+        SELECT a.id, q.id AS other FROM a LEFT JOIN (SELECT b.id, b.y FROM b WHERE NOT (b.z IN (SELECT x FROM a))) AS q
+        ON a.x = q.y
+        WHERE EXISTS (SELECT 1 FROM b WHERE b.y = a.x AND NOT (2 IN (SELECT z FROM b AS c WHERE c.ok)))""",
+    "of two joins that pad a column, the inner one spoke where the outer one had made it NULL": """
+        SELECT a.id, q.id AS other FROM a
+        LEFT JOIN (SELECT b.id, b.y, coalesce(c.t, 'none') AS word FROM b LEFT JOIN a AS c ON c.x = b.z AND c.id > 5)
+        AS q ON q.y = a.id WHERE q.word >= 'b' OR q.word = 'none'""",
+    "a set operation in a subquery did not see the CTEs around it": """
+        WITH w AS (SELECT id, x FROM a WHERE x > 0)
+        SELECT b.id FROM b
+        WHERE EXISTS (SELECT 1 FROM (SELECT x FROM w EXCEPT SELECT z FROM b) AS e WHERE e.x = b.y)""",
 }
 
 
@@ -126,6 +141,22 @@ def test_texts_are_ordered_by_their_own_collation(law: Law, lawful: Lawful, quer
         query,
         "INSERT INTO t VALUES (1, 'D'), (1, 'Á')",
         "DELETE FROM t WHERE w IN ('a', 'D')",
+    )
+
+
+@pytest.mark.parametrize("lookups", [200_000, 0])
+def test_rows_of_a_group_that_are_found_twice_count_once(law: Law, lawful: Lawful, lookups: int) -> None:
+    """Recomputing a group starts from its rows; where completing a join led back to them, they were counted twice."""
+    law.ms.app.settings = law.ms.app.settings.model_copy(update={"max_lookup_rows": lookups})
+    lawful(
+        """CREATE TABLE t (c int, j int, h int); CREATE TABLE u (c int, j int);
+           INSERT INTO t VALUES (1, 3, 3), (1, NULL, 3); INSERT INTO u VALUES (1, 3), (1, 5)""",
+        """SELECT a.c, max(y.h) AS most, count(*) AS n
+           FROM t AS a JOIN u AS m ON m.c = a.c AND m.j = a.j
+           JOIN (t AS x LEFT JOIN t AS y ON y.c = x.c) ON m.c = x.c AND m.c = y.c AND m.j = y.h GROUP BY a.c""",
+        "DELETE FROM t WHERE j IS NULL",
+        "INSERT INTO t VALUES (1, 3, 5), (1, 5, 5)",
+        "DELETE FROM t WHERE h = 5",
     )
 
 

@@ -344,6 +344,168 @@ def test_a_row_deleted_and_inserted_again_in_one_transaction(lawful: Lawful) -> 
     )
 
 
+# -- outer joins -----------------------------------------------------------------------------
+
+OUTER = "SELECT c.id, o.id AS its, c.region, o.amount FROM customers AS c {} JOIN orders AS o ON o.customer = c.id"
+outer = pytest.mark.parametrize("kind", ["LEFT", "RIGHT", "FULL"])
+
+
+@outer
+def test_both_sides_of_an_outer_join_go_and_leave_no_padded_phantom(lawful: Lawful, kind: str) -> None:
+    lawful(
+        SHOP,
+        OUTER.format(kind),
+        "DELETE FROM orders WHERE customer = 3; DELETE FROM customers WHERE id = 3",
+        "DELETE FROM customers WHERE id = 4; INSERT INTO customers VALUES (3, 'back', 1)",
+        "INSERT INTO customers VALUES (4, 'back', 1); DELETE FROM orders WHERE customer = 4",
+    )
+
+
+@outer
+def test_a_padded_row_goes_when_a_partner_comes_and_comes_back_when_the_last_one_goes(
+    lawful: Lawful, kind: str
+) -> None:
+    lawful(
+        SHOP,
+        OUTER.format(kind),
+        """INSERT INTO customers VALUES (20, 'lonely', 1);
+           INSERT INTO orders VALUES (90, 30, 1, NULL), (91, NULL, 1, NULL)""",
+        "INSERT INTO orders VALUES (92, 20, 5, 'open'), (93, 20, 6, 'open')",
+        "DELETE FROM orders WHERE id = 92",
+        "UPDATE orders SET customer = 21 WHERE id = 93; UPDATE customers SET id = 30 WHERE id = 20",
+        "DELETE FROM orders; INSERT INTO orders VALUES (1, 1, 1, NULL)",
+        "DELETE FROM customers",
+    )
+
+
+@pytest.mark.parametrize("measure", ["min(s.weight)", "max(s.weight)", "count(s.id)", "sum(o.amount)"])
+def test_extremes_over_two_chained_left_joins_enter_a_group_that_is_there(lawful: Lawful, measure: str) -> None:
+    """#938: the new row of the second join was taken for a row of the first."""
+    lawful(
+        SHOP + "CREATE TABLE shipments (id int PRIMARY KEY, of_order int, weight int);"
+        "INSERT INTO shipments SELECT i, i * 2, i % 7 FROM generate_series(1, 12) AS i",
+        f"""SELECT c.region, {measure} AS measure FROM customers AS c LEFT JOIN orders AS o ON o.customer = c.id
+            LEFT JOIN shipments AS s ON s.of_order = o.id GROUP BY c.region""",
+        "INSERT INTO shipments VALUES (50, 1, -9), (51, 3, 99)",
+        "INSERT INTO orders VALUES (80, 1, 1, NULL); INSERT INTO shipments VALUES (52, 80, 1000)",
+        "DELETE FROM shipments WHERE id IN (50, 52); DELETE FROM orders WHERE id = 3",
+        "DELETE FROM shipments; UPDATE customers SET region = 'one'",
+    )
+
+
+def test_a_default_above_an_outer_join_is_not_a_default_below_it(lawful: Lawful) -> None:
+    lawful(
+        SHOP,
+        """SELECT c.id, q.word, coalesce(q.word, 'nobody') AS shown FROM customers AS c
+           LEFT JOIN (SELECT customer, coalesce(status, 'none') AS word FROM orders WHERE amount > 30) AS q
+           ON q.customer = c.id""",
+        "UPDATE orders SET status = NULL WHERE id > 35",
+        "UPDATE orders SET amount = 1 WHERE customer = 2; UPDATE orders SET amount = 31 WHERE customer = 1",
+    )
+
+
+# -- subqueries ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["", " WHERE o.status IS DISTINCT FROM c.region"], ids=["alone", "tied"])
+def test_not_in_with_nulls_about_is_no_anti_join(lawful: Lawful, where: str) -> None:
+    lawful(
+        SHOP,
+        f"""SELECT c.id, c.credit NOT IN (SELECT o.customer FROM orders AS o{where}) AS missing
+            FROM customers AS c WHERE coalesce(c.credit NOT IN (SELECT o.customer FROM orders AS o{where}), true)""",
+        "DELETE FROM orders WHERE customer IN (2, 3)",
+        "INSERT INTO orders VALUES (60, NULL, 1, NULL)",
+        "UPDATE customers SET credit = NULL WHERE id < 4",
+        "DELETE FROM orders WHERE customer IS NULL",
+        "DELETE FROM orders",
+        "INSERT INTO orders VALUES (61, NULL, 1, 'x')",
+    )
+
+
+@pytest.mark.parametrize("which", ["EXISTS", "NOT EXISTS"])
+def test_only_the_first_and_the_last_partner_matter(lawful: Lawful, which: str) -> None:
+    lawful(
+        SHOP,
+        f"""SELECT c.id FROM customers AS c
+            WHERE {which} (SELECT 1 FROM orders AS o WHERE o.customer = c.id AND o.amount > c.credit)""",
+        "DELETE FROM orders WHERE customer = 2 AND id > 12",
+        """DELETE FROM orders WHERE customer = 2;
+           INSERT INTO orders VALUES (70, 2, 99, NULL); DELETE FROM orders WHERE id = 70""",
+        "UPDATE customers SET credit = 100 WHERE id = 4; UPDATE orders SET amount = 101 WHERE id = 3",
+        "UPDATE orders SET customer = 2 WHERE customer = 4; UPDATE customers SET id = 40 WHERE id = 4",
+    )
+
+
+def test_a_count_of_nothing_is_zero_and_a_sum_of_nothing_is_null(lawful: Lawful) -> None:
+    lawful(
+        SHOP,
+        """SELECT c.id, (SELECT count(*) FROM orders AS o WHERE o.customer = c.id) AS n,
+               (SELECT sum(o.amount) FROM orders AS o WHERE o.customer = c.id) AS total,
+               (SELECT coalesce(max(o.amount), -1) FROM orders AS o WHERE o.customer = c.id AND o.id > 9) AS most,
+               (SELECT max(o.amount) FROM orders AS o) AS of_all
+           FROM customers AS c WHERE c.credit <= (SELECT count(*) + 3 FROM orders AS o WHERE o.customer = c.id)""",
+        "DELETE FROM orders WHERE customer IN (1, 5)",
+        "UPDATE orders SET customer = 1, amount = NULL WHERE customer = 2",
+        "UPDATE customers SET id = id + 1000 WHERE id > 5; INSERT INTO orders VALUES (80, 1006, 500, 'open')",
+        "DELETE FROM orders",
+    )
+
+
+@pytest.mark.parametrize("operator", ["UNION", "INTERSECT", "EXCEPT"])
+def test_rows_of_a_set_operation_are_counted_on_both_sides(lawful: Lawful, operator: str) -> None:
+    lawful(
+        SHOP,
+        f"""SELECT customer, status FROM orders
+            {operator} SELECT id, CASE WHEN id % 2 = 0 THEN 'paid' END FROM customers""",
+        "DELETE FROM orders WHERE id IN (1, 10, 3, 12)",
+        "UPDATE orders SET status = NULL WHERE id % 3 = 0",
+        "DELETE FROM customers WHERE id < 5; UPDATE orders SET customer = NULL WHERE customer = 6",
+        "DELETE FROM orders WHERE status = 'paid'; INSERT INTO customers VALUES (2, 'x', 1)",
+    )
+
+
+def test_aggregates_of_aggregates_through_views_lose_no_delete(law: Law, lawful: Lawful) -> None:
+    """#331: in a chain of views a row's id was made of its content, and two that were equal went together."""
+    lawful(
+        SHOP
+        + """CREATE VIEW per_customer AS SELECT customer, status, count(*) AS n, sum(amount) AS total
+                 FROM orders GROUP BY customer, status;
+             CREATE VIEW per_size AS SELECT n, count(*) AS times, max(total) AS most FROM per_customer GROUP BY n""",
+        """SELECT s.times, count(*) AS sizes, sum(s.most) AS total, max(p.n) AS n FROM per_size AS s
+           JOIN (SELECT DISTINCT n FROM per_customer) AS p USING (n) GROUP BY s.times""",
+        "DELETE FROM orders WHERE id IN (1, 2, 3)",
+        "UPDATE orders SET status = 'open' WHERE customer < 4",
+        """INSERT INTO orders SELECT i, 1, 1, 'paid' FROM generate_series(100, 104) AS i;
+           DELETE FROM orders WHERE customer = 2""",
+        "DELETE FROM orders",
+    )
+
+
+# -- windows and first rows ------------------------------------------------------------------
+
+
+def test_a_row_leaves_one_partition_and_enters_another(lawful: Lawful) -> None:
+    lawful(
+        SHOP,
+        """SELECT id, customer, rank() OVER (PARTITION BY customer ORDER BY amount, id) AS place,
+               sum(amount) OVER (PARTITION BY status) AS total FROM orders""",
+        "UPDATE orders SET customer = 1 WHERE id IN (2, 11)",
+        "UPDATE orders SET status = NULL, amount = 0 WHERE id % 4 = 0",
+        "DELETE FROM orders WHERE customer = 1",
+    )
+
+
+def test_the_row_behind_the_last_takes_the_place_of_one_that_goes(lawful: Lawful) -> None:
+    lawful(
+        SHOP,
+        "SELECT id, amount FROM orders ORDER BY amount DESC, id LIMIT 5",
+        "DELETE FROM orders WHERE id = 38",
+        "UPDATE orders SET amount = 1000 WHERE id = 1",
+        "UPDATE orders SET amount = 0 WHERE amount > 40",
+        "DELETE FROM orders WHERE id > 3",
+    )
+
+
 # -- partitions ------------------------------------------------------------------------------
 
 

@@ -131,7 +131,10 @@ class Placer:
     # -- one table -------------------------------------------------------------------------
 
     def leaf(self, expression: Expr, use: Use) -> Placed:
-        """An expression over one table as a leaf column; a constant belongs to a table that is always there."""
+        """An expression over one table as a leaf column; a constant belongs to a table that is always there.
+
+        Inside an outer or mark join that table may be out of sight: there a constant is written as it is.
+        """
         scan = self._home(expression)
         type_ = self.types[expression]
         wire = wire_for(type_, use)
@@ -147,7 +150,9 @@ class Placer:
 
     def _home(self, expression: Expr) -> Scan | None:
         aliases = self.atoms.homes(expression)
-        return self.scans[next(iter(aliases))] if aliases else self.atoms.first_certain()
+        if aliases:
+            return self.scans[next(iter(aliases))]
+        return None if self._around else self.atoms.first_certain()
 
     def _own(self, scan: Scan, expression: Expr, type_: PgType, use: Use, wire: Wire) -> Leaf:
         own = self.leaves[scan.alias]
@@ -155,10 +160,11 @@ class Placer:
 
     def _padded(self, expression: Expr, leaf: Leaf, scan: Scan, ref: Expr) -> Expr:
         """What it is where an outer join left the table's columns NULL: mostly NULL, but not always."""
-        whens = []
-        for side, value in self._without(expression, leaf, scan):
-            if value is not None:
-                whens.append(f"WHEN {self._marker(side).sql} IS NULL THEN {_literal(value, leaf.wire).sql}")
+        values = self._without(expression, leaf, scan)
+        # A NULL needs no telling, unless a join further in has something else to tell.
+        while values and values[-1][1] is None:
+            values.pop()
+        whens = [f"WHEN {self._marker(side).sql} IS NULL THEN {_literal(v, leaf.wire).sql}" for side, v in values]
         return Expr.parse(f"CASE {' '.join(whens)} ELSE {ref.sql} END") if whens else ref
 
     def _without(self, expression: Expr, leaf: Leaf, scan: Scan) -> list[tuple[Region, Constant]]:

@@ -117,8 +117,9 @@ class Access:
         """Every row of the input."""
         # What was written in this transaction nobody else can see.
         table = one.scan.table
-        parts = self._physical(one) if table.block is None and table.oid not in self.cut.written else []
-        if sum(pages for _, pages in parts) <= SMALL_PAGES:
+        hidden = table.block is not None or table.oid in self.cut.written
+        parts = [] if hidden else self._physical(one)
+        if hidden or sum(pages for _, pages in parts) <= SMALL_PAGES:
             query = reading.all_sql(one, self.names.source(one.scan.table), before=before)
             rows = fetch(self.cut.conn, query, reading.schema_of(one))
             self._note(one, "read", rows.num_rows, why)

@@ -34,6 +34,13 @@ class Gathered:
         stored = [self.first, self.whole, *self.found]
         return any(isinstance(one, Scanned) or one.num_rows > 0 for one in stored if one is not None)
 
+    def stored(self) -> Gathered:
+        """The same where the first rows are no images but the table's own: what messages find again counts once."""
+        if self.first is None or self.whole is not None:
+            return Gathered(whole=self.whole, found=self.found)
+        located = ROW in self.first.column_names
+        return Gathered(found=[self.first, *self.found]) if located else Gathered(whole=self.first)
+
 
 def gather(branch: Branch, first: Mapping[str, pa.Table], access: Access, *, before: int) -> dict[str, Gathered]:
     """Send all messages that start from the inputs that hold rows."""

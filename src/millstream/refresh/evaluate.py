@@ -83,7 +83,7 @@ class Evaluation:
             whole = {other.name: Gathered(whole=self.access.everything(other, before=0)) for other in rest}
             return {name: Gathered(whole=found), **whole}
         held = gather(branch, {name: found}, self.access, before=0)
-        return held
+        return {**held, name: held[name].stored()}
 
     def _run(self, views: dict[str, Rows], keys: pa.Table | None = None, *, members: bool = False) -> pa.Table:
         names = {name: view_name(name) for name in views}

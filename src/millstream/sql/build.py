@@ -39,7 +39,7 @@ from millstream.sql.calls import called, is_call
 from millstream.sql.grouping import Aggregates, Grouping
 from millstream.sql.grouping_sets import Set, numbered, sets_of
 from millstream.sql.scope import Scope, checked
-from millstream.sql.subquery import Ctes, Host, Subqueries, has_subquery
+from millstream.sql.subquery import Cte, Ctes, Host, Subqueries, has_subquery
 from millstream.sql.windows import expanded, windowed
 
 
@@ -96,7 +96,7 @@ class _Builder:
         known = dict(outer)
         clause = query.args.get("with_")
         for cte in clause.expressions if clause else ():
-            known[cte.alias] = self._waiting(cte, dict(known))
+            known[cte.alias] = Cte(cte, self._waiting(cte, dict(known)))
         return known
 
     def _waiting(self, cte: exp.Expression, ctes: Ctes) -> Callable[[], Relation]:
@@ -143,18 +143,18 @@ class _Builder:
             )
         names = _unique([item.alias_or_name for item in select.expressions])
         listed = ", ".join(f"c{number}" for number in range(len(names)))
-        types = self.names.types(f"SELECT * FROM ({_with_ctes(select)}) AS u ({listed})")
+        types = self.names.types(f"SELECT * FROM ({_with_ctes(select, ctes)}) AS u ({listed})")
         every = list(dict.fromkeys(Expr.of(key).sql for keys in sets for key in keys))
-        parts = [self._select(self._of_set(select, keys, every), ctes, outer) for keys in sets]
+        parts = [self._select(self._of_set(select, keys, every, ctes), ctes, outer) for keys in sets]
         return UnionAll(tuple(parts), tuple(names), types, self.fresh("u"))
 
-    def _of_set(self, select: exp.Select, keys: Set, every: list[str]) -> exp.Select:
+    def _of_set(self, select: exp.Select, keys: Set, every: list[str], ctes: Ctes) -> exp.Select:
         """The same grouped by one set: keys that are not in it are NULL."""
         present = {Expr.of(key).sql for key in keys}
         absent = [key for key in every if key not in present]
         copy = select.copy()
         # The keys as columns of FROM, so that the server can type them.
-        bare = parsed(_with_ctes(select))
+        bare = parsed(_with_ctes(select, ctes))
         bare.set("expressions", [exp.alias_(_part(key), f"c{number}") for number, key in enumerate(absent)])
         for part in ("group", "having", "order"):
             bare.set(part, None)
@@ -275,7 +275,7 @@ class _Builder:
         names = tuple(ref.column for ref in parts[0].columns)
         # Under names of our own: the user may give one name to two columns.
         listed = ", ".join(f"c{number}" for number in range(len(names)))
-        types = self.names.types(f"SELECT * FROM ({_with_ctes(query)}) AS u ({listed})")
+        types = self.names.types(f"SELECT * FROM ({_with_ctes(query, ctes)}) AS u ({listed})")
         relation = self._combined(query, parts, names, types)
         order = query.args.get("order")
         places = [int(one.this.name) - 1 for one in order.expressions] if order and _limit(query) else []
@@ -408,7 +408,7 @@ class _Builder:
 
     def _table(self, item: exp.Table, scope: Scope, ctes: Ctes) -> Relation:
         if not item.db and item.name in ctes:
-            relation = ctes[item.name]()
+            relation = ctes[item.name].relation()
             self._name(item, relation, scope)
             return relation
         found = self.names.table(item.db, item.name)
@@ -538,20 +538,9 @@ def _merged(one: Expr, other: Expr, side: str) -> Expr:
     return other if side == "RIGHT" else one
 
 
-def _with_ctes(query: exp.Expression) -> str:
-    """The text of a query with the WITH clauses around it, so that the server can type it on its own."""
+def _with_ctes(query: exp.Expression, ctes: Ctes) -> str:
+    """The text of a query with all WITH queries it may name, so that the server can type it on its own."""
     copy = query.copy()
-    clauses = [node.args["with_"] for node in _ancestors(query) if node.args.get("with_")]
-    ctes = [cte.copy() for clause in reversed(clauses) for cte in clause.expressions]
-    own = copy.args.get("with_")
     if ctes:
-        copy.set("with_", exp.With(expressions=ctes + (list(own.expressions) if own else [])))
+        copy.set("with_", exp.With(expressions=[cte.node.copy() for cte in ctes.values()]))
     return printed(copy)
-
-
-def _ancestors(node: exp.Expression) -> list[exp.Expression]:
-    found, parent = list[exp.Expression](), node.parent
-    while isinstance(parent, exp.Expression):
-        found.append(parent)
-        parent = parent.parent
-    return found

@@ -1,0 +1,57 @@
+"""Random queries over random tables: the SQL that stream tables accept today, nested at random.
+
+    selects      plain, grouped, DISTINCT, UNION, INTERSECT, EXCEPT
+    joins        FROM clauses: inner, cross, theta, LEFT, RIGHT, FULL, USING, parentheses
+    derived      items of FROM that are queries: filtered, grouped, windowed, limited, combined; views, CTEs used twice
+    subqueries   EXISTS, IN, ANY, ALL, scalar, by a unique key; in WHERE, HAVING and the select list
+    groups       keys, measures, FILTER, HAVING
+    conditions   over one item, and ties between two
+    expressions  over one item, and over two
+
+A query over a cased schema joins and groups by `cid` nearly everywhere, and shows it. A generator asks the dice only,
+so a seed gives the same queries for ever. What PostgreSQL would refuse is not generated; what Millstream
+refuses may be, seldom.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from millstream.testing.queries import derived, selects
+from millstream.testing.queries.maker import Maker
+from millstream.testing.queries.terms import Query
+from millstream.testing.randomness import RandomTable
+
+__all__ = ["Queries", "Query"]
+
+
+@dataclass
+class Queries:
+    """A generator of queries over some tables."""
+
+    tables: Sequence[RandomTable]
+    dice: random.Random
+    prefix: str = ""
+    """Put before the names of views, so that generators do not meet."""
+    made: int = 0
+
+    def next(self) -> Query:
+        """Another query."""
+        maker = self._maker(self.dice.randint(1, 3))
+        return _finished(maker, selects.query(maker))
+
+    def reordered(self) -> tuple[Query, Query]:
+        """A query, and the same with the items of FROM in another order."""
+        maker = self._maker(2)
+        one, other = selects.reordered(maker)
+        return _finished(maker, one), _finished(maker, other)
+
+    def _maker(self, depth: int) -> Maker:
+        self.made += 1
+        return Maker(self.tables, self.dice, derived.item, f"{self.prefix}q{self.made}_", depth)
+
+
+def _finished(maker: Maker, body: str) -> Query:
+    return Query(maker.whole(body), tuple(maker.setup), frozenset(maker.parts))

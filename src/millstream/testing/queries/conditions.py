@@ -1,0 +1,53 @@
+"""Conditions over one item, and ties between two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.testing.queries.maker import Maker
+from millstream.testing.queries.terms import Item, Term, comparable, literal
+from millstream.testing.randomness import COMPARED, KINDS
+
+
+def predicate(m: Maker, terms: Sequence[Term]) -> str:
+    """A condition over one item."""
+    term = m.one_of([term for term in terms if term.kind in COMPARED])
+    value = literal(m.one_of(KINDS[term.kind].values))
+    plain = m.one_of(
+        [
+            f"{term.sql} IS NULL",
+            f"{term.sql} IS NOT NULL",
+            f"{term.sql} = {value}",
+            f"{term.sql} <> {value}",
+            f"{term.sql} >= {value}" if term.family != "bool" else f"NOT {term.sql}",
+            f"coalesce({term.sql} = {value}, true)",
+            f"coalesce({term.sql}, {value}) <> {value}",
+        ]
+    )
+    if m.chance(0.2):
+        return f"({plain} OR {predicate(m, terms)})"
+    return f"NOT ({plain})" if m.chance(0.15) else plain
+
+
+def tie(m: Maker, one: Item, other: Item, *, equal: bool = False) -> str:
+    """The condition that ties two items; always by case, where there are cases."""
+    ties = [f"{one.alias}.cid = {other.alias}.cid"] if m.cased else []
+    how = m.part(*["equal"] * 3, "two", "mixed", *([] if equal else ["theta", "case only"]))
+    if how in ("equal", "two", "mixed"):
+        ties.append(comparison(m, one, other, "="))
+    if how == "two":
+        ties.append(comparison(m, one, other, "="))
+    if how in ("theta", "mixed"):
+        ties.append(comparison(m, one, other, m.one_of(["<", "<=", ">", "<>", "IS DISTINCT FROM"])))
+    return " AND ".join(ties)
+
+
+def comparison(m: Maker, one: Item, other: Item, operator: str) -> str:
+    """Two columns compared."""
+    if m.chance(0.6):
+        return f"{one.alias}.{m.one_of('jh')} {operator} {other.alias}.{m.one_of('jh')}"
+    pairs = [(a, b) for a in one.columns for b in other.columns if comparable(a, b, operator)]
+    left, right = m.one_of(pairs)
+    if left.family == "int" and m.chance(0.3):
+        return f"{left.sql} + 1 {operator} {right.sql}"
+    return f"{left.sql} {operator} {right.sql}"

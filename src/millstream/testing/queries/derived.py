@@ -1,0 +1,197 @@
+"""Items of FROM that are queries themselves: filtered, grouped, distinct, combined, joined.
+
+They stand in place, or are views or CTEs. Each has the columns `j`, `h` and `g` that all items have, and the case where
+there are cases, so that anything can be joined to anything. What it is made over is an item again, down to the depth
+that is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millstream.testing.queries.conditions import predicate, tie
+from millstream.testing.queries.expressions import made
+from millstream.testing.queries.groups import having
+from millstream.testing.queries.joins import OUTER
+from millstream.testing.queries.maker import Maker
+from millstream.testing.queries.subqueries import around, condition
+from millstream.testing.queries.terms import Columns, Item, Source, Term, free, kind_of_sum, told_apart
+
+Body = tuple[str, Columns]
+
+
+def item(m: Maker) -> Item:
+    """A table, or a query over items; less of those the deeper it stands."""
+    if m.depth <= 0 or m.chance(0.55):
+        m.parts.add("table")
+        return m.table()
+    if m.ctes and m.chance(0.3):
+        m.parts.add("CTE used again")
+        name = m.one_of(list(m.ctes))
+        return m.named(name, m.ctes[name][1])
+    how = m.part("subquery", "subquery", "view", "CTE")
+    if how == "view":
+        return _view(m)
+    body, columns = _body(m)
+    return m.named(m.cte(body, columns) if how == "CTE" else f"({body})", columns)
+
+
+def _view(m: Maker) -> Item:
+    with m.apart():
+        body, columns = _body(m)
+        whole = m.whole(body)
+    name = f"{m.prefix}view_{len(m.setup) + 1}"
+    m.setup.append(f"CREATE VIEW {name} AS {whole}")
+    return m.named(name, columns)
+
+
+def _body(m: Maker) -> Body:
+    """One of the kinds."""
+    name = m.part(*BODIES)
+    with m.deeper():
+        return BODIES[name](m)
+
+
+def _listed(m: Maker, case: str, columns: dict[str, Term]) -> Body:
+    """A select list, the case first."""
+    shown = {**({"cid": Term(case, "int4")} if m.cased else {}), **columns}
+    text = ", ".join(f"{term.sql} AS {name}" for name, term in shown.items())
+    return text, [(name, term.kind) for name, term in shown.items()]
+
+
+def _filtered(m: Maker) -> Body:
+    """Filtered and projected; the columns to join by keep their names."""
+    one = m.item()
+    source = Source(one.sql, (one,))
+    fixed = {name: one.column(name) for name in "jhg"}
+    others = [term for term in free(one.columns) if term.name not in fixed]
+    more = {f"e{n}": made(m, term) for n, term in enumerate(m.dice.sample(others, min(4, len(others))))}
+    listed, columns = _listed(m, source.case, {**fixed, **more})
+    where = predicate(m, one.columns) if m.chance(0.5) else ""
+    asked = condition(m, around(source)) if m.depth > 0 and m.chance(0.3) else ""
+    return f"SELECT {listed} {source.text(where, asked)}", columns
+
+
+def _united(m: Maker) -> Body:
+    """The same columns of two items, one after the other or as sets."""
+    operator = m.part("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
+    first, columns = _part(m)
+    return f"{first} {operator} {_part(m)[0]}", columns
+
+
+def _part(m: Maker) -> Body:
+    one = m.item()
+    source = Source(one.sql, (one,))
+    h = Term(f"{one.alias}.h::bigint", "int8")
+    listed, columns = _listed(m, source.case, {"j": one.column("j"), "h": h, "g": one.column("g")})
+    return f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.4) else '')}", columns
+
+
+def _distinct(m: Maker) -> Body:
+    one = m.item()
+    source = Source(one.sql, (one,))
+    listed, columns = _listed(m, source.case, {name: one.column(name) for name in "jhg"})
+    return f"SELECT DISTINCT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}", columns
+
+
+def _grouped(m: Maker) -> Body:
+    """Groups; what is not a key is an aggregate."""
+    one = m.item()
+    source = Source(one.sql, (one,))
+    j, h, g = (one.column(name) for name in "jhg")
+    keys = [term for term in (j, g) if m.chance(0.6)]
+    shown = {
+        "j": j if j in keys else Term(f"max({j.sql})", j.kind),
+        "h": m.one_of([Term("count(*)", "int8"), Term(f"max({h.sql})", h.kind), Term(f"count({h.sql})", "int8")]),
+        "g": g if g in keys else Term(f"min({g.sql})", "text"),
+        "e0": _total(m, one),
+    }
+    listed, columns = _listed(m, source.case, shown)
+    group = ", ".join([*([source.case] if m.cased else []), *(key.sql for key in keys)])
+    text = f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}"
+    text += f" GROUP BY {group}" if group else ""
+    return text + (f" HAVING {having(m, source)}" if m.chance(0.25) else ""), columns
+
+
+def _total(m: Maker, one: Item) -> Term:
+    number = m.one_of([term for term in free(one.columns) if term.family in ("int", "numeric")])
+    function = m.one_of(["sum", "sum", "min", "avg"])
+    if function == "min":
+        return Term(f"min({told_apart(number)})", number.kind)
+    return Term(f"{function}({number.sql})", "numeric" if function == "avg" else kind_of_sum(number))
+
+
+def _padded(m: Maker) -> Body:
+    """An outer join with computed columns over both sides."""
+    one, other, kind = m.item(), m.item(), m.one_of(OUTER)
+    m.parts.add(f"{kind} join inside")
+    both = f"{one.sql} {kind} JOIN {other.sql} ON {tie(m, one, other, equal=kind == 'FULL') or 'true'}"
+    source = Source(both, (one, other), padded=kind != "LEFT")
+    a, b, wide = one.alias, other.alias, "int8" if other.column("h").kind == "int8" else "int4"
+    shown = {
+        "j": m.one_of([one.column("j"), other.column("j"), Term(f"coalesce({a}.j, {b}.j)", "int4")]),
+        "h": m.one_of([Term(f"coalesce({b}.h, 0)", wide), Term(f"{b}.h + 1", wide), other.column("h")]),
+        "g": m.one_of([Term(f"coalesce({b}.g, 'none')", "text"), Term(f"coalesce({a}.g, {b}.g)", "text")]),
+        "e0": m.one_of(
+            [Term(f"{a}.j + {b}.j", "int4"), Term(f"CASE WHEN {b}.j IS NULL THEN 7 ELSE {a}.j END", "int4")]
+        ),
+    }
+    listed, columns = _listed(m, source.case, shown)
+    where = predicate(m, m.one_of([one, other]).columns) if m.chance(0.3) else ""
+    return f"SELECT {listed} {source.text(where)}", columns
+
+
+def _windowed(m: Maker) -> Body:
+    """What window functions say of each row; equal rows may change places, so nothing else is shown."""
+    one = m.item()
+    source = Source(one.sql, (one,))
+    j, h, g = (one.column(name).sql for name in "jhg")
+    case = [source.case] if m.cased else []
+    keys = [*case, *(key for key in (j, g) if m.chance(0.4))]
+    by = f"PARTITION BY {', '.join(keys)} " if keys else ""
+    ordered = f"({by}ORDER BY {', '.join(m.dice.sample([j, h, g], 3))})"
+    calls = {
+        "rank": Term(f"rank() OVER {ordered}", "int8"),
+        "row_number": Term(f"row_number() OVER {ordered}", "int8"),
+        "sum over": Term(f"sum({j}) OVER {m.one_of([ordered, f'({by})'])}", "int8"),
+        "count over": Term(f"count(*) OVER ({by})", "int8"),
+        "lag": Term(f"{m.one_of(['lag', 'lead'])}({j}) OVER {ordered}", "int4"),
+        "first_value": Term(f"first_value({j}) OVER {ordered}", "int4"),
+        "moving": Term(f"max({j}) OVER ({by}ORDER BY {j}, {h}, {g} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)", "int4"),
+    }
+    shown = {name: one.column(name) for name in "jhg"}
+    listed, columns = _listed(m, source.case, {**shown, "e0": calls[m.part(*calls)]})
+    return f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}", columns
+
+
+def _first(m: Maker) -> Body:
+    """The first row of each key; ordered by all that is shown."""
+    one = m.item()
+    source = Source(one.sql, (one,))
+    listed, columns = _listed(m, source.case, {name: one.column(name) for name in "jhg"})
+    places = list(range(1, len(columns) + 1))
+    keys = [name for name, _ in columns][: m.dice.randint(1, 2) + m.cased]
+    on = ", ".join(f"{one.alias}.{name}" for name in keys)
+    return f"SELECT DISTINCT ON ({on}) {listed} {source.text()} ORDER BY {', '.join(map(str, places))}", columns
+
+
+def _limited(m: Maker) -> Body:
+    """The first rows of all; ordered by all that is shown."""
+    one = m.item()
+    source = Source(one.sql, (one,))
+    listed, columns = _listed(m, source.case, {name: one.column(name) for name in "jhg"})
+    order = ", ".join(str(place) + m.one_of(["", " DESC"]) for place in range(1, len(columns) + 1))
+    offset = f" OFFSET {m.dice.randint(1, 3)}" if m.chance(0.3) else ""
+    return f"SELECT {listed} {source.text()} ORDER BY {order} LIMIT {m.one_of([1, 3, 40])}{offset}", columns
+
+
+BODIES: dict[str, Callable[[Maker], Body]] = {
+    "filtered": _filtered,
+    "united": _united,
+    "distinct": _distinct,
+    "grouped inside": _grouped,
+    "padded": _padded,
+    "windowed": _windowed,
+    "DISTINCT ON": _first,
+    "limited": _limited,
+}

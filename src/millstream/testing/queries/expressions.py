@@ -1,0 +1,95 @@
+"""Immutable expressions over one item, and over two."""
+
+from __future__ import annotations
+
+from millstream.testing.queries.maker import Maker
+from millstream.testing.queries.terms import Source, Term, free, literal
+from millstream.testing.randomness import KINDS, Family
+
+
+def made(m: Maker, term: Term) -> Term:
+    """An immutable expression over the term; of the same kind, or nearly."""
+    x, wide = term.sql, "int8" if term.kind == "int8" else "int4"
+    choices: dict[str, list[tuple[str, str]]] = {
+        "int": [(f"{x} + 1", wide), (f"abs({x})", term.kind), (f"{x} % 3", wide), (f"coalesce({x}, 2)", wide),
+                (f"CASE WHEN {x} > 1 THEN {x} ELSE 0 END", wide), (f"nullif({x}, 1)", term.kind)],
+        "numeric": [(f"{x} * 2", "numeric"), (f"round({x}, 1)", "numeric"), (f"coalesce({x}, 0.5)", "numeric")],
+        "float": [(f"{x} * 2", "float8"), (f"coalesce({x}, 4)", "float8")],
+        "text": [(f"upper({x})", "text"), (f"{x} || '!'", "text"), (f"substr({x}, 1, 1)", "text"),
+                 (f"coalesce({x}, 'none')", "text"), (f"length({x})", "int4")],
+        "bool": [(f"NOT {x}", "bool"), (f"coalesce({x}, false)", "bool")],
+        "date": [(f"{x} + 1", "date"), (f"coalesce({x}, '2001-01-01')", "date")],
+        "time": [(f"{x} + '1 hour'", term.kind) if term.kind == "timestamp" else (x, term.kind)],
+        "other": [(x, term.kind)],
+    }  # fmt: skip
+    text, kind = m.one_of(choices[term.family])
+    if term.kind == "ctext" and kind == "text":
+        kind = "ctext"
+    return Term(text, kind, term.alias)
+
+
+def of_family(m: Maker, source: Source, family: Family, kind: str) -> Term:
+    """A term of that family; the value of a constant where there is none."""
+    terms = [term for term in free(source.terms) if term.family == family]
+    if terms and m.chance(0.9):
+        term = m.one_of(terms)
+        return _within(m, term, family) if m.chance(0.3) else term
+    return Term(f"{literal(m.one_of(KINDS[kind].values))}::{KINDS[kind].type}", kind)
+
+
+def _within(m: Maker, term: Term, family: Family) -> Term:
+    found = made(m, term)
+    return found if found.family == family else term
+
+
+def across(m: Maker, source: Source) -> Term:
+    """An expression over two items, for a select list: PostgreSQL evaluates it, whatever it is."""
+    m.part("expression across")
+    a, b = (item.alias for item in m.dice.sample(list(source.items), 2))
+    return m.one_of(
+        [
+            Term(f"{a}.j + {b}.h", "int8"),
+            Term(f"{a}.g || {b}.g", "text"),
+            Term(f"greatest({a}.j, {b}.j)", "int4"),
+            Term(f"CASE WHEN {a}.j > {b}.j THEN {a}.g WHEN {b}.h = 1 THEN 'one' ELSE {b}.g END", "text"),
+            Term(f"coalesce({a}.g, {b}.g, '?')", "text"),
+            Term(f"({a}.j = {b}.j AND {a}.g IS NOT NULL) OR {b}.h > 1", "bool"),
+            Term(f"{a}.j BETWEEN {b}.j AND {b}.h", "bool"),
+            Term(f"upper({a}.g) || lower({b}.g)", "text"),
+            Term(f"{a}.j::numeric / nullif({b}.j, 0)", "numeric"),
+            Term(f"nullif({a}.j, {b}.j)", "int4"),
+            Term(f"ARRAY[{a}.j, {b}.j]", "ints"),
+        ]
+    )
+
+
+def across_int(m: Maker, source: Source) -> Term:
+    """An integer over two items that Spark computes."""
+    a, b = (item.alias for item in m.dice.sample(list(source.items), 2))
+    return m.one_of(
+        [
+            Term(f"{a}.j + {b}.j", "int4"),
+            Term(f"{a}.j - {b}.j", "int4"),
+            Term(f"{a}.j::bigint * {b}.h", "int8"),
+            Term(f"CASE WHEN {a}.j > {b}.j THEN {a}.j ELSE {b}.j END", "int4"),
+            Term(f"CASE WHEN {a}.g = {b}.g THEN 1 END", "int4"),
+            Term(f"coalesce({a}.j, {b}.j, 0)", "int4"),
+        ]
+    )
+
+
+def product(m: Maker, source: Source) -> Term:
+    """A number over two items, at least one of them a numeric."""
+    numbers = [
+        (a, b)
+        for one in source.items
+        for other in source.items
+        if one is not other
+        for a in one.columns
+        for b in other.columns
+        if a.family == "numeric" and b.family in ("int", "numeric") and (a.kind, b.kind) != ("numeric", "numeric")
+    ]
+    if not numbers:
+        return across_int(m, source)
+    a, b = m.one_of(numbers)
+    return Term(f"{a.sql} {m.one_of(['*', '+', '-'])} {b.sql}", "numeric")

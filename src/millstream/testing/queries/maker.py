@@ -1,0 +1,89 @@
+"""A query in the making: the dice, and what has been made so far."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from millstream.testing.queries.terms import Columns, Item, Term
+from millstream.testing.randomness import RandomTable
+
+Choice = TypeVar("Choice")
+
+
+@dataclass
+class Maker:
+    """One query under construction."""
+
+    tables: Sequence[RandomTable]
+    dice: random.Random
+    draw: Callable[[Maker], Item]
+    """Makes an item of FROM: a table, or a query down to the depth that is left."""
+    prefix: str = ""
+    depth: int = 2
+    setup: list[str] = field(default_factory=list)
+    ctes: dict[str, tuple[str, Columns]] = field(default_factory=dict)
+    parts: set[str] = field(default_factory=set)
+    aliases: int = 0
+
+    @property
+    def cased(self) -> bool:
+        return self.tables[0].cased
+
+    def item(self) -> Item:
+        return self.draw(self)
+
+    def chance(self, share: float) -> bool:
+        return self.dice.random() < share
+
+    def one_of(self, choices: Sequence[Choice]) -> Choice:
+        return self.dice.choice(list(choices))
+
+    def part(self, *names: str) -> str:
+        """One of these constructs; noted as used."""
+        name = self.dice.choice(names)
+        self.parts.add(name)
+        return name
+
+    def named(self, sql: str, columns: Columns, table: RandomTable | None = None) -> Item:
+        """An item under an alias that nothing else has."""
+        self.aliases += 1
+        alias = f"a{self.aliases}"
+        terms = tuple(Term(f"{alias}.{name}", kind, alias) for name, kind in columns)
+        return Item(f"{sql} AS {alias}", alias, terms, table)
+
+    def table(self, table: RandomTable | None = None) -> Item:
+        """A table as it stands."""
+        table = table or self.one_of(self.tables)
+        return self.named(table.name, [(column.name, column.kind.name) for column in table.columns], table)
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
+        """What is made inside may nest one level less."""
+        self.depth -= 1
+        try:
+            yield
+        finally:
+            self.depth += 1
+
+    def cte(self, body: str, columns: Columns) -> str:
+        name = f"w{len(self.ctes) + 1}"
+        self.ctes[name] = (body, columns)
+        return name
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """A text of its own, such as a view's: the CTEs around it are not to be seen."""
+        around, self.ctes = self.ctes, {}
+        try:
+            yield
+        finally:
+            self.ctes = around
+
+    def whole(self, body: str) -> str:
+        """A query with its WITH clause."""
+        listed = ", ".join(f"{name} AS ({text})" for name, (text, _) in self.ctes.items())
+        return f"WITH {listed} {body}" if listed else body

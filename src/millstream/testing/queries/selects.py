@@ -1,0 +1,170 @@
+"""Whole queries: plain, grouped, distinct, and set operations, nested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from millstream.testing.queries.conditions import comparison, predicate
+from millstream.testing.queries.expressions import across, made, of_family
+from millstream.testing.queries.groups import having, keys, measure
+from millstream.testing.queries.joins import commas
+from millstream.testing.queries.joins import source as from_clause
+from millstream.testing.queries.maker import Maker
+from millstream.testing.queries.subqueries import Around, around, asking, condition, scalar
+from millstream.testing.queries.terms import Source, Term, free
+from millstream.testing.randomness import KINDS
+
+
+def query(m: Maker) -> str:
+    """A query of some kind, without its WITH clause."""
+    name = m.part(*["plain"] * 4, *["grouped"] * 4, "combined", "combined", "distinct at the top")
+    return SELECTS[name](m)
+
+
+def _plain(m: Maker) -> str:
+    return _rows(m, "SELECT")
+
+
+def _distinct(m: Maker) -> str:
+    return _rows(m, "SELECT DISTINCT")
+
+
+def _rows(m: Maker, select: str) -> str:
+    return _rows_over(m, from_clause(m), select)
+
+
+def _rows_over(m: Maker, source: Source, select: str) -> str:
+    terms = _columns(m, source)
+    if m.chance(0.5):
+        m.parts.add("ids")
+        terms = [term for term in source.terms if term.name == "id"] + terms
+    if len(source.items) > 1 and m.chance(0.5):
+        terms.append(across(m, source))
+    if m.chance(0.15):
+        terms.append(Term("'fixed'::text", "text"))
+    if m.depth > 0 and m.chance(0.25):
+        m.parts.add("subquery in the select list")
+        terms.append(Term(asking(m, around(source)), "bool") if m.chance(0.5) else scalar(m, around(source)))
+    if select != "SELECT":
+        terms = [term for term in terms if term.kind not in ("jsonb", "ints")] or [source.items[0].column("j")]
+    text = f"{select} {_named(source, terms)} {source.text(_where(m, source))}"
+    return text + _first_rows(m, source, len(terms)) if m.chance(0.1) else text
+
+
+def _first_rows(m: Maker, source: Source, terms: int) -> str:
+    """ORDER BY everything, so that it is plain which rows are the first."""
+    m.parts.add("ORDER BY, LIMIT")
+    places = ", ".join(str(place) for place in range(1, terms + 1 + bool(source.case)))
+    return f" ORDER BY {places} LIMIT {m.one_of([2, 5, 50])}"
+
+
+def _grouped(m: Maker) -> str:
+    return _grouped_over(m, from_clause(m))
+
+
+def _grouped_over(m: Maker, source: Source) -> str:
+    found = keys(m, source)
+    case = [source.case] if source.case else []
+    shown = [key for key in found if m.chance(0.85)]
+    measures = [measure(m, source) for _ in range(m.dice.randint(0 if found else 1, 3))]
+    if m.depth > 0 and m.chance(0.12):
+        m.parts.add("subquery over groups")
+        measures.append(scalar(m, _groups(source, found)).sql)
+    outputs = [*case, *(key.sql for key in shown), *measures] or ["count(*)"]
+    listed = ", ".join(f"{output} AS o{place}" for place, output in enumerate(outputs, 1))
+    group = ", ".join([*case, *(key.sql for key in found)])
+    if not group:
+        m.parts.add("global")
+    elif m.chance(0.1):
+        group = f"{m.part('ROLLUP', 'CUBE')} ({group})"
+    text = f"SELECT {listed} {source.text(_where(m, source))}{f' GROUP BY {group}' if group else ''}"
+    return text + _having(m, source, found)
+
+
+def _having(m: Maker, source: Source, found: Sequence[Term]) -> str:
+    conditions = [having(m, source)] if m.chance(0.25) else []
+    if m.depth > 0 and m.chance(0.15):
+        m.parts.add("subquery in HAVING")
+        host = _groups(source, found)
+        number = of_family(m, source, "int", "int4").sql
+        value = m.one_of([f"sum({number})", "count(*)", f"max({number})", f"min({number})"])
+        whole = f"{value} {m.one_of(['>', '<=', '<>'])} {_number(m, host).sql}"
+        conditions.append(m.one_of([condition(m, host), whole]))
+    return f" HAVING {' AND '.join(conditions)}" if conditions else ""
+
+
+def _number(m: Maker, host: Around) -> Term:
+    """A scalar subquery that is a number."""
+    while (found := scalar(m, host)).family not in ("int", "numeric"):
+        pass
+    return found
+
+
+def _groups(source: Source, found: Sequence[Term]) -> Around:
+    """Of groups a subquery may name the keys that are columns."""
+    return Around(
+        [key for key in found if key in source.terms], [] if source.padded else list(filter(None, [source.case]))
+    )
+
+
+def reordered(m: Maker) -> tuple[str, str]:
+    """A query over items joined by commas, and the same with its items the other way round."""
+    with m.deeper():
+        items = [m.item() for _ in range(m.dice.randint(2, 3))]
+    source = commas(m, items)
+    text = _grouped_over(m, source) if m.chance(0.5) else _rows_over(m, source, "SELECT")
+    return text, text.replace(source.sql, ", ".join(item.sql for item in reversed(items)))
+
+
+def _combined(m: Maker) -> str:
+    """UNION, INTERSECT and EXCEPT of two or three, sometimes in parentheses."""
+    kinds = [m.one_of(["int4", "money2", "numeric", "text", "date"]) for _ in range(2)]
+    text = _combined_part(m, kinds)
+    for _ in range(m.dice.randint(1, 2)):
+        operator = m.part("UNION ALL", "UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
+        other = _combined_part(m, kinds)
+        if m.chance(0.3):
+            m.parts.add("set operation in parentheses")
+            inside = m.one_of(["UNION ALL", "UNION", "INTERSECT", "EXCEPT"])
+            other = f"({other} {inside} {_combined_part(m, kinds)})"
+        text = f"({text}) {operator} {other}" if m.chance(0.5) else f"{text} {operator} {other}"
+    return text
+
+
+def _combined_part(m: Maker, kinds: Sequence[str]) -> str:
+    source = from_clause(m, most=2)
+    terms = [of_family(m, source, KINDS[kind].family, kind) for kind in kinds]
+    return f"SELECT {_named(source, terms)} {source.text(_where(m, source))}"
+
+
+def _named(source: Source, terms: Sequence[Term]) -> str:
+    outputs = [*([source.case] if source.case else []), *(term.sql for term in terms)]
+    return ", ".join(f"{output} AS o{place}" for place, output in enumerate(outputs, 1))
+
+
+def _columns(m: Maker, source: Source) -> list[Term]:
+    terms = free(source.terms)
+    chosen = m.dice.sample(terms, min(len(terms), m.dice.randint(1, 4)))
+    return [made(m, term) if m.chance(0.4) else term for term in chosen]
+
+
+def _where(m: Maker, source: Source) -> str:
+    conditions = []
+    if m.chance(0.4):
+        conditions.append(predicate(m, m.one_of(source.items).columns))
+    if len(source.items) > 1 and m.chance(0.2):
+        one, other = m.dice.sample(list(source.items), 2)
+        pair = comparison(m, one, other, m.one_of(["<", ">=", "<>", "="]))
+        conditions.append(f"({pair} OR {predicate(m, one.columns)})")
+    if m.depth > 0 and m.chance(0.3):
+        m.parts.add("subquery in WHERE")
+        conditions.append(condition(m, around(source)))
+    return " AND ".join(conditions)
+
+
+SELECTS: dict[str, Callable[[Maker], str]] = {
+    "plain": _plain,
+    "grouped": _grouped,
+    "combined": _combined,
+    "distinct at the top": _distinct,
+}

@@ -1,0 +1,186 @@
+"""Subqueries in expressions: EXISTS, IN, ANY, ALL, scalar; tied to the row around them, and not.
+
+They stand in WHERE, in HAVING and in the select list; under NOT, OR, IS NOT TRUE and coalesce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from millstream.testing.queries.conditions import predicate
+from millstream.testing.queries.maker import Maker
+from millstream.testing.queries.terms import Item, Source, Term, comparable, free, kind_of_sum, told_apart
+from millstream.testing.randomness import RandomTable
+
+OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
+
+
+@dataclass(frozen=True)
+class Around:
+    """What of the query around it a subquery may name."""
+
+    terms: Sequence[Term]
+    cases: Sequence[str] = ()
+    """What the case may be compared with; empty where there are no cases, or none that may be named."""
+
+
+def around(source: Source) -> Around:
+    """The rows of a FROM clause."""
+    return Around(free(source.terms), [term.sql for term in source.terms if term.name == "cid"])
+
+
+def condition(m: Maker, host: Around) -> str:
+    """A condition with a subquery in it, under whatever it may stand."""
+    asked = asking(m, host)
+    how = m.part(*["asked plainly"] * 4, "asked under NOT", "asked under OR", "asked under coalesce")
+    if how == "asked under NOT":
+        return f"NOT ({asked})"
+    if how == "asked under OR" and host.terms:
+        other = predicate(m, host.terms) if m.chance(0.6) else asking(m, host)
+        return f"({asked} OR {other})"
+    if how == "asked under coalesce":
+        return m.one_of([f"coalesce({asked}, {m.one_of(['true', 'false'])})", f"({asked}) IS NOT TRUE"])
+    return asked
+
+
+def asking(m: Maker, host: Around) -> str:
+    """A truth value that a subquery decides."""
+    with m.deeper():
+        how = m.one_of([_exists, _exists, _in, _in, _two_in, _quantified, _compared])
+        return how(m, host)
+
+
+def scalar(m: Maker, host: Around) -> Term:
+    """A scalar subquery that is a number, or a value found by a unique key."""
+    with m.deeper():
+        keyed = [table for table in m.tables if table.key]
+        if keyed and any(term.family == "int" for term in host.terms) and m.chance(0.25):
+            return _by_key(m, host, m.one_of(keyed))
+        return _aggregated(m, host)
+
+
+# -- EXISTS ----------------------------------------------------------------------------------
+
+
+def _exists(m: Maker, host: Around) -> str:
+    which = m.part("EXISTS", "NOT EXISTS")
+    item = m.item()
+    return f"{which} (SELECT {m.one_of(['1', '*', item.alias + '.j'])} {_tied(m, host, item)})"
+
+
+def _tied(m: Maker, host: Around, item: Item, *, equal: bool = False, untied: float = 0.1) -> str:
+    """FROM and WHERE of a subquery over one item, tied to the row around it."""
+    ties = _case(m, host, item)
+    if host.terms and not m.chance(untied):
+        ties.append(_tie(m, host, item, equal=equal))
+        m.parts.add("correlated")
+    if m.chance(0.4):
+        ties.append(predicate(m, item.columns))
+    if m.depth > 0 and m.chance(0.2):
+        m.parts.add("asked inside")
+        ties.append(condition(m, Around(free(item.columns), [t.sql for t in item.columns if t.name == "cid"])))
+    return f"FROM {item.sql}" + (f" WHERE {' AND '.join(ties)}" if ties else "")
+
+
+def _case(m: Maker, host: Around, item: Item) -> list[str]:
+    return [f"{item.alias}.cid = {m.one_of(host.cases)}"] if host.cases else []
+
+
+def _tie(m: Maker, host: Around, item: Item, *, equal: bool) -> str:
+    operator = "=" if equal or m.chance(0.75) else m.one_of(["<", ">", "<>", "IS DISTINCT FROM"])
+    ints = [term for term in host.terms if term.family == "int"]
+    if ints and m.chance(0.6):
+        return f"{item.alias}.{m.one_of('jh')} {operator} {m.one_of(ints).sql}"
+    pairs = [(a, b) for a in free(item.columns) for b in host.terms if comparable(a, b, operator)]
+    if not pairs:
+        return "true"
+    own, outer = m.one_of(pairs)
+    return f"{own.sql} {operator} {outer.sql}"
+
+
+# -- IN --------------------------------------------------------------------------------------
+
+
+def _in(m: Maker, host: Around) -> str:
+    which, item = m.part("IN", "NOT IN"), m.item()
+    value, own = _same_kind(m, host, item)
+    return f"{value} {which} (SELECT {own} {_tied(m, host, item, untied=0.6)})"
+
+
+def _two_in(m: Maker, host: Around) -> str:
+    """Of two columns, one of them the case where there are cases."""
+    which, item = m.part("IN", "NOT IN"), m.item()
+    m.parts.add("IN of two columns")
+    value, own = _same_kind(m, host, item)
+    first = (m.one_of(host.cases), f"{item.alias}.cid") if host.cases else _same_kind(m, host, item)
+    where = f" WHERE {predicate(m, item.columns)}" if m.chance(0.4) else ""
+    return f"({first[0]}, {value}) {which} (SELECT {first[1]}, {own} FROM {item.sql}{where})"
+
+
+def _same_kind(m: Maker, host: Around, item: Item) -> tuple[str, str]:
+    """A value of the host and a column of the item to compare it with."""
+    ints = [term for term in host.terms if term.family == "int"]
+    pairs = [(a, b) for a in host.terms for b in free(item.columns) if comparable(a, b, "=")]
+    if ints and m.chance(0.5):
+        return m.one_of(ints).sql, f"{item.alias}.{m.one_of('jh')}"
+    if pairs and m.chance(0.9):
+        value, own = m.one_of(pairs)
+        return value.sql, own.sql
+    return "2", f"{item.alias}.{m.one_of('jh')}"
+
+
+# -- ANY, ALL --------------------------------------------------------------------------------
+
+
+def _quantified(m: Maker, host: Around) -> str:
+    which, operator, item = m.part("ANY", "ALL"), m.one_of(OPERATORS), m.item()
+    m.parts.add(f"{operator} {which}")
+    value, own = _same_int(m, host, item)
+    where = f" WHERE {predicate(m, item.columns)}" if m.chance(0.6) else ""
+    return f"{value} {operator} {which} (SELECT {own} FROM {item.sql}{where})"
+
+
+def _same_int(m: Maker, host: Around, item: Item) -> tuple[str, str]:
+    numbers = [term for term in host.terms if term.family in ("int", "numeric")]
+    own = m.one_of([term for term in free(item.columns) if term.family in ("int", "numeric")])
+    return m.one_of(numbers).sql if numbers else "1", own.sql
+
+
+# -- scalar ----------------------------------------------------------------------------------
+
+
+def _compared(m: Maker, host: Around) -> str:
+    """A number compared with a scalar subquery."""
+    found = _aggregated(m, host)
+    numbers = [term for term in host.terms if term.family in ("int", "numeric")]
+    value = m.one_of(numbers).sql if numbers else "2"
+    return f"{value} {m.one_of(OPERATORS)} {found.sql}"
+
+
+def _aggregated(m: Maker, host: Around) -> Term:
+    """The aggregate of an item's rows: those that the row around it is tied to, or all."""
+    m.parts.add("scalar")
+    item = m.item()
+    number = m.one_of([term for term in free(item.columns) if term.family in ("int", "numeric")])
+    total = kind_of_sum(number)
+    choices = {
+        f"min({told_apart(number)})": number.kind, f"max({told_apart(number)})": number.kind,
+        f"sum({number.sql})": total, f"avg({number.sql})": "numeric",
+        "count(*)": "int8", f"count({number.sql})": "int8",
+        f"coalesce(sum({number.sql}), 0)": total, f"max({number.sql}) - min({number.sql})": number.kind,
+    }  # fmt: skip
+    call = m.one_of(list(choices))
+    m.parts.add(f"scalar {call.split('(')[0]}")
+    text = _tied(m, host, item, equal=True, untied=0.3)
+    return Term(f"(SELECT {call} {text})", choices[call])
+
+
+def _by_key(m: Maker, host: Around, table: RandomTable) -> Term:
+    """A column of the one row that a unique key names."""
+    m.parts.add("scalar by key")
+    item = m.table(table)
+    ints = [term for term in host.terms if term.family == "int"]
+    key = f"{item.alias}.id = {m.one_of(ints).sql}"
+    shown = m.one_of(free(item.columns))
+    return Term(f"(SELECT {shown.sql} FROM {item.sql} WHERE {' AND '.join([*_case(m, host, item), key])})", shown.kind)

@@ -1,0 +1,320 @@
+"""Negative controls for outer joins, marks and chains of blocks: break each rule, and the law must notice.
+
+Like `test_sabotage.py`: stream tables that are right, one batch of changes that waits, one broken rule per test. What
+is decided while planning is broken while a stream table is created: its first content is wrong, and it is not made.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from millstream.algebra.expr import Expr
+from millstream.algebra.relation import Join, Relation, Scan
+from millstream.errors import MillstreamError
+from millstream.plan import chain, flatten
+from millstream.plan.block import Block, Branch, Edge, Leaf
+from millstream.plan.demand import Message, messages
+from millstream.plan.flatten import Flat
+from millstream.plan.lower import full_join, left_join, mark_join, matching
+from millstream.plan.lower.context import Lowering
+from millstream.plan.lower.matching import Side
+from millstream.plan.place import Placer
+from millstream.plan.region import Outer, OuterKind, Region
+from millstream.refresh import access, demand
+from millstream.store import state
+from millstream.store.names import Names
+
+if TYPE_CHECKING:
+    from tests.law.conftest import Law
+
+pytestmark = pytest.mark.spark
+
+# The package has the function of that name; its table of kinds is in the module.
+match = importlib.import_module("millstream.plan.lower.match")
+
+SETUP = """
+CREATE TABLE customers (id int PRIMARY KEY, region text, credit int);
+CREATE TABLE orders (id int PRIMARY KEY, customer int, amount int, note text);
+CREATE TABLE lefts (k int); CREATE TABLE rights (k int, tag text); CREATE TABLE lone (tag text);
+CREATE TABLE more (tag text);
+INSERT INTO customers VALUES (1, 'north', 3), (2, 'south', 5), (3, 'north', 4), (4, 'east', 2), (5, 'west', 9);
+INSERT INTO orders VALUES
+    (1, 1, 10, 'a'), (2, 1, 20, NULL), (3, 2, 30, 'b'), (4, NULL, 5, 'c'), (5, 3, 1, 'a'), (6, 9, 7, NULL);
+INSERT INTO lefts VALUES (1), (2); INSERT INTO rights VALUES (2, 'both'), (3, 'alone');
+INSERT INTO lone VALUES ('x'), ('y'); INSERT INTO more VALUES ('p')
+"""
+
+TABLES = {
+    "left": "SELECT c.id, o.id AS its FROM customers AS c LEFT JOIN orders AS o ON o.customer = c.id",
+    "theta": "SELECT c.id, o.id AS its FROM customers AS c"
+    " LEFT JOIN orders AS o ON o.customer = c.id AND o.amount > c.credit",
+    "full": "SELECT c.id, o.id AS its FROM customers AS c FULL JOIN orders AS o ON o.customer = c.id",
+    "mark": "SELECT id, EXISTS (SELECT 1 FROM orders AS o WHERE o.customer = c.id) AS any FROM customers AS c",
+    "absent": "SELECT id FROM customers AS c WHERE NOT EXISTS (SELECT 1 FROM orders AS o WHERE o.customer = c.id)",
+    "unknown": "SELECT id, id NOT IN (SELECT customer FROM orders) AS none FROM customers",
+    # Rows of a full join that stand alone meet those of a table that nothing ties to them.
+    "alone": "SELECT x.tag, l.k, r.k AS other FROM lone AS x"
+    " CROSS JOIN (lefts AS l FULL JOIN rights AS r ON r.k = l.k)",
+    "spread": "SELECT x.tag, l.k, r.k AS other FROM more AS x"
+    " CROSS JOIN (lefts AS l FULL JOIN rights AS r ON r.k = l.k) WHERE r.tag = 'alone'",
+    "nested": "SELECT q.region, max(q.n) AS most, sum(q.total) AS total"
+    " FROM (SELECT c.region, o.customer, count(*) AS n, sum(o.amount) AS total"
+    " FROM orders AS o JOIN customers AS c ON c.id = o.customer GROUP BY c.region, o.customer)"
+    " AS q GROUP BY q.region",
+}
+
+CHANGES = (
+    # One of two goes: the row around still meets the other. The last one goes, and a first one comes.
+    "DELETE FROM orders WHERE id = 1",
+    "DELETE FROM orders WHERE id = 3",
+    "INSERT INTO orders VALUES (10, 4, 8, 'new')",
+    # A second one comes; one is not enough any more, in the theta; one side alone, and both.
+    "INSERT INTO orders VALUES (11, 3, 9, 'b')",
+    "UPDATE customers SET credit = 8 WHERE id = 3",
+    "UPDATE orders SET customer = 5 WHERE id = 6",
+    "DELETE FROM customers WHERE id = 5",
+    "INSERT INTO customers VALUES (9, 'east', 1)",
+    "UPDATE orders SET customer = 2 WHERE customer IS NULL",
+    # Of the full join below the cross join only one side changes; of the other, only what is joined to it.
+    "INSERT INTO rights VALUES (7, 'late')",
+    "INSERT INTO more VALUES ('q')",
+)
+
+
+@pytest.fixture(scope="module")
+def changed(module_law: Law) -> Law:
+    """Stream tables that are right, and changes that wait."""
+    module_law.change(SETUP)
+    for name, query in TABLES.items():
+        module_law.create(name, query)
+    module_law.change(*CHANGES)
+    return module_law
+
+
+# -- while refreshing ------------------------------------------------------------------------
+
+Sabotage = Callable[[pytest.MonkeyPatch], None]
+SABOTAGES: dict[str, tuple[Sabotage, tuple[str, ...]]] = {}
+
+
+def breaks(*tables: str) -> Callable[[Sabotage], Sabotage]:
+    """Name the stream tables that must not survive a sabotage."""
+
+    def add(sabotage: Sabotage) -> Sabotage:
+        SABOTAGES[sabotage.__name__] = (sabotage, tables)
+        return sabotage
+
+    return add
+
+
+@breaks("left", "theta")
+def left_join_forgets_the_rows_that_meet_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(match.KINDS, "left", match.KINDS["inner"])
+
+
+@breaks("full")
+def full_join_forgets_one_side(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(match.KINDS, "full", match.KINDS["left"])
+
+
+def padded_by(change: Callable[[str], str]) -> Sabotage:
+    """Other rows that meet nothing."""
+
+    def wrong(step: str, side: Side, columns: list[str], ctx: Lowering) -> str:
+        name = matching.padding(step, side, columns, ctx)
+        ctx.steps[-1] = (name, change(ctx.steps[-1][1]))
+        return name
+
+    def sabotage(patch: pytest.MonkeyPatch) -> None:
+        for module in (left_join, full_join):
+            patch.setattr(module, "padding", wrong)
+
+    return sabotage
+
+
+@breaks("left", "full")
+def padding_looks_at_the_new_version_only(patch: pytest.MonkeyPatch) -> None:
+    padded_by(lambda s: s.replace("__was = 0", "__is = 0"))(patch)
+
+
+@breaks("left", "full")
+def padding_stays_when_a_partner_comes(patch: pytest.MonkeyPatch) -> None:
+    padded_by(lambda s: s.split(" WHERE __was")[0].replace("WHEN __is = 0", "WHEN __was = 0"))(patch)
+
+
+@breaks("mark", "absent")
+def mark_join_keeps_the_old_mark(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(mark_join, "IS", matching.WAS)
+
+
+@breaks("mark", "absent")
+def mark_join_takes_the_new_mark_for_the_old(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(mark_join, "WAS", matching.IS)
+
+
+@breaks("theta")
+def matching_forgets_what_else_must_be_true(patch: pytest.MonkeyPatch) -> None:
+    def pairs_alone(side: Side, other: Side, rest: tuple[Expr, ...], ctx: Lowering) -> str:
+        return matching.counted(side, other, (), ctx)
+
+    patch.setattr(left_join, "counted", pairs_alone)
+
+
+@breaks("left", "full", "mark", "absent")
+def demand_does_not_complete(patch: pytest.MonkeyPatch) -> None:
+    # Of two partners one goes; the other is not read, and the row seems to meet nothing.
+    def never(edge: Edge, sender: str) -> bool:
+        return False
+
+    patch.setattr(Edge, "complete", never)
+
+
+def sent(change: Callable[[Message], Message]) -> Sabotage:
+    """Other messages."""
+
+    def wrong(branch: Branch, holders: Sequence[str]) -> list[Message]:
+        return [change(message) for message in messages(branch, holders)]
+
+    return lambda patch: patch.setattr(demand, "messages", wrong)
+
+
+@breaks("spread")
+def demand_does_not_spread(patch: pytest.MonkeyPatch) -> None:
+    sent(lambda message: replace(message, spreads=False))(patch)
+
+
+@breaks("alone")
+def demand_does_not_look_behind_the_sender(patch: pytest.MonkeyPatch) -> None:
+    sent(lambda message: replace(message, behind=frozenset({message.sender})))(patch)
+
+
+def images(change: Callable[[str, str], str]) -> Sabotage:
+    """Other images of an inner block's rows."""
+    honest = state.images_sql
+
+    def wrong(block: Block, names: Names, action: str) -> str:
+        return change(action, honest(block, names, action))
+
+    return lambda patch: patch.setattr(state, "images_sql", wrong)
+
+
+@breaks("nested")
+def images_of_what_was_are_lost(patch: pytest.MonkeyPatch) -> None:
+    images(lambda action, text: "SELECT 1" if action == "D" else text)(patch)
+
+
+@breaks("nested", "unknown")
+def images_of_what_is_are_lost(patch: pytest.MonkeyPatch) -> None:
+    images(lambda action, text: "SELECT 1" if action == "I" else text)(patch)
+
+
+@breaks("nested")
+def images_that_differ_are_taken_for_equal(patch: pytest.MonkeyPatch) -> None:
+    honest = state.unchanged_sql
+    patch.setattr(state, "unchanged_sql", lambda block, names: honest(block, names).split(" AND min(")[0] + ")")
+
+
+CONTROLS = [(name, table) for name, (_, tables) in SABOTAGES.items() for table in tables]
+
+
+@pytest.mark.parametrize(("sabotage", "table"), CONTROLS, ids=[" ".join(pair) for pair in CONTROLS])
+def test_the_law_notices(sabotage: str, table: str, changed: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+    SABOTAGES[sabotage][0](monkeypatch)
+    assert changed.broken_by(table) is not None
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_unbroken_the_same_refresh_is_right(name: str, changed: Law) -> None:
+    changed.refresh(name)
+
+
+# -- while planning --------------------------------------------------------------------------
+
+
+def refused_or_wrong(law: Law, query: str) -> bool:
+    """Does creating a stream table fail, or find its first content wrong?"""
+    try:
+        law.create("sabotaged", query)
+    except (AssertionError, MillstreamError):
+        return True
+    law.ms.drop_stream_table("sabotaged")
+    return False
+
+
+PADDED = "SELECT c.id FROM customers AS c LEFT JOIN orders AS o ON o.customer = c.id WHERE coalesce(o.amount, 0) = 0"
+SEALED = (
+    "SELECT c.id, q.word FROM customers AS c"
+    " LEFT JOIN (SELECT customer, coalesce(note, 'none') AS word FROM orders) AS q ON q.customer = c.id"
+)
+SHARED = (
+    "SELECT a.customer, a.n, b.n AS large FROM (SELECT customer, count(*) AS n FROM orders GROUP BY customer) AS a"
+    " JOIN (SELECT customer, count(*) AS n FROM orders WHERE amount > 8 GROUP BY customer) AS b USING (customer)"
+)
+
+
+def padding_is_always_null(patch: pytest.MonkeyPatch) -> None:
+    def plain(placer: Placer, expression: Expr, leaf: Leaf, scan: Scan, ref: Expr) -> Expr:
+        return ref
+
+    patch.setattr(Placer, "_padded", plain)
+
+
+def columns_are_not_sealed(patch: pytest.MonkeyPatch) -> None:
+    def unsealed(node: Join, kind: OuterKind, left: Flat, right: Flat) -> Flat:
+        assert node.condition is not None
+        inside = {**left.outputs, **right.outputs}
+        outer = Outer(kind, left.region, right.region, (node.condition.substitute(inside),))
+        return Flat(Region((outer,)), inside)
+
+    patch.setattr(flatten, "_outer", unsealed)
+
+
+def blocks_that_differ_are_one(patch: pytest.MonkeyPatch) -> None:
+    def same(relation: Relation) -> str:
+        return "the same"
+
+    patch.setattr(chain, "canonical", same)
+
+
+PLANS: dict[Sabotage, str] = {
+    padding_is_always_null: PADDED,
+    columns_are_not_sealed: SEALED,
+    blocks_that_differ_are_one: SHARED,
+}
+
+
+@pytest.mark.parametrize("sabotage", PLANS, ids=lambda one: one.__name__)
+def test_the_law_notices_a_wrong_plan(sabotage: Sabotage, changed: Law) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        sabotage(patch)
+        assert refused_or_wrong(changed, PLANS[sabotage])
+    assert not refused_or_wrong(changed, PLANS[sabotage])
+
+
+def test_what_cancels_leads_nowhere_unless_images_are_not_netted(changed: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Netting saves reading: what was changed and is as it was asks for nothing."""
+    changed.create("netted", TABLES["left"])
+
+    def paths() -> set[str]:
+        changed.change("UPDATE customers SET region = 'x' || region")
+        (report,) = changed.refresh("netted")
+        return {one.path for one in report.inputs}
+
+    assert paths() == {"changes"}
+
+    def as_they_are(rows: pa.Table) -> pa.Table:
+        return rows
+
+    monkeypatch.setattr(access, "_netted", as_they_are)
+    assert paths() != {"changes"}
+
+
+def test_every_rule_is_sabotaged() -> None:
+    rules = {"left", "full", "padding", "mark", "matching", "demand", "images"}
+    assert rules == {name.split("_")[0] for name in SABOTAGES}
