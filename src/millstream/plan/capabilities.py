@@ -198,7 +198,7 @@ KEPT: tuple[Kept, ...] = (
         "all rows whenever the value changes, unless it is compared by =",
     ),
     Kept(
-        "a scalar subquery that is tied by a unique key",
+        "a scalar subquery that names a unique key",
         "SELECT o.id, (SELECT c.name FROM customers AS c WHERE c.id = o.customer) AS name FROM orders AS o",
         ("join",),
         "a left join",
