@@ -1,4 +1,4 @@
-"""Print docs/reference/ from the code: commands, settings, errors, failpoints.
+"""Print docs/reference/ from the code: SQL, commands, settings, errors, failpoints.
 
     python docs/generate.py        writes the pages; tests/test_docs.py checks that they are current
 
@@ -22,6 +22,7 @@ from millstream import duration, errors
 from millstream.cli.app import COMMANDS, app, name_of
 from millstream.cli.exits import MEANINGS, exit_code
 from millstream.observe import failpoint
+from millstream.plan.capabilities import KEPT, KINDS, REFUSED
 from millstream.settings import OTHER_VARIABLES, PREFIX, Settings
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -31,11 +32,41 @@ NOTE = "<!-- Printed from the code by docs/generate.py; change it there. -->"
 def pages() -> dict[str, str]:
     """Every page of the reference, by file name."""
     return {
+        "sql.md": sql(),
         "commands.md": commands(),
         "settings.md": settings(),
         "errors.md": error_codes(),
         "failpoints.md": failpoints(),
     }
+
+
+# -- SQL -------------------------------------------------------------------------------------
+
+
+def sql() -> str:
+    """What is kept, how, at what cost; and what is refused."""
+    head = (
+        "Which SQL a stream table may have. Every example is planned by the test suite over the tables of\n"
+        "`tests/plan/conftest.py`: what stands under *Kept* is accepted and becomes those blocks, what stands under\n"
+        "*Refused* is refused with that code. The pages of the [operators](../operators/README.md) say more."
+    )
+    blocks = "A query becomes a chain of blocks, innermost first; the last one's rows are the stream table."
+    kinds = table(("block", "what it does"), ((f"`{kind}`", told) for kind, told in KINDS.items()))
+    kept = (
+        (one.construct, f"`{one.example}`", ", ".join(one.blocks), one.strategy, one.cost, one.limits) for one in KEPT
+    )
+    refused = ((one.construct, f"`{one.example}`", f"`{one.code}`", one.instead) for one in REFUSED)
+    also = (
+        "A stream table may read others, like any table: what is due is refreshed in one cut, each after those that\n"
+        "it reads."
+    )
+    return page(
+        "SQL",
+        head,
+        section("Blocks", blocks, kinds),
+        section("Kept", table(("construct", "example", "blocks", "strategy", "cost", "limits"), kept), also),
+        section("Refused", table(("construct", "example", "code", "instead"), refused)),
+    )
 
 
 # -- commands --------------------------------------------------------------------------------

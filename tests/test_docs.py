@@ -33,7 +33,7 @@ def generator() -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", ["commands.md", "settings.md", "errors.md", "failpoints.md"])
+@pytest.mark.parametrize("name", ["sql.md", "commands.md", "settings.md", "errors.md", "failpoints.md"])
 def test_the_committed_reference_is_what_the_code_prints(name: str) -> None:
     printed = generator().pages()[name]
     assert (DOCS / "reference" / name).read_text() == printed, "run: make docs"
@@ -76,7 +76,8 @@ def test_every_command_line_in_the_docs_is_understood(line: str) -> None:
 
 def test_every_operator_page_names_its_law_and_its_limits() -> None:
     pages = [page for page in (DOCS / "operators").glob("*.md") if page.name != "README.md"]
-    listed = LINK.findall((DOCS / "operators" / "README.md").read_text())
+    links = LINK.findall((DOCS / "operators" / "README.md").read_text())
+    listed = [link for link in links if "/" not in link]
     assert sorted(page.name for page in pages) == sorted(listed)
     for page in pages:
         headings = re.findall(r"^## (.+)$", page.read_text(), re.MULTILINE)

@@ -1,0 +1,529 @@
+"""What SQL is kept, how, and at what cost; and what is refused. Printed as docs/reference/sql.md.
+
+Every row has a query over the shop of tests/plan, and the suite plans it: what is said to be kept is accepted, by
+the blocks that are named here, and what is said to be refused is refused with that code and those words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from millstream.plan.block import Block
+
+Kind = Literal["join", "groups", "gathered", "window", "limit", "rows"]
+
+KINDS: dict[Kind, str] = {
+    "join": "keeps nothing: Spark joins, PostgreSQL computes the select list",
+    "groups": "keeps one row per group: counts, sums, extremes",
+    "gathered": "the same, and values that PostgreSQL computes over all rows of a touched group",
+    "window": "keeps its rows: PostgreSQL computes them over all rows of a touched partition",
+    "limit": "keeps its rows: PostgreSQL reads the first ones of its one input",
+    "rows": "keeps its rows, as Spark joined them",
+}
+
+
+def kind_of(block: Block) -> Kind:
+    """The kind of a block, in the words of the table."""
+    if block.kept is not None:
+        return "rows" if block.kept.kind == "bag" else block.kept.kind
+    if block.head is None:
+        return "join"
+    return "gathered" if block.head.gathered else "groups"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A construct that is kept: a query that has it, its blocks, innermost first, how, at what cost, within what."""
+
+    construct: str
+    example: str
+    blocks: tuple[Kind, ...]
+    strategy: str
+    cost: str
+    limits: str = ""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A construct that is refused: a query that has it, the code, words of the message, and what to do instead."""
+
+    construct: str
+    example: str
+    code: Literal["MS102", "MS103", "MS104"]
+    says: str
+    instead: str
+
+
+KEPT: tuple[Kept, ...] = (
+    # -- rows ------------------------------------------------------------------------------
+    Kept(
+        "filter, projection, any immutable expression",
+        "SELECT id, upper(note) AS note FROM orders WHERE amount > 10",
+        ("join",),
+        "PostgreSQL evaluates it while reading",
+        "the changed rows",
+    ),
+    Kept(
+        "views, CTEs and subqueries in FROM",
+        "SELECT id, amount FROM paid_orders WHERE amount > 10",
+        ("join",),
+        "written into the query around them",
+        "that of what they contain",
+    ),
+    Kept(
+        "inner, cross, natural, self joins",
+        "SELECT o.id, c.name FROM orders AS o JOIN customers AS c ON c.id = o.customer",
+        ("join",),
+        "Spark multiplies, demand sends keys along the join tree",
+        "the changed rows and those they meet; an index on the join's columns helps",
+        "equality that Spark shares with PostgreSQL",
+    ),
+    Kept(
+        "a join by other than equality",
+        "SELECT o.id, v.page FROM orders AS o JOIN visits AS v ON v.seconds < o.quantity",
+        ("join",),
+        "the same, without keys to send",
+        "all of one side when the other changes",
+        "comparisons that Spark decides as PostgreSQL does",
+    ),
+    Kept(
+        "an expression over several tables in the select list",
+        "SELECT o.id, c.name || o.note AS label FROM orders AS o JOIN customers AS c ON c.id = o.customer",
+        ("join",),
+        "Spark carries the columns, PostgreSQL computes while applying",
+        "that of the join",
+        "in a part of a UNION ALL only what Spark computes exactly",
+    ),
+    Kept(
+        "a condition over several tables that Spark cannot evaluate",
+        "SELECT o.id FROM orders AS o JOIN customers AS c ON c.id = o.customer WHERE o.note LIKE c.name",
+        ("rows", "join"),
+        "the rows of the join are kept, PostgreSQL filters them",
+        "that of the join, and a copy of its rows",
+        "some equality must tie the tables; in WHERE and the ON of inner joins",
+    ),
+    Kept(
+        "LEFT and RIGHT JOIN",
+        "SELECT o.id, c.name FROM orders AS o LEFT JOIN customers AS c ON c.id = o.customer",
+        ("join",),
+        "pairs, and left rows that met nothing, padded",
+        "that of an inner join, and all partners of the left rows that are read",
+        "conditions of ON over both sides must be ones that Spark evaluates",
+    ),
+    Kept(
+        "FULL JOIN",
+        "SELECT customer, o.id, v.page FROM orders AS o FULL JOIN visits AS v USING (customer)",
+        ("join",),
+        "pairs, and the lonely rows of either side, padded",
+        "that of an inner join, and all partners of all rows that are read",
+        "conditions of ON over both sides must be ones that Spark evaluates",
+    ),
+    Kept(
+        "UNION ALL",
+        "SELECT customer FROM orders UNION ALL SELECT customer FROM visits",
+        ("join",),
+        "each part is a branch",
+        "that of its parts",
+        "a column travels in one way in all parts",
+    ),
+    Kept(
+        "a function in FROM, WITH ORDINALITY or without",
+        "SELECT o.id, w.word FROM orders AS o, regexp_split_to_table(o.note, ' ') AS w (word)",
+        ("join",),
+        "PostgreSQL calls it while reading the row",
+        "the changed rows",
+        "over a table named before it; LEFT JOIN only ON true",
+    ),
+    Kept(
+        "a function in FROM over several tables",
+        "SELECT o.id, g.n FROM orders AS o JOIN customers AS c ON c.id = o.customer, "
+        "generate_series(o.quantity, c.region) AS g (n)",
+        ("rows", "join"),
+        "the rows of the join are kept, and it is called while reading them",
+        "that of the join, and a copy of its rows",
+    ),
+    # -- subqueries in expressions ---------------------------------------------------------
+    Kept(
+        "EXISTS, NOT EXISTS",
+        "SELECT id FROM customers AS c WHERE NOT EXISTS (SELECT FROM orders AS o WHERE o.customer = c.id)",
+        ("join",),
+        "a mark join",
+        "the changed rows, the rows they are asked about, and all partners of those",
+        "tied in its own WHERE to the query right around it",
+    ),
+    Kept(
+        "IN as a condition of WHERE, = ANY",
+        "SELECT id FROM orders WHERE customer IN (SELECT customer FROM visits WHERE seconds > 10)",
+        ("join",),
+        "a mark join by equality",
+        "as EXISTS",
+    ),
+    Kept(
+        "NOT IN, and IN where unknown is not false",
+        "SELECT id FROM orders WHERE customer NOT IN (SELECT customer FROM visits)",
+        ("groups", "groups", "join"),
+        "a mark join; where NULLs are possible, also counts of the NULLs and of all",
+        "as EXISTS; all rows when the first NULL, or the first row, of the subquery comes or the last goes",
+        "of several columns that may be NULL, and not correlated: all rows at each change",
+    ),
+    Kept(
+        "EXISTS and IN under OR and NOT, in the select list",
+        "SELECT id, paid OR EXISTS (SELECT FROM visits AS v WHERE v.customer = o.customer) AS fine FROM orders AS o",
+        ("join",),
+        "the mark is a column like any other",
+        "as EXISTS",
+    ),
+    Kept(
+        "ANY, ALL",
+        "SELECT id FROM orders WHERE quantity >= ALL (SELECT region FROM customers)",
+        ("groups", "join"),
+        "count, least and greatest of the subquery, kept as one row",
+        "that of min and max; all rows when the bound changes",
+        "not correlated; an order that Spark shares",
+    ),
+    Kept(
+        "an aggregate as a scalar subquery, correlated",
+        "SELECT c.id, (SELECT sum(o.amount) FROM orders AS o WHERE o.customer = c.id) AS spent FROM customers AS c",
+        ("groups", "join"),
+        "the subquery grouped by what ties it, left joined",
+        "that of the aggregate and of the join",
+        "tied by equalities; no HAVING",
+    ),
+    Kept(
+        "an aggregate as a scalar subquery, on its own",
+        "SELECT id FROM orders WHERE amount > (SELECT avg(seconds) FROM visits)",
+        ("groups", "join"),
+        "one group, joined to every row",
+        "all rows whenever the value changes, unless it is compared by =",
+    ),
+    Kept(
+        "a scalar subquery that names a unique key",
+        "SELECT o.id, (SELECT c.name FROM customers AS c WHERE c.id = o.customer) AS name FROM orders AS o",
+        ("join",),
+        "a left join",
+        "that of a left join",
+        "of one table",
+    ),
+    # -- groups ----------------------------------------------------------------------------
+    Kept(
+        "GROUP BY with count, sum, avg over exact numbers",
+        "SELECT customer, count(*) AS n, sum(amount) AS total, avg(amount) AS mean FROM orders GROUP BY customer",
+        ("groups",),
+        "Spark sends differences, PostgreSQL adds them",
+        "that of what is below; no group is read",
+        "numeric up to 38 digits",
+    ),
+    Kept(
+        "min, max",
+        "SELECT customer, min(amount) AS least, max(note) AS last FROM orders GROUP BY customer",
+        ("groups",),
+        "the extreme is kept; a better one replaces it",
+        "a group is read again when its extreme goes",
+    ),
+    Kept(
+        "sum, avg over double precision",
+        "SELECT customer, sum(weight) AS weight FROM orders GROUP BY customer",
+        ("groups",),
+        "Spark adds the rows of each touched group anew",
+        "the rows of the touched groups",
+        "real is gathered",
+    ),
+    Kept(
+        "any other aggregate; DISTINCT, ORDER BY, WITHIN GROUP",
+        "SELECT customer, count(DISTINCT note) AS notes, string_agg(note, ', ' ORDER BY id) AS said "
+        "FROM orders GROUP BY customer",
+        ("gathered",),
+        "PostgreSQL computes it over the rows of each touched group",
+        "the rows of the touched groups",
+        "immutable ones",
+    ),
+    Kept(
+        "HAVING",
+        "SELECT customer, sum(amount) AS total FROM orders GROUP BY customer HAVING sum(amount) > 100",
+        ("groups",),
+        "all groups are kept, PostgreSQL evaluates it while applying",
+        "nothing more",
+    ),
+    Kept(
+        "GROUPING SETS, ROLLUP, CUBE, GROUPING",
+        "SELECT customer, paid, sum(amount) AS total FROM orders GROUP BY ROLLUP (customer, paid)",
+        ("groups", "groups", "groups", "join"),
+        "one aggregate per set, their rows together",
+        "that of each set",
+        "with DISTINCT, LIMIT or windows only from outside, as a subquery",
+    ),
+    Kept(
+        "aggregates over aggregates",
+        "SELECT avg(t.total) AS mean FROM (SELECT customer, sum(amount) AS total FROM orders GROUP BY customer) AS t",
+        ("groups", "groups"),
+        "a chain of blocks",
+        "that of each block, for what changed in the one below",
+    ),
+    Kept(
+        "a CTE used twice",
+        "WITH t AS (SELECT customer, sum(amount) AS total FROM orders GROUP BY customer) "
+        "SELECT customer FROM t WHERE total = (SELECT max(total) FROM t)",
+        ("groups", "groups", "join"),
+        "two operators that mean the same are one block",
+        "that of each block, once",
+    ),
+    Kept(
+        "DISTINCT",
+        "SELECT DISTINCT customer, paid FROM orders",
+        ("groups",),
+        "a group per row, with a count",
+        "that of what is below",
+        "columns of types that can be grouped by",
+    ),
+    Kept(
+        "UNION, INTERSECT, EXCEPT",
+        "SELECT customer FROM orders EXCEPT SELECT customer FROM visits",
+        ("groups",),
+        "a group per row, with a count for each side",
+        "that of the parts",
+        "as DISTINCT",
+    ),
+    Kept(
+        "INTERSECT ALL, EXCEPT ALL",
+        "SELECT customer FROM orders EXCEPT ALL SELECT customer FROM visits",
+        ("groups", "join"),
+        "the same counts; a row is repeated while reading them",
+        "that of the parts",
+        "as DISTINCT",
+    ),
+    # -- rows in order ---------------------------------------------------------------------
+    Kept(
+        "window functions",
+        "SELECT id, rank() OVER (PARTITION BY customer ORDER BY amount) AS place FROM orders",
+        ("window", "join"),
+        "PostgreSQL computes the touched partitions",
+        "the rows of the touched partitions, with all columns of their tables; the rows are stored",
+        "an order that leaves ties leaves PostgreSQL the choice",
+    ),
+    Kept(
+        "several PARTITION BY",
+        "SELECT id, sum(amount) OVER (PARTITION BY customer) AS a, count(*) OVER (PARTITION BY paid) AS b FROM orders",
+        ("window", "window", "join"),
+        "one window over the rows of another",
+        "that of each",
+    ),
+    Kept(
+        "OVER without PARTITION BY",
+        "SELECT id, sum(amount) OVER (ORDER BY id) AS running FROM orders",
+        ("window", "join"),
+        "one partition",
+        "all rows are read, those that differ are written",
+    ),
+    Kept(
+        "DISTINCT ON",
+        "SELECT DISTINCT ON (customer) customer, id, amount FROM orders ORDER BY customer, placed DESC",
+        ("window", "join"),
+        "row_number() = 1; ties are decided by all columns of the select list",
+        "that of a window",
+        "not beside LIMIT",
+    ),
+    Kept(
+        "ORDER BY with LIMIT and OFFSET",
+        "SELECT id, amount FROM orders WHERE paid ORDER BY amount DESC LIMIT 10",
+        ("limit", "join"),
+        "PostgreSQL reads the first rows; ties are decided by all columns",
+        "the first rows by an index in that order, otherwise a sort of the table",
+    ),
+    Kept(
+        "the same of groups",
+        "SELECT customer, sum(amount) AS total FROM orders GROUP BY customer ORDER BY total DESC LIMIT 10",
+        ("groups", "limit", "join"),
+        "the first rows of the block below",
+        "that of the groups, and the first rows by an index of ours",
+    ),
+    Kept(
+        "the same of a join or a union",
+        "SELECT o.id, c.name FROM orders AS o JOIN customers AS c ON c.id = o.customer ORDER BY c.name LIMIT 3",
+        ("rows", "limit", "join"),
+        "the rows of the join are kept first",
+        "that of the join, and a copy of its rows",
+    ),
+    Kept(
+        "FETCH FIRST ... WITH TIES",
+        "SELECT id FROM orders ORDER BY amount FETCH FIRST 3 ROWS WITH TIES",
+        ("limit", "join"),
+        "as PostgreSQL reads it",
+        "as LIMIT",
+    ),
+)
+
+REFUSED: tuple[Refused, ...] = (
+    Refused(
+        "a LATERAL subquery",
+        "SELECT c.id, l.page FROM customers AS c, LATERAL (SELECT page FROM visits AS v WHERE v.customer = c.id) AS l",
+        "MS102",
+        "a LATERAL subquery",
+        "a join",
+    ),
+    Refused(
+        "a set-returning function in the select list",
+        "SELECT id, regexp_split_to_table(note, ' ') AS word FROM orders",
+        "MS102",
+        "a set-returning function in the select list",
+        "the function in FROM",
+    ),
+    Refused(
+        "FROM that begins with a function",
+        "SELECT n FROM generate_series(1, 10) AS g (n)",
+        "MS102",
+        "FROM that begins with a function or LATERAL",
+        "a table first",
+    ),
+    Refused(
+        "a function in FROM that is joined by a condition",
+        "SELECT o.id, g.n FROM orders AS o JOIN generate_series(1, 3) AS g (n) ON g.n = o.customer",
+        "MS102",
+        "a function in FROM that is joined by a condition",
+        "ON true, and a filter in WHERE",
+    ),
+    Refused(
+        "VALUES",
+        "SELECT o.id FROM orders AS o JOIN (VALUES (1), (2)) AS v (x) ON v.x = o.customer",
+        "MS102",
+        "VALUES",
+        "a table with the rows",
+    ),
+    Refused(
+        "WITH RECURSIVE",
+        "WITH RECURSIVE r AS (SELECT id FROM regions UNION ALL SELECT id + 1 FROM r WHERE id < 9) SELECT id FROM r",
+        "MS102",
+        "WITH RECURSIVE",
+        "a view over the stream table",
+    ),
+    Refused(
+        "an aggregating subquery tied by other than equality",
+        "SELECT o.id, (SELECT count(*) FROM visits AS v WHERE v.seconds > o.quantity) AS n FROM orders AS o",
+        "MS102",
+        "an aggregating subquery tied to the row by anything but equalities",
+        "a join and GROUP BY",
+    ),
+    Refused(
+        "ANY or ALL of a correlated subquery",
+        "SELECT o.id FROM orders AS o "
+        "WHERE o.quantity > ALL (SELECT v.seconds FROM visits AS v WHERE v.customer = o.customer)",
+        "MS102",
+        "ANY or ALL of a correlated subquery",
+        "NOT EXISTS",
+    ),
+    Refused(
+        "a scalar subquery that may have several rows",
+        "SELECT o.id, (SELECT v.page FROM visits AS v WHERE v.customer = o.customer) AS page FROM orders AS o",
+        "MS102",
+        "a scalar subquery that may have several rows",
+        "an aggregate, or a tie by a unique key",
+    ),
+    Refused(
+        "HAVING in a scalar subquery",
+        "SELECT c.id, (SELECT sum(o.amount) FROM orders AS o WHERE o.customer = c.id HAVING count(*) > 1) AS s "
+        "FROM customers AS c",
+        "MS102",
+        "HAVING in a scalar subquery",
+        "a join",
+    ),
+    Refused(
+        "a correlated subquery with LIMIT, GROUP BY or a set operation",
+        "SELECT o.id FROM orders AS o "
+        "WHERE o.customer IN (SELECT v.customer FROM visits AS v WHERE v.page = o.note ORDER BY v.seconds LIMIT 1)",
+        "MS102",
+        "a subquery that is tied to the query around it in this place",
+        "a join",
+    ),
+    Refused(
+        "a subquery tied to a query further out",
+        "SELECT id FROM orders AS o WHERE EXISTS (SELECT FROM customers AS c WHERE c.id = o.customer "
+        "AND EXISTS (SELECT FROM regions AS r WHERE r.id = c.region AND r.name = o.note))",
+        "MS102",
+        "a subquery that is tied to more than the query right around it",
+        "a join",
+    ),
+    Refused(
+        "a subquery in ON",
+        "SELECT o.id FROM orders AS o JOIN customers AS c ON c.id = (SELECT max(customer) FROM visits)",
+        "MS102",
+        "a subquery in ON",
+        "the same in WHERE",
+    ),
+    Refused(
+        "a subquery inside an aggregate",
+        "SELECT paid, sum((SELECT count(*) FROM visits AS v WHERE v.customer = o.customer)) AS n "
+        "FROM orders AS o GROUP BY paid",
+        "MS102",
+        "a subquery inside an aggregate",
+        "a subquery in FROM, aggregated",
+    ),
+    Refused(
+        "DISTINCT ON with LIMIT",
+        "SELECT DISTINCT ON (customer) customer, id FROM orders ORDER BY customer, id LIMIT 3",
+        "MS102",
+        "DISTINCT ON with LIMIT",
+        "the DISTINCT ON as a subquery",
+    ),
+    Refused(
+        "DISTINCT, LIMIT or windows beside GROUPING SETS",
+        "SELECT customer, count(*) AS n FROM orders GROUP BY ROLLUP (customer) LIMIT 3",
+        "MS102",
+        "beside GROUPING SETS",
+        "the GROUPING SETS as a subquery",
+    ),
+    Refused(
+        "a window that extends a named one",
+        "SELECT id, sum(amount) OVER (w ORDER BY id) AS t FROM orders WINDOW w AS (PARTITION BY customer)",
+        "MS102",
+        "a window that extends a named one",
+        "the whole window after OVER",
+    ),
+    Refused(
+        "a condition that Spark cannot evaluate, in ON of an outer join or in EXISTS, or without an equality beside it",
+        "SELECT o.id, c.name FROM orders AS o LEFT JOIN customers AS c ON o.note LIKE c.name",
+        "MS102",
+        "over several tables",
+        "an expression of one table",
+    ),
+    Refused(
+        "grouping by a type whose equality Spark does not share",
+        "SELECT DISTINCT extra FROM customers",
+        "MS102",
+        "grouping by",
+        "its text",
+    ),
+    Refused("a query without FROM", "SELECT 1 AS one", "MS102", "a query without FROM", "a view over the stream table"),
+    Refused("a whole row", "SELECT o FROM orders AS o", "MS102", "a reference to a whole row", "its columns"),
+    Refused("system columns", "SELECT id, xmin FROM orders", "MS102", "system column", "columns of the table"),
+    Refused("FROM ONLY", "SELECT id FROM ONLY orders", "MS102", "FROM ONLY", "the table with its children"),
+    Refused("TABLESAMPLE", "SELECT id FROM orders TABLESAMPLE SYSTEM (10)", "MS102", "TABLESAMPLE", "the whole table"),
+    Refused("FOR UPDATE, FOR SHARE", "SELECT id FROM orders FOR UPDATE", "MS102", "FOR UPDATE", "nothing"),
+    Refused(
+        "current_date, current_user and their like",
+        "SELECT id FROM customers WHERE since < current_date",
+        "MS102",
+        "current_date, current_user and their like",
+        "a filter in a view over the stream table",
+    ),
+    Refused(
+        "stable functions: now(), json_agg",
+        "SELECT customer, json_agg(note) AS notes FROM orders GROUP BY customer",
+        "MS103",
+        "is stable, not immutable",
+        "an immutable expression",
+    ),
+    Refused(
+        "volatile functions",
+        "SELECT id FROM orders WHERE random() < 0.5",
+        "MS103",
+        "is volatile, not immutable",
+        "an immutable expression",
+    ),
+    Refused(
+        "system catalogs, temporary and foreign tables, materialized views",
+        "SELECT relname FROM pg_class",
+        "MS104",
+        "cannot be a source",
+        "a table of your own",
+    ),
+)
