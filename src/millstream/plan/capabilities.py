@@ -419,11 +419,11 @@ REFUSED: tuple[Refused, ...] = (
         "an aggregate, or a tie by a unique key",
     ),
     Refused(
-        "HAVING in a scalar subquery",
+        "HAVING, LIMIT, DISTINCT or WITH in an aggregating scalar subquery",
         "SELECT c.id, (SELECT sum(o.amount) FROM orders AS o WHERE o.customer = c.id HAVING count(*) > 1) AS s "
         "FROM customers AS c",
         "MS102",
-        "HAVING in a scalar subquery",
+        "HAVING in an aggregating scalar subquery",
         "a join",
     ),
     Refused(

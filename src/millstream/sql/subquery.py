@@ -191,8 +191,6 @@ class Subqueries:
         assert isinstance(node, exp.Binary)
         asked = node.expression
         symbol = _SYMBOLS.get(type(node))
-        if symbol == "<>" and isinstance(asked, exp.All):
-            return self._equal_to_none(node, host)
         value = self.expression(node.this, host)
         query = unwrapped(asked.this)
         tied = self._tied(query.this if isinstance(query, exp.Subquery) else query, host)
@@ -200,13 +198,6 @@ class Subqueries:
             raise _later("ANY or ALL of a correlated subquery" if tied.ties else "this operator with ANY or ALL")
         bounds = self._bounds(tied, host)
         return Expr.parse(_QUANTIFIED[isinstance(asked, exp.All), symbol].format(x=f"({value.sql})", **bounds))
-
-    def _equal_to_none(self, node: exp.Binary, host: Host) -> Expr:
-        """x <> ALL (q) is x NOT IN (q)."""
-        query = unwrapped(node.expression.this)
-        query = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
-        equal = self._in(exp.In(this=node.this, query=query), host, strict=False)
-        return Expr.parse(f"NOT ({equal.sql})")
 
     def _bounds(self, tied: _Tied, host: Host) -> dict[str, str]:
         output, alias = tied.outputs[0], self.builder.fresh("bounds")
