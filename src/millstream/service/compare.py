@@ -2,7 +2,7 @@
 
 Rows are compared by their exact text; a numeric by its value, as PostgreSQL's `=` does: 1.0 is 1.00.
 Floating-point results of an aggregate may differ in their last digits with the order of adding, in
-PostgreSQL itself too: those columns are compared rounded to 12 significant digits, and the
+PostgreSQL itself too: those columns are compared rounded to 12 significant digits (`real` to 5), and the
 comparison says so.
 """
 
@@ -57,7 +57,8 @@ def _compared(column: Column, rounded: bool) -> str:
     # By text: what has no equality (json) compares too.
     text = f"{value}::text"
     if rounded:
-        text = f"to_char({value}, '9.99999999999EEEE')"
+        digits = "9.9999EEEE" if column.type.base == "float4" else "9.99999999999EEEE"
+        text = f"to_char({value}, '{digits}')"
     elif column.type.base == "numeric":
         text = f"trim_scale({value})::text"
     elif column.type.base in _FLOATS:
@@ -83,6 +84,9 @@ def rounded_columns(blocks: Sequence[Block]) -> tuple[str, ...]:
 
 
 def totals(block: Block) -> list[str]:
-    """The accumulators of a block that add floats."""
-    accumulators = block.head.accumulators if block.head else ()
-    return [f's."{one.name}"' for one in accumulators if one.strategy == "recompute"]
+    """What of a block's state adds floats, or may: which aggregates PostgreSQL gathers is for PostgreSQL to know."""
+    if block.head is None:
+        return []
+    added = [one.name for one in block.head.accumulators if one.strategy == "recompute"]
+    partition = [one.name for one in block.head.accumulators] if block.head.whole else []
+    return [f's."{name}"' for name in (*added, *partition, *(one.name for one in block.head.gathered))]
