@@ -36,6 +36,9 @@ KEPT = {
     "a unique key that equals a constant": "SELECT id, (SELECT word FROM t AS o WHERE o.id = 2) AS w FROM t",
     "one name twice": "SELECT q.x, q.y FROM (SELECT a AS n, a AS n FROM t) AS q (x, y)",
     "constants in an order": "SELECT id, 5 AS five FROM t ORDER BY 2, id LIMIT 4",
+    "json of a group": "SELECT a, jsonb_agg(word ORDER BY id) AS w, json_object_agg(id, a ORDER BY id) AS o "
+    "FROM t GROUP BY a",
+    "printed together": "SELECT id, concat(word, '-', a) AS c, format('%s:%s', id, word) AS f FROM t WHERE id < 9",
     "all alternatives in one": "SELECT id FROM t JOIN u ON (t.a = u.a AND u.b = 1) OR (t.a = u.a AND t.id > 9)",
 }
 REFUSED = {

@@ -72,6 +72,8 @@ BAD = [
     Bad("SELECT id FROM orders WHERE at < now()", Volatile, "now", "now"),
     Bad("SELECT id, shaky(id) AS s FROM orders", Volatile, "shaky", "shaky"),
     Bad("SELECT id, at::text AS t FROM orders", Volatile, "timestamptz_out"),
+    Bad("SELECT jsonb_agg(at) AS all_of_them FROM orders", Volatile, "jsonb_agg", "jsonb_agg"),
+    Bad("SELECT id, concat(at, note) AS c FROM orders", Volatile, "concat", "concat"),
     Bad("SELECT id, r FROM noisy", Volatile, "random"),
     Bad("SELECT nextval('numbers') AS n, id FROM orders", Volatile, "nextval", "nextval"),
     Bad("SELECT ctid::text AS place, id FROM orders", MillstreamError, ""),

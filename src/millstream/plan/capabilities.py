@@ -506,8 +506,8 @@ REFUSED: tuple[Refused, ...] = (
         "a filter in a view over the stream table",
     ),
     Refused(
-        "stable functions: now(), json_agg",
-        "SELECT customer, json_agg(note) AS notes FROM orders GROUP BY customer",
+        "stable functions: now(), to_char, and json_agg or concat over timestamptz or floats",
+        "SELECT customer, json_agg(placed) AS times FROM orders GROUP BY customer",
         "MS103",
         "is stable, not immutable",
         "an immutable expression",
