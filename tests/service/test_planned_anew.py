@@ -51,7 +51,7 @@ def test_what_another_version_planned_is_made_anew(database: str, writer: psycop
     writer.execute("DO $$ BEGIN EXECUTE (SELECT format('ALTER TABLE %s DROP COLUMN v0', state_relid::regclass) "
                    "FROM millstream.blocks); END $$")  # fmt: skip
     with millstream.connect(database) as ms:
-        assert ms.refresh("st").action == "FULL"
+        assert ms.refresh("st").reason == "PLANNED_ANEW"
         _goes_on(ms, writer)
 
 

@@ -137,14 +137,23 @@ def seed_of_groups(branch: Branch, keys: Iterable[str]) -> tuple[str, tuple[tupl
 def lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, tuple[str, ...]]]:
     """By which leaf columns the rows of inner blocks are looked up: (block, its reader, columns), each once."""
     seen = set[tuple[int, tuple[Expr, ...]]]()
-    for branch in (branch for block in blocks for branch in block.branches):
-        for name, columns in (end for edge in branch.edges for end in edge.both()):
-            one = branch.input(name)
+    for block in blocks:
+        for one, columns in (found for branch in block.branches for found in _asked(block, branch)):
             exprs = tuple(one.leaf(column).expr.substitute(_bare(one)) for column in columns)
             if one.scan.table.block is None or not columns or (one.scan.table.block, exprs) in seen:
                 continue
             seen.add((one.scan.table.block, exprs))
             yield blocks[one.scan.table.block], one, columns
+
+
+def _asked(block: Block, branch: Branch) -> Iterator[tuple[Input, tuple[str, ...]]]:
+    """The columns by which inputs are asked: along edges, and for groups that are computed anew."""
+    for edge in branch.edges:
+        yield from ((branch.input(name), columns) for name, columns in edge.both())
+    if block.head is not None and block.head.netted:
+        seed = seed_of_groups(branch, [key.name for key in block.head.keys])
+        if seed is not None:
+            yield branch.input(seed[0]), tuple(leaf for _, leaf in seed[1])
 
 
 def _bare(one: Input) -> dict[Ref, Expr]:

@@ -5,6 +5,7 @@ never filled                         FULL           INITIAL
 a full one was asked for             FULL           REQUESTED
 its mode is FULL                     FULL           MODE_FULL
 a source was truncated               REINITIALIZE   SOURCE_TRUNCATED
+it is planned otherwise              REINITIALIZE   PLANNED_ANEW
 what the query stands on changed     REINITIALIZE   SOURCE_REPLACED, VIEW_REPLACED, FUNCTION_REPLACED, ...
 a source's partitions changed        REINITIALIZE   PARTITIONS_CHANGED
 AUTO and too much has changed        FULL           CHANGE_RATIO
@@ -41,6 +42,8 @@ class Facts:
     max_change_ratio: float = 0.15
     moved: str = ""
     """The reason code where something under the query, not a row, is other than the stored rows were computed with."""
+    filled_before: bool = False
+    """It had rows, and starts over with another plan."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,8 @@ class Decision:
 def decide(facts: Facts) -> Decision:
     """The first rule that holds."""
     if not facts.populated:
-        # Planned otherwise than before, it starts over: that has a reason.
-        return Decision("REINITIALIZE", facts.moved) if facts.moved else Decision("FULL", "INITIAL")
+        again = Decision("REINITIALIZE", facts.moved or "PLANNED_ANEW")
+        return again if facts.filled_before else Decision("FULL", "INITIAL")
     if facts.full_requested:
         return Decision("FULL", "REQUESTED")
     for source in facts.sources:

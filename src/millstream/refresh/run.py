@@ -232,7 +232,8 @@ class Refresher:
             name = f"{source.schema}.{source.name}"
             found.append(SourceFacts(name, one.rows, sizes.get(source.relid, 0.0), one.truncated, one.changed))
         populated = job.table.frontier is not None
-        return Facts(populated, job.table.refresh_mode, tuple(found), job.full, self.max_change_ratio, moved)
+        before = job.table.data_timestamp is not None
+        return Facts(populated, job.table.refresh_mode, tuple(found), job.full, self.max_change_ratio, moved, before)
 
     def _check_capture(self, jobs: Sequence[Job], read: Read) -> dict[int, Outcome]:
         """Every source must be captured whole, as it was set up; otherwise nothing of it can be trusted.
