@@ -31,6 +31,8 @@ KEPT = {
     "sums of real": "SELECT a, sum(x) AS s, avg(x) AS m FROM t GROUP BY a",
     "rows without columns": "SELECT id FROM t WHERE EXISTS (SELECT FROM u WHERE b > 3 LIMIT 1)",
     "the first of each beside json": "SELECT DISTINCT ON (a) a, id, j FROM t ORDER BY a, id DESC",
+    "ties in the order of their type": "SELECT DISTINCT ON (a) a, id FROM t ORDER BY a",
+    "a window over nothing": "SELECT count(*) OVER () AS n FROM t",
     "grouping of one set": "SELECT a, grouping(a) AS g, count(*) AS n FROM t GROUP BY a",
     "different from all": "SELECT id FROM t WHERE a <> ALL (SELECT b FROM u WHERE b IS NOT NULL)",
     "a unique key that equals a constant": "SELECT id, (SELECT word FROM t AS o WHERE o.id = 2) AS w FROM t",

@@ -318,6 +318,17 @@ class Aggregate(Relation):
             for part in measure.call.parts():
                 _check_refs(part, self.input)
 
+    def refs(self) -> tuple[Ref, ...]:
+        """The columns of its input that it uses."""
+        parts = [*(key.expr for key in self.keys), *(part for one in self.measures for part in one.call.parts())]
+        return tuple(dict.fromkeys(ref for part in parts for ref in sorted(part.refs)))
+
+    def over(self, input: Relation, replacements: Mapping[Ref, Expr]) -> Aggregate:
+        """The same over other rows, in terms of their columns."""
+        keys = tuple(Named(key.name, key.expr.substitute(replacements)) for key in self.keys)
+        measures = tuple(Measure(one.name, one.call.substitute(replacements)) for one in self.measures)
+        return Aggregate(input, keys, measures, self.alias)
+
     @property
     def columns(self) -> tuple[Ref, ...]:
         names = [key.name for key in self.keys] + [measure.name for measure in self.measures]

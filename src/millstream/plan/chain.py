@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from millstream.algebra.expr import Expr, Ref
@@ -12,7 +13,6 @@ from millstream.algebra.relation import (
     Filter,
     Join,
     Limit,
-    Measure,
     Named,
     Order,
     Project,
@@ -70,23 +70,23 @@ class Chain:
         below = self.cleared(limit.input)
         if is_one_table(below):
             return replace(limit, input=below)
-        rows, over = self._rows(below)
+        rows, over = self._rows(below, below.columns)
         order = tuple(Order(one.expr.substitute(over), one.how) for one in limit.order)
         return replace(limit, input=rows, order=order)
 
-    def _rows(self, relation: Relation) -> tuple[Scan, dict[Ref, Expr]]:
-        """The rows of a join, kept as they are, and what its columns are there."""
-        columns = [Column(f"c{n}", UNTOLD) for n in range(len(relation.columns))]
-        block = self.placed(relation, lambda flats: plain(relation, flats, columns, self.server))
+    def _rows(self, relation: Relation, wanted: Sequence[Ref]) -> tuple[Scan, dict[Ref, Expr]]:
+        """The rows of a join with these columns, kept as they are, and what the columns are there."""
+        columns = [Column(f"c{n}", UNTOLD) for n in range(len(wanted))]
+        block = self.placed(relation, wanted, lambda flats: plain(wanted, flats, columns, self.server))
         rows = Scan(self._declared(replace(block, kept=Kept("bag"))), f"rows_{len(self.blocks)}")
-        return rows, dict(zip(relation.columns, (Expr(ref.sql) for ref in rows.columns), strict=True))
+        return rows, dict(zip(wanted, (Expr(ref.sql) for ref in rows.columns), strict=True))
 
     def _expand(self, expand: Expand) -> Expand:
         """A function over rows of a join: those rows are kept first."""
         flats = flatten(expand.input)
         if all(expandable(flat, flat.over(expand.expansion.call)) for flat in flats):
             return expand
-        rows, over = self._rows(expand.input)
+        rows, over = self._rows(expand.input, expand.input.columns)
         return replace(
             expand, input=rows, expansion=replace(expand.expansion, call=expand.expansion.call.substitute(over))
         )
@@ -101,31 +101,43 @@ class Chain:
         aliases = {ref.alias for ref in relation.columns}
         if len(flatten(relation)) == 1 or len(aliases) > 1:
             return relation
-        rows, over = self._rows(relation)
+        rows, over = self._rows(relation, relation.columns)
         return Project(rows, tuple(Named(ref.column, expr) for ref, expr in over.items()), aliases.pop())
 
-    def placed(self, relation: Relation, make: Callable[[Sequence[Flat]], Block]) -> Block:
-        """A block over the branches of a relation.
+    def placed(self, relation: Relation, wanted: Iterable[Ref], make: Callable[[Sequence[Flat]], Block]) -> Block:
+        """A block over the branches of a relation, of which these columns are used.
 
         What Spark cannot evaluate across tables becomes a filter over the rows of the join, which are kept first.
         """
-        flats = flatten(relation)
+        flats, used = flatten(relation), set(wanted)
         try:
             return make(flats)
         except Unsupported:
-            settled = [self._settled(flat) for flat in flats]
-            if settled == flats:
-                raise
-            return make(settled)
+            with self._undone():
+                settled = [self._settled(flat, used) for flat in flats]
+                if settled == flats:
+                    raise
+                return make(settled)
 
-    def _settled(self, flat: Flat) -> Flat:
+    @contextmanager
+    def _undone(self) -> Iterator[None]:
+        """Blocks that were added on the way to a refusal are nobody's."""
+        before = len(self.blocks)
+        try:
+            yield
+        except Unsupported:
+            del self.blocks[before:]
+            raise
+
+    def _settled(self, flat: Flat, used: set[Ref]) -> Flat:
         region = flat.region
         plan = BranchPlan(flat, 0, [], self.server)
         odd = tuple(one for one in region.conditions if not plan.placeable(one))
         if not odd:
             return flat
         plain = Flat(Region(region.members, tuple(one for one in region.conditions if one not in odd)), flat.outputs)
-        needed = list(dict.fromkeys(ref for expr in (*odd, *flat.outputs.values()) for ref in sorted(expr.refs)))
+        outputs = {ref: expr for ref, expr in flat.outputs.items() if ref in used}
+        needed = list(dict.fromkeys(ref for expr in (*odd, *outputs.values()) for ref in sorted(expr.refs)))
         columns = [Column(f"c{n}", UNTOLD) for n in range(len(needed))]
         block = one_branch(plain, [Expr(ref.sql) for ref in needed], columns, self.server)
         if any(not edge.pairs for edge in block.branches[0].edges):
@@ -133,8 +145,8 @@ class Chain:
             return flat
         rows = Scan(self._declared(replace(block, kept=Kept("bag"))), f"rows_{len(self.blocks)}")
         over = {ref: Expr(new.sql) for ref, new in zip(needed, rows.columns, strict=True)}
-        outputs = {ref: expr.substitute(over) for ref, expr in flat.outputs.items()}
-        return Flat(Region((rows,), tuple(one.substitute(over) for one in odd)), outputs)
+        moved = {ref: expr.substitute(over) for ref, expr in outputs.items()}
+        return Flat(Region((rows,), tuple(one.substitute(over) for one in odd)), moved)
 
     def grouped(self, peeled: Peeled, aggregate: Aggregate, columns: Sequence[Column]) -> Block:
         """An aggregate; where Spark cannot compute its keys, over the rows of its input, kept first."""
@@ -143,24 +155,30 @@ class Chain:
         except Unsupported:
             if is_one_table(aggregate.input):
                 raise
-            rows, over = self._rows(aggregate.input)
-            named = tuple(Named(key.name, key.expr.substitute(over)) for key in aggregate.keys)
-            calls = tuple(Measure(one.name, one.call.substitute(over)) for one in aggregate.measures)
-            return self._grouped(peeled, Aggregate(rows, named, calls, aggregate.alias), columns)
+            with self._undone():
+                rows, over = self._rows(aggregate.input, aggregate.refs())
+                return self._grouped(peeled, aggregate.over(rows, over), columns)
 
     def _grouped(self, peeled: Peeled, aggregate: Aggregate, columns: Sequence[Column]) -> Block:
-        return self.placed(aggregate.input, lambda flats: grouped(peeled, aggregate, flats, columns, self.server))
+        return self.placed(
+            aggregate.input, aggregate.refs(), lambda flats: grouped(peeled, aggregate, flats, columns, self.server)
+        )
 
     def _windowed(self, window: Window) -> Block:
+        """A window, likewise."""
         try:
-            return self.placed(window.input, lambda flats: windowed(window, flats, self.server))
+            return self._over_partitions(window)
         except Unsupported:
             if is_one_table(window.input):
                 raise
-            rows, over = self._rows(window.input)
-            calls = tuple(Named(call.name, call.expr.substitute(over)) for call in window.calls)
-            kept = Window(rows, tuple(key.substitute(over) for key in window.keys), calls, window.alias)
-            return self.placed(rows, lambda flats: windowed(kept, flats, self.server))
+            with self._undone():
+                rows, over = self._rows(window.input, window.input.columns)
+                calls = tuple(Named(call.name, call.expr.substitute(over)) for call in window.calls)
+                keys = tuple(key.substitute(over) for key in window.keys)
+                return self._over_partitions(Window(rows, keys, calls, window.alias))
+
+    def _over_partitions(self, window: Window) -> Block:
+        return self.placed(window.input, window.input.columns, lambda flats: windowed(window, flats, self.server))
 
     def _table(self, stateful: Aggregate | Window | Limit) -> Table:
         """The rows of a stateful operator as a table, kept by a block."""
@@ -189,5 +207,6 @@ class Chain:
 
 
 def is_one_table(relation: Relation) -> bool:
+    """Is it nothing but the rows of one table or block?"""
     flats = flatten(relation)
     return len(flats) == 1 and len(flats[0].region.members) == 1 and isinstance(flats[0].region.members[0], Scan)

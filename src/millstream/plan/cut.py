@@ -25,7 +25,7 @@ def cut(relation: Relation, columns: Sequence[Column], server: Server) -> tuple[
     peeled = peel(relation)
     if peeled.aggregate is None:
         below = chain.cleared(relation)
-        last = chain.placed(below, lambda flats: plain(below, flats, columns, server))
+        last = chain.placed(below, below.columns, lambda flats: plain(below.columns, flats, columns, server))
     else:
         last = chain.grouped(peeled, chain.over_tables(peeled.aggregate), columns)
     return (*chain.blocks, replace(last, position=len(chain.blocks)))

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from millstream.algebra.expr import Expr, Ref
-from millstream.algebra.relation import Relation
 from millstream.algebra.table import quoted
 from millstream.algebra.types import Column, PgType
 from millstream.errors import Unsupported
@@ -22,14 +21,15 @@ from millstream.plan.server import Server
 UNTOLD = PgType(705, "unknown", "unknown", kind="pseudo")
 
 
-def plain(relation: Relation, flats: Sequence[Flat], columns: Sequence[Column], server: Server) -> Block:
+def plain(wanted: Sequence[Ref], flats: Sequence[Flat], columns: Sequence[Column], server: Server) -> Block:
+    """These columns of all branches together."""
     if len(flats) == 1:
-        return one_branch(flats[0], [flats[0].outputs[ref] for ref in relation.columns], columns, server)
+        return one_branch(flats[0], [flats[0].outputs[ref] for ref in wanted], columns, server)
     branches, placed, first = list[Branch](), list[list[tuple[str, Placed]]](), 0
     for flat in flats:
-        wanted = [flat.outputs[ref] for ref in relation.columns]
-        plan = BranchPlan(flat, first, wanted, server, alone=False)
-        named = [(f"x{n}", plan.placer.place(expr, "carry")) for n, expr in enumerate(wanted)]
+        exprs = [flat.outputs[ref] for ref in wanted]
+        plan = BranchPlan(flat, first, exprs, server, alone=False)
+        named = [(f"x{n}", plan.placer.place(expr, "carry")) for n, expr in enumerate(exprs)]
         branches.append(plan.finish(named))
         placed.append(named)
         first += len(plan.atoms.scans)

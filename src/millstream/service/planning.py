@@ -184,6 +184,9 @@ class _Server:
 
     def declare(self, block: Block) -> Table:
         names = self.names.at(block.position)
+        # A block that was tried and given up may have stood here before.
+        self.conn.execute(f"DROP VIEW IF EXISTS {names.shown}".encode())
+        self.conn.execute(f"DROP TABLE IF EXISTS {names.state}, {names.kept}".encode())
         for statement in state_sql(block, names, inner=True):
             self.conn.execute(statement.replace("CREATE VIEW", "CREATE TEMPORARY VIEW", 1).encode())
         row = self.conn.execute("SELECT %s::regclass::oid::int8", (names.shown,)).fetchone()

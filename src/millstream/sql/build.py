@@ -131,7 +131,7 @@ class _Builder:
                 reason="Millstream does not maintain it yet.",
                 way_round="Write it as a join, or tie it in the WHERE clause of the subquery itself.",
             )
-        return self._shown(select, relation, exprs)
+        return self._shown(select, relation, exprs, ctes)
 
     def _grouping_sets(self, select: exp.Select, sets: list[Set], ctes: Ctes, outer: Scope | None) -> Relation:
         """One aggregate for each set, their rows together; what asks for more comes after."""
@@ -181,13 +181,14 @@ class _Builder:
         on = distinct.args.get("on") if distinct else None
         return list(on.expressions) if on else []
 
-    def _shown(self, select: exp.Select, relation: Relation, exprs: list[Expr]) -> Relation:
+    def _shown(self, select: exp.Select, relation: Relation, exprs: list[Expr], ctes: Ctes) -> Relation:
         """The select list, each row once where that is asked for, the first ones where that is."""
         names = _unique([item.alias_or_name for item in select.expressions])
         items, rest = exprs[: len(names)], exprs[len(names) :]
         on, sorted_by = rest[: len(self._on(select))], rest[len(self._on(select)) :]
         if on:
-            return self._first_of_each(select, relation, names, items, on, sorted_by)
+            types = self.names.types(_with_ctes(select, ctes))
+            return self._first_of_each(select, relation, names, items, types, on, sorted_by)
         extra = [one for one in dict.fromkeys(sorted_by) if one not in items]
         if not items:
             # EXISTS (SELECT FROM ...): a row without columns is a row.
@@ -220,6 +221,7 @@ class _Builder:
         relation: Relation,
         names: list[str],
         items: list[Expr],
+        types: tuple[PgType, ...],
         on: list[Expr],
         sorted_by: list[Expr],
     ) -> Relation:
@@ -230,8 +232,11 @@ class _Builder:
                 way_round="Put the DISTINCT ON into a subquery.",
             )  # fmt: skip
         hows = [_how(one) for one in select.args["order"].expressions] if sorted_by else []
-        # By text: not every type has an order.
-        ties = (f"CAST({one.sql} AS TEXT)" for one in items if one.refs)
+        # What has no order, by its text; a constant orders nothing.
+        ordered = [
+            one.sql if type_.comparable else f"CAST({one.sql} AS TEXT)" for one, type_ in zip(items, types, strict=True)
+        ]
+        ties = [text for one, text in zip(items, ordered, strict=True) if one.refs]
         order = [*(f"{one.sql} {how}" for one, how in zip(sorted_by, hows, strict=True)), *ties]
         text = f"row_number() OVER (PARTITION BY {', '.join(one.sql for one in on)} ORDER BY {', '.join(order)})"
         relation, exprs = windowed(relation, [*items, Expr.parse(text)], self.fresh)

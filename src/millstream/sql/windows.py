@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from millstream.algebra.expr import Expr, Ref, transform, unwrapped
-from millstream.algebra.relation import Named, Relation, Window
+from millstream.algebra.relation import Named, Project, Relation, Window
 from millstream.errors import Unsupported
 
 
@@ -21,6 +21,8 @@ def windowed(
 ) -> tuple[Relation, list[Expr]]:
     """The rows with what all window functions say of them, and the expressions over those."""
     rest = list(expressions)
+    if _calls(rest):
+        relation, rest = _used(relation, rest, fresh)
     while calls := _calls(rest):
         keys = _keys(calls[0])
         together = list(dict.fromkeys(Expr.of(call) for call in calls if _keys(call) == keys))
@@ -29,6 +31,14 @@ def windowed(
         rest = [_over(one, relation, window) for one in rest]
         relation = window
     return relation, rest
+
+
+def _used(relation: Relation, expressions: list[Expr], fresh: Callable[[str], str]) -> tuple[Relation, list[Expr]]:
+    """The rows with the columns that are used alone: a window keeps what it is over."""
+    refs = sorted({ref for one in expressions for ref in one.refs})
+    project = Project(relation, tuple(Named(f"p{n}", Expr(ref.sql)) for n, ref in enumerate(refs)), fresh("p"))
+    over = {ref: Expr(new.sql) for ref, new in zip(refs, project.columns, strict=True)}
+    return project, [one.substitute(over) for one in expressions]
 
 
 def expanded(select: exp.Select) -> exp.Select:
