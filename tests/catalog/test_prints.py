@@ -27,7 +27,7 @@ def stands(conn: Connection) -> Grounds:
     conn.execute(TABLES)
     found: Grounds = {}
     for kind, name in (("storage", "t"), ("storage", "p"), ("storage", "p1"), ("view", "seen")):
-        found[kind, conn.execute("SELECT %s::regclass::oid", (name,)).fetchall()[0][0]] = None  # type: ignore[index]
+        found[kind, conn.execute("SELECT %s::regclass::oid", (name,)).fetchall()[0][0]] = None  # type: ignore[index]  # a Kind by its text
     found["function", conn.execute("SELECT 'more'::regproc::oid").fetchall()[0][0]] = None
     found["type", conn.execute("SELECT 'mood'::regtype::oid").fetchall()[0][0]] = None
     relid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]

@@ -99,7 +99,7 @@ def test_a_commit_between_capture_and_the_first_cut_is_counted_once(
 
     # What trigger.install takes, handed on as it comes.
     def then_write(*args: object, **kwargs: object) -> Source:
-        source = install(*args, **kwargs)  # type: ignore[arg-type]
+        source = install(*args, **kwargs)  # type: ignore[arg-type]  # handed on as it comes
         conn.execute("INSERT INTO visits VALUES ('page 1', 1), ('page 1', 1)")
         return source
 

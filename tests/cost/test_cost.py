@@ -1,7 +1,7 @@
 """Cost follows the change: over 100,000 rows, ten changed ones read rows in proportion to the keys they touch.
 
-`most` is how many rows a refresh may read; a table read as a whole would be at least 10,000. What must read all of a
-partition or of a table says so in the last cases, and in docs/operators.
+`most` is how many rows a refresh may read; a table read as a whole would be at least 10,000. Where all of a partition
+or of a table must be read (a window without PARTITION BY, a bound that moves for all rows), docs/operators says why.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def main(dsn: str, verb: str, *arguments: str) -> None:
 
 def attached() -> SparkSession:
     """A session on the Spark of another process."""
-    gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]  # PySpark types it not
     jvm = gateway.jvm
     context = jvm.org.apache.spark.api.java.JavaSparkContext.fromSparkContext(
         jvm.org.apache.spark.SparkContext.getOrCreate()
@@ -59,7 +59,7 @@ def die_at_pass(number: int) -> None:
             print("killed at", os.environ[failpoint.VARIABLE], number, flush=True)
             kill(pid, signal)
 
-    failpoint.os.kill = kill_later  # type: ignore[attr-defined]
+    failpoint.os.kill = kill_later  # type: ignore[attr-defined]  # its own import of os
 
 
 if __name__ == "__main__":

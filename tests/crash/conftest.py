@@ -184,7 +184,7 @@ class Child(Protocol):
 def child(spark: SparkSession) -> Child:
     """A child that uses our Spark."""
     # No part of PySpark's public face; there is no other way to drive a Spark that runs already.
-    parameters = spark.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]
+    parameters = spark.sparkContext._gateway.gateway_parameters  # type: ignore[union-attr]  # there is one: Spark runs
     return _child({"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token})
 
 

@@ -151,8 +151,7 @@ class Model:
         """What the real gathering reads: images, and the stored rows that messages find."""
         access = Memory({name: list(rows.elements()) for name, rows in self.after.items()})
         first = {one.name: self.images(one) for one in self.branch.inputs}
-        # Memory answers what `gather` asks of an Access.
-        held = gather(self.branch, first, access, before=1)  # type: ignore[arg-type]
+        held = gather(self.branch, first, access, before=1)  # type: ignore[arg-type]  # it answers what an Access would
         return {one.name: _rows(rows_of(one, held[one.name])) for one in self.branch.inputs}
 
     def joined(self, rows: dict[str, list[tuple[Row, int, int]]]) -> Counter[str]:

@@ -10,8 +10,6 @@ from millstream.capture import trigger
 from millstream.catalog import install, relations
 from millstream.service import doctor as module
 from millstream.service.doctor import Check, doctor
-from millstream.service.install import install as install_verb
-from millstream.service.install import uninstall as uninstall_verb
 from millstream.store.connection import Connection
 
 
@@ -60,7 +58,7 @@ def test_a_server_that_does_not_answer_is_one_wrong_check() -> None:
 
 
 def test_gaps_in_capture_are_named(conn: Connection, database: str) -> None:
-    install_verb(conn)
+    install.install(conn)
     conn.execute("CREATE TABLE t (id int)")
     oid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
     trigger.install(conn, relations.table(conn, oid), ["id"])
@@ -70,7 +68,7 @@ def test_gaps_in_capture_are_named(conn: Connection, database: str) -> None:
     assert found.ok is False
     assert "is disabled" in found.found
     assert "renamed" in found.found
-    uninstall_verb(conn)
+    install.uninstall(conn)
     assert checked(database)["catalog"].found == "not installed"
 
 

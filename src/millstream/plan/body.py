@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from sqlglot import exp
 
@@ -139,12 +138,13 @@ class BranchPlan:
         """
         lefts, rights = list(left.names), list(right.names)
         oriented = [pair if pair[0].alias in lefts else pair[::-1] for pair in pairs]
-        ends = lambda pair: (lefts.index(pair[0].alias), rights.index(pair[1].alias))  # noqa: E731
-        groups = [list(group) for _, group in groupby(sorted(oriented, key=ends), key=ends)]
+        groups = dict[tuple[int, int], list[Pair]]()
+        for one, other in oriented:
+            groups.setdefault((lefts.index(one.alias), rights.index(other.alias)), []).append((one, other))
         if not groups:
             self._edges.append(Edge(left.cover[-1], right.cover[0], (), kind))
             return
-        best = max(groups, key=lambda group: (self.selective(group), len(group)))
+        best = max((groups[ends] for ends in sorted(groups)), key=lambda group: (self.selective(group), len(group)))
         columns = tuple((one.column, other.column) for one, other in best)
         self._edges.append(Edge(best[0][0].alias, best[0][1].alias, columns, kind))
 

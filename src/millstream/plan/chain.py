@@ -29,9 +29,9 @@ from millstream.plan.block import Block, Kept, Output
 from millstream.plan.body import BranchPlan
 from millstream.plan.flatten import Flat, expandable, flatten
 from millstream.plan.grouped import Peeled, grouped, peel
+from millstream.plan.kept import limited, windowed
 from millstream.plan.plain import UNTOLD, one_branch, plain
 from millstream.plan.region import Region
-from millstream.plan.rows import limited, windowed
 from millstream.plan.server import Server
 
 
