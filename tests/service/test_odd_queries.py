@@ -41,6 +41,21 @@ KEPT = {
     "json of a group": "SELECT a, jsonb_agg(word ORDER BY id) AS w, json_object_agg(id, a ORDER BY id) AS o "
     "FROM t GROUP BY a",
     "printed together": "SELECT id, concat(word, '-', a) AS c, format('%s:%s', id, word) AS f FROM t WHERE id < 9",
+    "constants joined": "SELECT t.id, v.w FROM t JOIN (VALUES (1, 'a'), (NULL, 'c')) AS v (n, w) ON v.n = t.a",
+    "one of these": "SELECT id FROM t WHERE a IN (VALUES (1), (2))",
+    "constants that meet nothing": "WITH w (n) AS (VALUES (1), (99)) "
+    "SELECT w.n, count(t.id) AS c FROM w LEFT JOIN t ON t.a = w.n GROUP BY w.n",
+    "a row of its own": "SELECT a FROM t UNION SELECT 77 EXCEPT VALUES (2)",
+    "a value from nowhere": "SELECT id, (SELECT 5) + a AS n FROM t",
+    "from a series": "SELECT g.n, t.id FROM generate_series(1, 5) AS g (n) LEFT JOIN t ON t.a = g.n",
+    "in step": "SELECT id, generate_series(1, a) AS n, unnest(ARRAY[a, id]) + 1 AS u FROM t",
+    "in step in FROM": "SELECT t.id, s.n, s.u FROM t, ROWS FROM (generate_series(1, t.a), unnest(ARRAY[t.a, t.id])) "
+    "AS s (n, u)",
+    "by what a function returns": "SELECT unnest(ARRAY[a, a + 1]) AS n, count(*) AS c, max(id) AS m FROM t GROUP BY 1",
+    "as often as counted": "SELECT a, generate_series(1, count(*)) AS n FROM t GROUP BY a",
+    "a set over a join": "SELECT DISTINCT unnest(ARRAY[t.a, u.b]) AS n FROM t JOIN u ON u.a = t.a",
+    "a set beside a window": "SELECT id, row_number() OVER (ORDER BY id) AS n, unnest(ARRAY[1, 2]) AS u FROM t",
+    "the first of a set": "SELECT id, unnest(ARRAY[a, a]) AS n FROM t ORDER BY 2 DESC NULLS LAST, 1 LIMIT 5",
     "all alternatives in one": "SELECT id FROM t JOIN u ON (t.a = u.a AND u.b = 1) OR (t.a = u.a AND t.id > 9)",
 }
 REFUSED = {

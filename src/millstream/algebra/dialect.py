@@ -46,6 +46,18 @@ class Verbatim(Postgres):
             quoted = self._curr is not None and self._curr.token_type == TokenType.IDENTIFIER
             return super()._parse_function_call(functions, anonymous or quoted, optional_parens, any_token)
 
+        def _parse_lateral(self) -> exp.Lateral | None:
+            # A function in FROM is lateral without the word, and before ROWS FROM it is not understood.
+            start = self._index
+            if self._match(TokenType.LATERAL) and self._match_text_seq("ROWS", "FROM", advance=False):
+                return None
+            self._retreat(start)
+            return super()._parse_lateral()
+
+        def _values_to_select(self, values: exp.Values) -> Any:  # sqlglot says Select, and passes it on
+            # VALUES is a query of its own, and stays one.
+            return values
+
     class Generator(PostgresGenerator):
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **PostgresGenerator.TRANSFORMS,

@@ -80,7 +80,8 @@ class Expansion:
     def sql(self) -> str:
         columns = self.columns if self.numbered else (*self.columns, NUMBER)
         listed = ", ".join(map(quoted, columns))
-        item = f"LATERAL {self.call.sql} WITH ORDINALITY AS {quoted(self.alias)} ({listed})"
+        call = self.call.sql.replace(f"{ROWS_FROM}(", "ROWS FROM (", 1)
+        item = f"LATERAL {call} WITH ORDINALITY AS {quoted(self.alias)} ({listed})"
         return f"LEFT JOIN {item} ON true" if self.outer else f"CROSS JOIN {item}"
 
     def __str__(self) -> str:
@@ -88,6 +89,8 @@ class Expansion:
 
 
 NUMBER = "__ms_number"
+# Several functions in step, written as if they were arguments of one.
+ROWS_FROM = '"rows from"'
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ class Scan(Relation):
 
     def headline(self) -> str:
         made = "".join(f", {one}" for one in self.expansions)
-        return f"Scan  {self.table.schema}.{self.table.name} AS {self.alias}{made}"
+        return f"Scan  {self.table.title} AS {self.alias}{made}"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from millstream.algebra.types import Column
 
+# Where a row stands among those of a block, or of VALUES.
+ROW = "__ms_row"
+
 
 @dataclass(frozen=True)
 class Table:
@@ -23,6 +26,8 @@ class Table:
     """Of the rows of an inner block: its position in the chain. Its schema and name are those of planning."""
     single: bool = False
     """It never has more than one row."""
+    rows: str = ""
+    """Of rows that stand in the query itself: the VALUES that they are."""
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -35,6 +40,24 @@ class Table:
     def qualified(self) -> str:
         """Schema and name, quoted for use in SQL."""
         return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+    @property
+    def stored(self) -> bool:
+        """Is it a table of the user's, whose rows may change?"""
+        return self.block is None and not self.rows
+
+    @property
+    def relation(self) -> str:
+        """What a FROM item reads; of rows of the query, each with its number."""
+        if not self.rows:
+            return self.qualified
+        names = ", ".join(quoted(column.name) for column in self.columns)
+        return f"(SELECT row_number() OVER () AS {ROW}, c.* FROM ({self.rows}) AS c ({names}))"
+
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+        return self.rows or (f"{self.schema}.{self.name}" if self.block is None else f"block {self.block}")
 
     def column(self, name: str) -> Column | None:
         """The column of that name, if there is one."""

@@ -46,6 +46,10 @@ class Function:
     """As a call is written: `lower(text)`, with the schema where that is not the server's own."""
     volatility: str
     aggregate: bool
+    set: bool
+    """It may return several rows."""
+    composite: bool
+    """What it returns has columns of its own."""
 
     @property
     def called(self) -> str:
@@ -165,8 +169,10 @@ def _looked_up(
 ) -> list[Function]:
     rows = conn.execute(
         """
-        SELECT p.oid::int8, n.nspname, p.oid::regprocedure::text, p.provolatile, p.prokind = 'a'
+        SELECT p.oid::int8, n.nspname, p.oid::regprocedure::text, p.provolatile, p.prokind = 'a',
+               p.proretset, t.typtype IN ('c', 'p') AND t.typname !~ '^any'
         FROM pg_catalog.pg_proc AS p JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+        JOIN pg_catalog.pg_type AS t ON t.oid = p.prorettype
         WHERE p.oid = ANY(%(oids)s::oid[])
            OR p.oid IN (SELECT oprcode FROM pg_catalog.pg_operator WHERE oid = ANY(%(operators)s::oid[]))
            OR p.oid IN (SELECT typoutput FROM pg_catalog.pg_type WHERE oid = ANY(%(outputs)s::oid[]))
@@ -176,7 +182,7 @@ def _looked_up(
         {"oids": list(oids), "operators": list(operators), "outputs": list(outputs), "inputs": list(inputs)},
     ).fetchall()
     volatility = {"i": "immutable", "s": "stable", "v": "volatile"}
-    return [Function(row[0], row[1], row[2], volatility[row[3]], row[4]) for row in rows]
+    return [Function(row[0], row[1], row[2], volatility[row[3]], *row[4:]) for row in rows]
 
 
 def relation_kinds(conn: Connection, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, str]]:

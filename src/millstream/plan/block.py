@@ -73,8 +73,7 @@ class Input:
     @property
     def of(self) -> str:
         """What it reads, for people."""
-        table = self.scan.table
-        return f"{table.schema}.{table.name}" if table.block is None else f"block {table.block}"
+        return self.scan.table.title
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ class Access:
         assert row is not None
         plan = row[0][0]["Plan"]
         # A view's own alias is what EXPLAIN tells of a block.
-        return Estimate(plan["Plan Rows"], _scans_whole(plan, one.scan.alias if one.scan.table.block is None else "s"))
+        return Estimate(plan["Plan Rows"], _scans_whole(plan, one.scan.alias if one.scan.table.stored else "s"))
 
     # -- all of it -------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ class Access:
         """Every row of the input."""
         # What was written in this transaction nobody else can see.
         table = one.scan.table
-        hidden = table.block is not None or table.oid in self.cut.written
+        hidden = not table.stored or table.oid in self.cut.written
         parts = [] if hidden else self._physical(one)
         if hidden or sum(pages for _, pages in parts) <= SMALL_PAGES:
             query = reading.all_sql(one, self.names.source(one.scan.table), before=before)
@@ -147,6 +147,8 @@ class Access:
 
     def changes(self, one: Input, frontier: Snapshot) -> pa.Table:
         """The slice of the input's buffer, or what this refresh did to the block it reads."""
+        if one.scan.table.rows:
+            return reading.schema_of(one).empty_table()
         rows = fetch(self.cut.conn, reading.slice_sql(one, frontier, self.names), reading.schema_of(one))
         self._note(one, "changes", rows.num_rows, "")
         return _netted(rows)

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from millstream.algebra.table import ROW as STANDS
 from millstream.algebra.table import quoted
 from millstream.capture import buffer
 from millstream.frontier.snapshot import Snapshot
 from millstream.plan.block import Input, Leaf
-from millstream.store import names
 from millstream.store.names import Names
 
 ROW = "__row"
@@ -64,7 +64,7 @@ def lookup_sql(
     item = one.scan.item(relation)
     source = f"{keys} JOIN {f'({item})' if one.scan.expansions else item} ON {' AND '.join(same)}"
     stored = f"{alias}.tableoid::text || {alias}.ctid::text"
-    rows = [stored if one.scan.table.block is None else f"{alias}.{names.ROW}"]
+    rows = [stored if one.scan.table.stored else f"{alias}.{STANDS}"]
     row = " || '.' || ".join([*rows, *(f"coalesce({made.number}, 0)" for made in one.scan.expansions)])
     return _select(one, source, [str(before), "1", row], []) + f" LIMIT {limit}"
 

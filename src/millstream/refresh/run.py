@@ -65,7 +65,7 @@ class Job:
 
     def reads(self) -> Iterator[Input]:
         """Its inputs that are tables."""
-        return (one for block in self.blocks for one in block.inputs() if one.scan.table.block is None)
+        return (one for block in self.blocks for one in block.inputs() if one.scan.table.stored)
 
     @property
     def names(self) -> Names:

@@ -97,14 +97,17 @@ def _leaves(block: Block) -> str:
 
 
 def _spark(block: Block) -> str:
-    return lower(
-        block, {one.name: _relation(one).split(".")[-1].strip('"').replace(" ", "_") for one in block.inputs()}
-    )
+    return lower(block, {one.name: _view(one) for one in block.inputs()})
+
+
+def _view(one: Input) -> str:
+    """What Spark might call it."""
+    return f"values_{one.name}" if one.scan.table.rows else _relation(one).split(".")[-1].strip('"').replace(" ", "_")
 
 
 def _relation(one: Input) -> str:
     table = one.scan.table
-    return table.qualified if table.block is None else f"block_{table.block}"
+    return table.relation if table.block is None else f"block_{table.block}"
 
 
 def _last(entry: HistoryEntry | None) -> str:

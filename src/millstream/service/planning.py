@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError
 from millstream.algebra.dialect import parsed, printed
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Relation, Scan
-from millstream.algebra.table import Table
+from millstream.algebra.table import ROW, Table
 from millstream.algebra.types import PgType
 from millstream.catalog import grounds, queries, relations, stream_tables
 from millstream.catalog.grounds import Grounds
@@ -26,7 +26,7 @@ from millstream.sql import check, position, steady
 from millstream.sql.build import build
 from millstream.store import kept, state
 from millstream.store.connection import Connection
-from millstream.store.names import PART, ROW, ROW_ID, Names, Planning
+from millstream.store.names import PART, ROW_ID, Names, Planning
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Planned:
         used = dict[int, tuple[Table, set[str]]]()
         for one in (one for block in self.blocks for one in block.inputs()):
             table = one.scan.table
-            if table.block is None:
+            if table.stored:
                 used.setdefault(table.oid, (table, set()))[1].update(one.used())
         return {oid: (table, tuple(sorted(columns))) for oid, (table, columns) in used.items()}
 
@@ -73,18 +73,31 @@ def plan_query(
     with queries.rolled_back(conn):
         canonical = queries.reread(conn, query) if qualified else queries.canonical(conn, query)
         found = grounds.under(conn, canonical.text)
-        aggregates = _check(conn, canonical, query)
+        called = _check(conn, canonical, query)
         _check_names([column.name for column in canonical.columns], query)
         try:
-            relation = build(canonical.text, _Catalog(conn, query, aggregates, keys or {}))
+            relation = build(canonical.text, _Catalog(conn, query, called, keys or {}))
+            _check_sources(relation)
             blocks = cut(relation, canonical.columns, _Server(conn))
         except Unsupported as error:
             raise _placed(error, query) from error
     return Planned(query, canonical, relation, blocks, found)
 
 
-def _check(conn: Connection, canonical: Canonical, query: str) -> frozenset[str]:
-    """Refuse what cannot be kept; the names of the aggregates that are called."""
+@dataclass(frozen=True)
+class _Called:
+    """The names of functions that mean more than a value: of aggregates, and of those that return sets."""
+
+    aggregates: frozenset[str]
+    sets: Mapping[str, bool]
+    """Of those that return sets: does what they return have columns of its own?"""
+
+    def __or__(self, other: _Called) -> _Called:
+        return _Called(self.aggregates | other.aggregates, {**self.sets, **other.sets})
+
+
+def _check(conn: Connection, canonical: Canonical, query: str) -> _Called:
+    """Refuse what cannot be kept; what is called."""
     check.check(canonical.tree, query)
     functions = queries.functions(conn, canonical.tree)
     printing = {one.oid: one.called for one in functions if one.called in steady.TO_TEXT | steady.TO_JSON}
@@ -93,7 +106,19 @@ def _check(conn: Connection, canonical: Canonical, query: str) -> frozenset[str]
         if function.oid not in trusted:
             _check_function(function, query)
     _check_faithful(conn, canonical)
-    return frozenset(function.called for function in functions if function.aggregate)
+    return _Called(
+        frozenset(function.called for function in functions if function.aggregate),
+        {function.called: function.composite for function in functions if function.set},
+    )
+
+
+def _check_sources(relation: Relation) -> None:
+    if not any(isinstance(node, Scan) and node.table.stored for node in relation.walk()):
+        raise Unsupported.construct(
+            "a query without a table",
+            reason="It has no source that could change.",
+            way_round="Make it a view.",
+        )
 
 
 def _check_names(names: Sequence[str], query: str) -> None:
@@ -124,7 +149,7 @@ def _check_faithful(conn: Connection, canonical: Canonical) -> None:
     """
     try:
         again = queries.reread(conn, printed(parsed(canonical.text)))
-        same = again.text == canonical.text and again.operators == canonical.operators
+        same = _spaced(again.text) == _spaced(canonical.text) and again.operators == canonical.operators
     except (BadQuery, SqlglotError):
         same = False
     if not same:
@@ -133,6 +158,11 @@ def _check_faithful(conn: Connection, canonical: Canonical) -> None:
             reason="It could not be read without changing its meaning.",
             way_round="Write the unusual parts in a plainer way, and please report the query.",
         )
+
+
+def _spaced(text: str) -> str:
+    """Where the server puts a space before VALUES depends on where they come from."""
+    return text.replace("( VALUES", "(VALUES")
 
 
 def _placed(error: Unsupported, query: str) -> Unsupported:
@@ -166,7 +196,7 @@ class _Server:
         if not expressions:
             return ()
         columns = ", ".join(f"{one.sql} AS x{number}" for number, one in enumerate(expressions))
-        tables = ", ".join(scan.item(scan.table.qualified) for scan in scans)
+        tables = ", ".join(scan.item(scan.table.relation) for scan in scans)
         return tuple(column.type for column in queries.columns_of(self.conn, f"SELECT {columns} FROM {tables}"))
 
     def values(self, expressions: Sequence[str]) -> tuple[Constant, ...]:
@@ -204,12 +234,10 @@ def _but_ours(key: tuple[str, ...]) -> tuple[str, ...]:
 class _Catalog:
     """Answers the builder's questions."""
 
-    def __init__(
-        self, conn: Connection, query: str, aggregates: frozenset[str], keys: Mapping[int, Sequence[str]]
-    ) -> None:
+    def __init__(self, conn: Connection, query: str, called: _Called, keys: Mapping[int, Sequence[str]]) -> None:
         self.conn = conn
         self.query = query
-        self._aggregates = aggregates
+        self._called = called
         self.keys = keys
 
     def table(self, schema: str, name: str) -> Table | str:
@@ -217,7 +245,7 @@ class _Catalog:
         oid, kind = queries.relation_kinds(self.conn, [(schema, name)])[schema, name]
         if kind == "v":
             view = queries.view(self.conn, oid)
-            self._aggregates |= _check(self.conn, view, self.query)
+            self._called |= _check(self.conn, view, self.query)
             return view.text
         where = position.find(self.query, name)
         relations.check_source(self.conn, oid, where)
@@ -232,4 +260,7 @@ class _Catalog:
         return tuple(column.type for column in queries.columns_of(self.conn, select))
 
     def aggregates(self) -> frozenset[str]:
-        return self._aggregates
+        return self._called.aggregates
+
+    def sets(self) -> Mapping[str, bool]:
+        return self._called.sets

@@ -8,7 +8,7 @@ Views and CTEs are built in place, as often as they are used. Every alias is mad
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from sqlglot import exp
@@ -36,9 +36,11 @@ from millstream.algebra.table import Table
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
 from millstream.sql.calls import called, is_call
+from millstream.sql.constants import ONE, constants
 from millstream.sql.grouping import Aggregates, Grouping
 from millstream.sql.grouping_sets import Set, numbered, sets_of
 from millstream.sql.scope import Scope, checked
+from millstream.sql.sets import Sets
 from millstream.sql.subquery import Cte, Ctes, Host, Subqueries, has_subquery
 from millstream.sql.windows import expanded, windowed
 
@@ -55,6 +57,9 @@ class Names(Protocol):
     def aggregates(self) -> frozenset[str]:
         """The names of the aggregates that the query and the views met so far call."""
 
+    def sets(self) -> Mapping[str, bool]:
+        """Those of the functions that return sets; of each, whether what it returns has columns of its own."""
+
 
 def build(text: str, names: Names) -> Relation:
     """The Relation of a canonical query text."""
@@ -66,6 +71,7 @@ class _Builder:
         self.names = names
         self.aggregates = Aggregates(names.aggregates)
         self.aliases: set[str] = set()
+        self.sets = Sets(names.sets, self.fresh)
 
     def fresh(self, wanted: str) -> str:
         """An alias that nothing else has."""
@@ -89,6 +95,8 @@ class _Builder:
         ctes = self._with(query, ctes)
         if isinstance(query, exp.SetOperation):
             return self._set_operation(query, ctes, outer)
+        if isinstance(query, exp.Values):
+            return Scan(constants(query, self.names.types), self.fresh("values"))
         assert isinstance(query, exp.Select), f"unexpected {type(query).__name__}"
         return self._select(query, ctes, outer)
 
@@ -125,6 +133,7 @@ class _Builder:
             exprs = [subqueries.expression(one, host) for one in wanted]
             relation = checked(lambda: host.built(relation))
         relation, exprs = windowed(relation, exprs, self.fresh)
+        relation, exprs = self.sets.expanded(relation, exprs)
         if outside or scope.outside:
             raise Unsupported.construct(
                 "a subquery that is tied to the query around it in this place",
@@ -329,11 +338,7 @@ class _Builder:
     def _from(self, select: exp.Select, scope: Scope, ctes: Ctes) -> Relation:
         clause = select.args.get("from_")
         if clause is None:
-            raise Unsupported.construct(
-                "a query without FROM",
-                reason="It has no source that could change.",
-                way_round="Put constants into a table, or add them in a view over the stream table.",
-            )
+            return Scan(ONE, self.fresh("one"))
         relation = self._from_item(clause.this, scope, ctes)
         return self._joined(relation, select.args.get("joins") or [], scope, ctes)
 
@@ -384,18 +389,18 @@ class _Builder:
         return scope.resolve(on) if on else None
 
     def _from_item(self, item: exp.Expression, scope: Scope, ctes: Ctes) -> Relation:
-        if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Select | exp.SetOperation):
+        if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Select | exp.SetOperation | exp.Values):
             relation = self.query(item.this, ctes)
+            self._name(item, relation, scope)
+        elif isinstance(item, exp.Values):
+            relation = self.query(item, ctes)
             self._name(item, relation, scope)
         elif isinstance(item, exp.Subquery):  # parentheses around a join
             relation = self._parenthesised(item, scope, ctes)
+        elif is_call(item):
+            relation = self._expanded(Scan(ONE, self.fresh("one")), exp.Join(this=item), scope)
         else:
-            if is_call(item) or not isinstance(item, exp.Table):
-                raise Unsupported.construct(
-                    "FROM that begins with a function or LATERAL",
-                    reason="It is called while a table is read.",
-                    way_round="Name a table first.",
-                )
+            assert isinstance(item, exp.Table), f"unexpected {type(item).__name__}"
             relation = self._table(item, scope, ctes)
         return self._joined(relation, item.args.get("joins") or [], scope, ctes)
 
@@ -444,10 +449,12 @@ class _Builder:
         """The groups that HAVING keeps, and expressions over them."""
         subqueries = Subqueries(self, ctes)
         group = select.args.get("group")
-        keys = [scope.resolve(key) for key in (group.expressions if group else ())]
-        grouping = Grouping(
-            tuple(dict.fromkeys(Expr.of(unwrapped(key.node)) for key in keys)), self.fresh("g"), self.aggregates
-        )
+        before, written = relation.columns, group.expressions if group else ()
+        relation, made = self.sets.expanded(relation, [scope.resolve(key) for key in written])
+        scope.moved(dict(zip(before, relation.columns, strict=False)))
+        keys = [Expr.of(unwrapped(scope.resolve(key).node)) for key in written]
+        grouping = Grouping(tuple(dict.fromkeys(keys)), self.fresh("g"), self.aggregates)
+        grouping.made = {key.sql: column for key, column in zip(keys, made, strict=True)}
         host = Host(None, scope, grouping.over)
         grouping.known = host.known
         present = {Expr.of(unwrapped(key)).sql for key in (group.expressions if group else ())}

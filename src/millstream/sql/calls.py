@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from millstream.algebra.relation import ROWS_FROM
 from millstream.errors import Unsupported
 
 
@@ -20,14 +21,25 @@ class Called:
 
 
 def is_call(item: exp.Expression) -> bool:
-    """Is a FROM item the call of a function?"""
+    """Is a FROM item the call of a function, or of several?"""
+    return isinstance(_inner(item), exp.Func)
+
+
+def _inner(item: exp.Expression) -> exp.Expression | None:
+    """What is called; of ROWS FROM, as if by one call."""
+    together = item.args.get("rows_from")
+    if together:
+        calls = [one.this if isinstance(one, exp.Table) else one for one in together]
+        name = exp.to_identifier(ROWS_FROM.strip('"'), quoted=True)
+        return exp.Anonymous(this=name, expressions=[call.copy() for call in calls])
     inner = item.this if isinstance(item, exp.Lateral | exp.Table) else item
-    return isinstance(inner, exp.Func) and not isinstance(inner, exp.Subquery)
+    return inner if isinstance(inner, exp.Expression) else None
 
 
 def called(item: exp.Expression) -> Called:
     """What a FROM item calls."""
-    inner = item.this if isinstance(item, exp.Lateral | exp.Table) else item
+    inner = _inner(item)
+    assert inner is not None
     alias = item.args.get("alias") or inner.args.get("alias")
     columns = [column.name for column in alias.columns] if alias else []
     numbered = bool(item.args.get("ordinality"))

@@ -18,6 +18,8 @@ class Grouping:
         self.aggregates = aggregates
         self.keys = {key.sql: f"k{number}" for number, key in enumerate(keys)}
         self.measures: dict[Call, str] = {}
+        self.made: dict[str, Expr] = {}
+        """Keys that are computed before: of the text of each, the column it is."""
         self.known: set[str] = set()
         """Aliases that are not of the grouped rows: subqueries joined to the groups."""
 
@@ -27,7 +29,7 @@ class Grouping:
 
     def relation(self, relation: Relation) -> Aggregate:
         """The groups, with all that was asked of them."""
-        keys = tuple(Named(name, Expr(text)) for text, name in self.keys.items())
+        keys = tuple(Named(name, self.made.get(text, Expr(text))) for text, name in self.keys.items())
         measures = tuple(Measure(name, call) for call, name in self.measures.items())
         return Aggregate(relation, keys, measures, self.alias)
 
@@ -66,7 +68,7 @@ KEPT = frozenset({"count", "sum", "avg", "min", "max"})
 def call_of(node: exp.Expression) -> Call:
     """The aggregate call that a node of the syntax tree is."""
     inner, where = (node.this, node.expression.this) if isinstance(node, exp.Filter) else (node, None)
-    name = _name(inner)
+    name = name_of(inner)
     argument = inner.this if isinstance(inner, exp.AggFunc) else None
     plain = (
         isinstance(inner, exp.AggFunc) and not inner.expressions and not isinstance(argument, exp.Distinct | exp.Order)
@@ -79,12 +81,12 @@ def call_of(node: exp.Expression) -> Call:
     return Call(name, Expr.of(unwrapped(argument)), filtered)
 
 
-def _name(node: exp.Expression) -> str:
+def name_of(node: exp.Expression) -> str:
     """The name of the function that is called; with its schema, where it is written with one."""
     if isinstance(node, exp.WithinGroup | exp.Filter):
-        return _name(node.this)
+        return name_of(node.this)
     if isinstance(node, exp.Dot):
-        return f"{node.this.name}.{_name(node.expression)}"
+        return f"{node.this.name}.{name_of(node.expression)}"
     if isinstance(node, exp.Anonymous):
         return str(node.name)
     return node.sql_name().lower() if isinstance(node, exp.Func) else ""
@@ -104,7 +106,7 @@ class Aggregates:
             return self.called(node.this)
         if isinstance(node, exp.AggFunc):
             return True
-        return isinstance(node, exp.Anonymous | exp.Dot) and _name(node) in self.names()
+        return isinstance(node, exp.Anonymous | exp.Dot) and name_of(node) in self.names()
 
     def group(self, select: exp.Select) -> bool:
         """Does a SELECT group its rows?"""

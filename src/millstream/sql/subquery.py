@@ -31,6 +31,7 @@ from millstream.algebra.relation import (
     Scan,
 )  # fmt: skip
 from millstream.errors import Unsupported
+from millstream.sql.constants import not_constant
 from millstream.sql.grouping import Aggregates, Grouping
 from millstream.sql.scope import PLACE, Scope, checked, never_null
 
@@ -290,6 +291,8 @@ def _subqueries(node: exp.Expression) -> list[exp.Expression]:
     """The outermost subqueries in an expression, with the operator that asks about them."""
     found = list[exp.Expression]()
     for child in node.iter_expressions():
+        if isinstance(child, exp.Values) and child.find(exp.Select):
+            raise not_constant()
         if isinstance(child, exp.Exists | exp.Subquery) or _asks(child):
             found.append(child)
         else:
@@ -329,10 +332,12 @@ def _one_row(tied: _Tied) -> bool:
     while isinstance(relation, Filter):
         conditions += conjuncts(relation.predicate)
         relation = relation.input
-    if isinstance(relation, Project) and isinstance(relation.input, Aggregate) and not relation.input.keys:
-        return True
-    if not isinstance(relation, Scan) or not relation.table.key:
+    if isinstance(relation, Project):
+        return _single(relation.input)
+    if not isinstance(relation, Scan):
         return False
+    if relation.table.single or not relation.table.key:
+        return relation.table.single
     equal = set[str]()
     for condition in conditions:
         node = unwrapped(condition.node)
@@ -342,6 +347,15 @@ def _one_row(tied: _Tied) -> bool:
             ref = own[0].as_ref if len(own) == 1 else None
             equal |= {ref.column} if ref is not None else set()
     return set(relation.table.key) <= equal
+
+
+def _single(relation: Relation) -> bool:
+    """Does it never have more than one row, whatever is asked of it?"""
+    if isinstance(relation, Filter | Project):
+        return _single(relation.input)
+    if isinstance(relation, Aggregate):
+        return not relation.keys
+    return isinstance(relation, Scan) and relation.table.single
 
 
 def _all(conditions: Sequence[Expr]) -> Expr | None:

@@ -8,10 +8,10 @@ A part is what is computed at once: a partition of a window, all rows of a limit
 
 from __future__ import annotations
 
-from millstream.algebra.table import quoted
+from millstream.algebra.table import ROW, quoted
 from millstream.plan.block import Block
 from millstream.store.members import members
-from millstream.store.names import PART, ROW, Names, row_hash
+from millstream.store.names import PART, Names, row_hash
 from millstream.store.state import empty_select
 
 _WHOLE = "'00000000-0000-0000-0000-000000000000'::uuid"

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from millstream.algebra.table import Table, quoted
 
 ROW_ID = "__ms_row_id"
-# In what a block shows: where a row stands in its state.
-ROW = "__ms_row"
 # In what a block shows of stored rows: the partition, or the row's own hash.
 PART = "__ms_part"
 
@@ -32,7 +30,7 @@ class Names:
 
     def source(self, table: Table) -> str:
         """Where the rows of an input are: in a table, or in what an inner block shows."""
-        return table.qualified if table.block is None else self.at(table.block).shown
+        return table.relation if table.block is None else self.at(table.block).shown
 
     @property
     def target(self) -> str:

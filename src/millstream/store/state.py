@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from millstream.algebra.expr import Ref
 from millstream.algebra.relation import Project
-from millstream.algebra.table import quoted
+from millstream.algebra.table import ROW, quoted
 from millstream.plan.block import Accumulator, AggregateHead, Block, Gathered, Input
 from millstream.plan.lower.aggregate import output_columns
-from millstream.store.names import ROW, Names, row_hash
+from millstream.store.names import Names, row_hash
 
 
 def create_sql(block: Block, head: AggregateHead, names: Names) -> list[str]:
