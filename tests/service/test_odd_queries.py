@@ -41,6 +41,12 @@ KEPT = {
     "json of a group": "SELECT a, jsonb_agg(word ORDER BY id) AS w, json_object_agg(id, a ORDER BY id) AS o "
     "FROM t GROUP BY a",
     "printed together": "SELECT id, concat(word, '-', a) AS c, format('%s:%s', id, word) AS f FROM t WHERE id < 9",
+    "each once where nothing passes": "SELECT a, count(DISTINCT word) FILTER (WHERE x > 4) AS n FROM t GROUP BY a",
+    "each once of many kinds": "SELECT count(DISTINCT a) AS n, sum(DISTINCT a) AS s, avg(DISTINCT id) AS v, "
+    "count(DISTINCT word) FILTER (WHERE a = 1) AS w, max(id) AS m, count(*) AS c FROM t",
+    "each pair once": "SELECT a, count(DISTINCT (a, word)) AS n FROM t GROUP BY a",
+    "each once of a join": "SELECT t.a, count(DISTINCT u.b) AS n, sum(t.id) AS s FROM t JOIN u ON u.a = t.a "
+    "GROUP BY t.a HAVING count(DISTINCT u.b) > 1",
     "constants joined": "SELECT t.id, v.w FROM t JOIN (VALUES (1, 'a'), (NULL, 'c')) AS v (n, w) ON v.n = t.a",
     "one of these": "SELECT id FROM t WHERE a IN (VALUES (1), (2))",
     "constants that meet nothing": "WITH w (n) AS (VALUES (1), (99)) "

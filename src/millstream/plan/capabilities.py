@@ -230,6 +230,14 @@ KEPT: tuple[Kept, ...] = (
         "real is gathered",
     ),
     Kept(
+        "count(DISTINCT x), sum and avg of exact numbers likewise",
+        "SELECT customer, count(DISTINCT note) AS notes, sum(amount) AS total FROM orders GROUP BY customer",
+        ("groups", "groups"),
+        "a block beside it keeps each value of a group once",
+        "that of the rows; beside an aggregate that is gathered, gathered too",
+        "values of types that can be grouped by",
+    ),
+    Kept(
         "any other aggregate; DISTINCT, ORDER BY, WITHIN GROUP",
         "SELECT customer, count(DISTINCT note) AS notes, string_agg(note, ', ' ORDER BY id) AS said "
         "FROM orders GROUP BY customer",

@@ -24,9 +24,10 @@ from millstream.algebra.relation import (
 from millstream.algebra.rename import canonical
 from millstream.algebra.table import Table
 from millstream.algebra.types import Column
-from millstream.errors import Unsupported
+from millstream.errors import BadQuery, Unsupported
 from millstream.plan.block import Block, Kept, Output
 from millstream.plan.body import BranchPlan
+from millstream.plan.distinct import has_distinct, sided
 from millstream.plan.flatten import Flat, expandable, flatten
 from millstream.plan.grouped import Peeled, grouped, peel
 from millstream.plan.kept import limited, windowed
@@ -63,7 +64,16 @@ class Chain:
 
     def over_tables(self, aggregate: Aggregate) -> Aggregate:
         """The same over tables and blocks alone."""
-        return replace(aggregate, input=self.cleared(aggregate.input))
+        plain = replace(aggregate, input=self.cleared(aggregate.input))
+        return self._sided(plain) if has_distinct(plain) else plain
+
+    def _sided(self, aggregate: Aggregate) -> Aggregate:
+        """count(DISTINCT x) with a block that keeps each x once, where that can be."""
+        try:
+            with self._undone():
+                return sided(aggregate, lambda once: Scan(self._table(once), once.alias), self.server) or aggregate
+        except (Unsupported, BadQuery):  # of a type that cannot be grouped by, or is no type of a column
+            return aggregate
 
     def _over_one_table(self, limit: Limit) -> Limit:
         """The same over one table or block; rows of a join are kept first."""
@@ -122,11 +132,12 @@ class Chain:
     @contextmanager
     def _undone(self) -> Iterator[None]:
         """Blocks that were added on the way to a refusal are nobody's."""
-        before = len(self.blocks)
+        blocks, tables = len(self.blocks), dict(self._tables)
         try:
             yield
-        except Unsupported:
-            del self.blocks[before:]
+        except (Unsupported, BadQuery):
+            del self.blocks[blocks:]
+            self._tables = tables
             raise
 
     def _settled(self, flat: Flat, used: set[Ref]) -> Flat:
