@@ -64,7 +64,7 @@ CASES = {
     ),
     "aggregate": Case("SELECT shop, sum(amount) AS sold, count(*) AS n FROM sales GROUP BY shop", 40),
     "extremes": Case("SELECT shop, min(amount) AS least, max(amount) AS most FROM sales GROUP BY shop", 300),
-    "gathered": Case("SELECT shop, string_agg(note, ',' ORDER BY id) AS notes FROM sales GROUP BY shop", 60),
+    "gathered": Case("SELECT shop, string_agg(note, ',' ORDER BY id) AS notes FROM sales GROUP BY shop", 300),
     "count distinct beside sums": Case(
         "SELECT shop, count(DISTINCT note) AS notes, sum(amount) AS total, count(*) AS n FROM sales GROUP BY shop", 60
     ),
