@@ -53,6 +53,7 @@ def test_a_named_file_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPat
     [
         ("MILLSTREAM_MAX_LOOKUP_ROWS", "many", "bad value for max_lookup_rows: 'many'"),
         ("MILLSTREAM_MAX_LOOKUP_ROWS", "-1", "bad value for max_lookup_rows"),
+        ("MILLSTREAM_MAX_RECURSION_STEPS", "0", "bad value for max_recursion_steps"),
         ("MILLSTREAM_MIN_SCHEDULE", "soon", "bad value for min_schedule: 'soon'"),
         ("MILLSTREAM_DIFFERENTIAL_MAX_CHANGE_RATIO", "1.5", "bad value for differential_max_change_ratio"),
         ("MILLSTREAM_SPARK_CONF", "spark.a=1", "spark_conf"),

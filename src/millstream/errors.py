@@ -449,6 +449,21 @@ class ValueOutOfRange(MillstreamError):
         )
 
 
+class RecursionTooDeep(MillstreamError):
+    """A recursive query took more steps than `max_recursion_steps` allows; nothing was applied."""
+
+    code = "MS405"
+
+    @classmethod
+    def after(cls, steps: int) -> Self:
+        return cls(
+            f"a recursive query has not ended after {steps} steps",
+            detail="With UNION ALL, rows that lead back to themselves never end, in PostgreSQL neither.",
+            hint="Use UNION, or stop at rows that are in the path already; or set max_recursion_steps higher.",
+            steps=steps,
+        )
+
+
 class Conflict(MillstreamError):
     """A concurrent transaction changed what this one had read; trying again helps."""
 

@@ -64,6 +64,11 @@ class Settings(BaseSettings):
         ge=0,
         description="When a lookup by key would return more rows than this, scan the table instead.",
     )
+    max_recursion_steps: int = Field(
+        1_000,
+        ge=1,
+        description="A recursive query that has not ended after this many steps in one refresh is an error.",
+    )
     max_consecutive_errors: int = Field(
         3, ge=1, description="After this many failures in a row the scheduler suspends a stream table."
     )

@@ -21,7 +21,7 @@ import pytest
 from millstream.errors import MillstreamError
 from millstream.plan.block import Block
 from millstream.plan.demand import messages
-from millstream.plan.lower import lower
+from millstream.plan.lower import lower, printed
 from millstream.service.planning import plan_query
 from millstream.store.connection import Connection
 
@@ -39,7 +39,7 @@ def plan(conn: Connection, query: str) -> str:
     for block in planned.blocks:
         of = f", {block.name}" if len(planned.blocks) > 1 else ""
         views = {one.name: one.name for one in block.inputs()}
-        parts |= {f"Demand{of}": _demand(block), f"Spark SQL{of}": lower(block, views)}
+        parts |= {f"Demand{of}": _demand(block), f"Spark SQL{of}": printed(block, views)}
         if block.head is not None and block.head.netted and block.head.keys:
             parts[f"Spark SQL, of groups that are recomputed{of}"] = lower(block, views, wanted="groups")
     return "\n\n".join(f"{title}\n{_indented(text)}" for title, text in parts.items()) + "\n"

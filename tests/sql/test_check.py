@@ -12,9 +12,15 @@ from millstream.store.connection import Connection
 # What is refused -> a query that has it, and the word that the error points at.
 REFUSED = {
     "FOR UPDATE or FOR SHARE": ("SELECT id FROM t FOR UPDATE", "FOR"),
-    "WITH RECURSIVE": (
-        "WITH RECURSIVE w AS (SELECT id FROM t UNION ALL SELECT id + 1 FROM w WHERE id < 5) SELECT id FROM w",
-        "RECURSIVE",
+    "SEARCH of a recursive query": (
+        "WITH RECURSIVE w AS (SELECT id FROM t UNION ALL SELECT id + 1 FROM w WHERE id < 5) "
+        "SEARCH DEPTH FIRST BY id SET place SELECT id FROM w",
+        "SEARCH",
+    ),
+    "CYCLE of a recursive query": (
+        "WITH RECURSIVE w AS (SELECT id FROM t UNION ALL SELECT id + 1 FROM w WHERE id < 5) "
+        "CYCLE id SET again USING path SELECT id FROM w",
+        "CYCLE",
     ),
     "a LATERAL subquery": ("SELECT t.id FROM t, LATERAL (SELECT u.id FROM u WHERE u.x = t.x) AS l", "LATERAL"),
     "TABLESAMPLE": ("SELECT id FROM t TABLESAMPLE SYSTEM (10)", "TABLESAMPLE"),

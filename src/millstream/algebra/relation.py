@@ -10,8 +10,8 @@ itself at birth: an expression may refer only to columns that its inputs have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from millstream.algebra.expr import Expr, Ref
@@ -375,6 +375,52 @@ class Window(Relation):
     def headline(self) -> str:
         keys = ", ".join(map(str, self.keys)) or "(everything)"
         return f"Window  {self.alias}: by {keys}; {', '.join(map(str, self.calls))}"
+
+
+@dataclass(frozen=True)
+class Recursion(Relation):
+    """The rows of `base`, and all that `step` makes of them, of those, and so on, until it makes no more.
+
+    In `step`, a scan of the recursion itself stands for the rows that were found last. With `each_once` (UNION) a row
+    that is there already is not found again; otherwise (UNION ALL) it is, as often as it is made.
+    """
+
+    name: str
+    base: Relation
+    step: Relation
+    each_once: bool
+    depth: int
+    """How many recursions stand around it: by that its step's scans of itself are known."""
+    text: str = field(repr=False)
+    """A query that gives its rows: PostgreSQL tells the types and collations of its columns by it."""
+    alias: str
+
+    def __post_init__(self) -> None:
+        if len(self.base.columns) != len(self.step.columns):
+            raise ValueError("the terms of a recursion differ in width")
+
+    @property
+    def columns(self) -> tuple[Ref, ...]:
+        return tuple(Ref(self.alias, f"c{n}") for n in range(len(self.base.columns)))
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.base, self.step)
+
+    def headline(self) -> str:
+        return f"Recursion  {self.alias}: {self.name} by {'UNION' if self.each_once else 'UNION ALL'}"
+
+
+def rescanned(relation: Relation, swap: Callable[[Scan], Scan]) -> Relation:
+    """The same with other scans."""
+    if isinstance(relation, Scan):
+        return swap(relation)
+    if isinstance(relation, Join):
+        return replace(relation, left=rescanned(relation.left, swap), right=rescanned(relation.right, swap))
+    if isinstance(relation, UnionAll):
+        return replace(relation, parts=tuple(rescanned(part, swap) for part in relation.parts))
+    assert isinstance(relation, Filter | Project | Expand), f"unexpected {type(relation).__name__}"
+    return replace(relation, input=rescanned(relation.input, swap))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from millstream.algebra.relation import (
     Named,
     Order,
     Project,
+    Recursion,
     Relation,
     Scan,
     UnionAll,
@@ -41,7 +42,7 @@ def _own(node: Relation) -> list[str]:
         return list(node.aliases)
     if isinstance(node, Expand):
         return [node.alias, node.expansion.alias]
-    if isinstance(node, Scan | Project | UnionAll | Aggregate | Window | Limit):
+    if isinstance(node, Scan | Project | UnionAll | Aggregate | Window | Limit | Recursion):
         return [node.alias]
     return [node.mark.alias] if isinstance(node, Join) and node.mark else []
 
@@ -73,6 +74,9 @@ def renamed(relation: Relation, aliases: Aliases) -> Relation:
         keys = tuple(_expr(key, aliases) for key in relation.keys)
         calls, alias = _named(relation.calls, aliases), aliases[relation.alias]
         return Window(renamed(relation.input, aliases), keys, calls, alias)
+    if isinstance(relation, Recursion):
+        base, step = renamed(relation.base, aliases), renamed(relation.step, aliases)
+        return replace(relation, base=base, step=step, alias=aliases[relation.alias])
     if isinstance(relation, Limit):
         order = tuple(Order(_expr(one.expr, aliases), one.how) for one in relation.order)
         return Limit(renamed(relation.input, aliases), order, relation.limit, aliases[relation.alias])

@@ -28,6 +28,8 @@ class Table:
     """It never has more than one row."""
     rows: str = ""
     """Of rows that stand in the query itself: the VALUES that they are."""
+    recursion: int | None = None
+    """Of the rows of a recursion, where its own term reads them: how many recursions stand around it."""
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]

@@ -303,16 +303,39 @@ class Kept:
     window   PostgreSQL computes `outputs` over all rows `r` of the touched partitions, which are the head's groups
     limit    PostgreSQL reads the first rows of its one input, in order
     bag      Spark sends what the join gains and loses
+    set      the rows of a recursion, each once
+    levels   the rows of a recursion, with how many steps it took to each
     """
 
-    kind: Literal["window", "limit", "bag"]
+    kind: Literal["window", "limit", "bag", "set", "levels"]
     tail: str = ""
     """Of a limit: ORDER BY and LIMIT."""
     order: tuple[str, ...] = ()
     """Of a limit: what the query orders by."""
+    text: str = ""
+    """Of a recursion: a query that PostgreSQL tells the columns by."""
 
     def __str__(self) -> str:
         return f"kept as {self.kind}{f' {self.tail}' if self.tail else ''}"
+
+
+@dataclass(frozen=True)
+class Term:
+    """One branch of a recursion, with its own columns and final expressions; its HAVING is a filter over those."""
+
+    block: Block
+    itself: str | None
+    """The input that reads the recursion; None where it begins."""
+    found_by: tuple[tuple[str, str], ...] = ()
+    """Columns of the recursion that are columns of the body as they are: by these its rows are found again."""
+
+    def lines(self) -> list[str]:
+        """Its printed form."""
+        block = self.block
+        lines = [f"  {block.name}", block.branches[0].body.tree(2)]
+        lines += [f"    edge  {edge}" for edge in block.branches[0].edges]
+        lines += [f"    where  {block.having}"] if block.having else []
+        return [*lines, *(f"    output  {output}" for output in block.outputs)]
 
 
 @dataclass(frozen=True)
@@ -329,6 +352,8 @@ class Block:
     position: int = 0
     """Its place in the chain."""
     kept: Kept | None = None
+    terms: tuple[Term, ...] = ()
+    """Of a recursion: its branches, each evaluated on its own."""
 
     def inputs(self) -> Iterator[Input]:
         for branch in self.branches:
@@ -336,7 +361,9 @@ class Block:
 
     def __str__(self) -> str:
         lines = [f"Block {self.name}"]
-        for number, branch in enumerate(self.branches):
+        for term in self.terms:
+            lines += term.lines()
+        for number, branch in enumerate(self.branches if not self.terms else ()):
             lines += [f"  branch {number}"] if len(self.branches) > 1 else []
             lines += [branch.body.tree(2)]
             lines += [f"    edge  {edge}" for edge in branch.edges]

@@ -11,7 +11,7 @@ from typing import Literal
 
 from millstream.plan.block import Block
 
-Kind = Literal["join", "groups", "gathered", "window", "limit", "rows"]
+Kind = Literal["join", "groups", "gathered", "window", "limit", "rows", "recursion"]
 
 KINDS: dict[Kind, str] = {
     "join": "keeps nothing: Spark joins, PostgreSQL computes the select list",
@@ -20,13 +20,17 @@ KINDS: dict[Kind, str] = {
     "window": "keeps its rows: PostgreSQL computes them over all rows of a touched partition",
     "limit": "keeps its rows: PostgreSQL reads the first ones of its one input",
     "rows": "keeps its rows, as Spark joined them",
+    "recursion": "keeps its rows, as its steps found them",
 }
+_STORED: dict[str, Kind] = {
+    "window": "window", "limit": "limit", "bag": "rows", "set": "recursion", "levels": "recursion",
+}  # fmt: skip
 
 
 def kind_of(block: Block) -> Kind:
     """The kind of a block, in the words of the table."""
     if block.kept is not None:
-        return "rows" if block.kept.kind == "bag" else block.kept.kind
+        return _STORED[block.kept.kind]
     if block.head is None:
         return "join"
     return "gathered" if block.head.gathered else "groups"
@@ -383,6 +387,25 @@ KEPT: tuple[Kept, ...] = (
         "as PostgreSQL reads it",
         "as LIMIT",
     ),
+    Kept(
+        "WITH RECURSIVE ... UNION",
+        "WITH RECURSIVE r AS (SELECT id FROM customers WHERE region = 1 UNION "
+        "SELECT v.seconds FROM r JOIN visits AS v ON v.customer = r.id) SELECT id FROM r",
+        ("recursion", "join"),
+        "what lost a derivation and all that followed from it is taken out, and put back where it is derived otherwise",
+        "the rows that follow from the changed ones, and what derives them",
+        "types whose equality Spark shares",
+    ),
+    Kept(
+        "WITH RECURSIVE ... UNION ALL",
+        "WITH RECURSIVE r AS (SELECT id, ARRAY[id] AS path FROM customers WHERE region = 1 UNION ALL "
+        "SELECT v.seconds, r.path || v.seconds FROM r JOIN visits AS v ON v.customer = r.id "
+        "WHERE v.seconds <> ALL (r.path)) SELECT id, path FROM r",
+        ("recursion", "join"),
+        "each row with its level; what a level gains follows from the changes and from the level before",
+        "the rows that follow from the changed ones",
+        "`max_recursion_steps`",
+    ),
 )
 
 REFUSED: tuple[Refused, ...] = (
@@ -408,11 +431,28 @@ REFUSED: tuple[Refused, ...] = (
         "ON true, and a filter in WHERE",
     ),
     Refused(
-        "WITH RECURSIVE",
-        "WITH RECURSIVE r AS (SELECT id FROM regions UNION ALL SELECT id + 1 FROM r WHERE id < 9) SELECT id FROM r",
+        "SEARCH of WITH RECURSIVE",
+        "WITH RECURSIVE r AS (SELECT id FROM regions UNION ALL SELECT id + 1 FROM r WHERE id < 9) "
+        "SEARCH DEPTH FIRST BY id SET place SELECT id FROM r",
         "MS102",
-        "WITH RECURSIVE",
-        "a view over the stream table",
+        "SEARCH of a recursive query",
+        "a column that holds the path",
+    ),
+    Refused(
+        "CYCLE of WITH RECURSIVE",
+        "WITH RECURSIVE r AS (SELECT id FROM regions UNION ALL SELECT id + 1 FROM r WHERE id < 9) "
+        "CYCLE id SET again USING path SELECT id FROM r",
+        "MS102",
+        "CYCLE of a recursive query",
+        "UNION, or WHERE id <> ALL (path)",
+    ),
+    Refused(
+        "GROUP BY, DISTINCT, windows, LIMIT over the recursive table in its own term",
+        "WITH RECURSIVE r AS (SELECT id FROM regions UNION ALL "
+        "SELECT DISTINCT v.seconds FROM r JOIN visits AS v ON v.customer = r.id) SELECT id FROM r",
+        "MS102",
+        "over the recursive table in its own term",
+        "apply it to the result",
     ),
     Refused(
         "an aggregating subquery tied by other than equality",

@@ -16,6 +16,7 @@ from millstream.algebra.relation import (
     Named,
     Order,
     Project,
+    Recursion,
     Relation,
     Scan,
     UnionAll,
@@ -32,8 +33,11 @@ from millstream.plan.flatten import Flat, expandable, flatten
 from millstream.plan.grouped import Peeled, grouped, peel
 from millstream.plan.kept import limited, windowed
 from millstream.plan.plain import UNTOLD, one_branch, plain
+from millstream.plan.recursive import check_free, recursive, shape, without_level
 from millstream.plan.region import Region
 from millstream.plan.server import Server
+
+Stateful = Aggregate | Window | Limit | Recursion
 
 
 class Chain:
@@ -52,6 +56,9 @@ class Chain:
             return Scan(self._table(replace(relation, input=self.cleared(relation.input))), relation.alias)
         if isinstance(relation, Limit):
             return Scan(self._table(self._over_one_table(relation)), relation.alias)
+        if isinstance(relation, Recursion):
+            terms = replace(relation, base=self.cleared(relation.base), step=self.cleared(relation.step))
+            return Scan(self._table(terms), relation.alias)
         if isinstance(relation, Expand):
             return self._expand(replace(relation, input=self.cleared(relation.input)))
         if isinstance(relation, Filter | Project):
@@ -86,6 +93,7 @@ class Chain:
 
     def _rows(self, relation: Relation, wanted: Sequence[Ref]) -> tuple[Scan, dict[Ref, Expr]]:
         """The rows of a join with these columns, kept as they are, and what the columns are there."""
+        check_free(relation)
         columns = [Column(f"c{n}", UNTOLD) for n in range(len(wanted))]
         block = self.placed(relation, wanted, lambda flats: plain(wanted, flats, columns, self.server))
         rows = Scan(self._declared(replace(block, kept=Kept("bag"))), f"rows_{len(self.blocks)}")
@@ -191,14 +199,17 @@ class Chain:
     def _over_partitions(self, window: Window) -> Block:
         return self.placed(window.input, window.input.columns, lambda flats: windowed(window, flats, self.server))
 
-    def _table(self, stateful: Aggregate | Window | Limit) -> Table:
+    def _table(self, stateful: Stateful) -> Table:
         """The rows of a stateful operator as a table, kept by a block."""
+        check_free(stateful)
         meaning = canonical(stateful)
         if meaning not in self._tables:
             self._tables[meaning] = self._kept(stateful)
         return self._tables[meaning]
 
-    def _kept(self, stateful: Aggregate | Window | Limit) -> Table:
+    def _kept(self, stateful: Stateful) -> Table:
+        if isinstance(stateful, Recursion):
+            return self._recursive(stateful)
         if isinstance(stateful, Window):
             return self._declared(self._windowed(stateful))
         if isinstance(stateful, Limit):
@@ -206,6 +217,12 @@ class Chain:
         columns = [Column(ref.column, UNTOLD) for ref in stateful.columns]
         table = self._declared(self.grouped(peel(stateful), stateful, columns))
         return replace(table, key=tuple(key.name for key in stateful.keys), single=not stateful.keys)
+
+    def _recursive(self, recursion: Recursion) -> Table:
+        """The server tells what its columns are before its terms are planned: they read it."""
+        block = replace(shape(recursion), position=len(self.blocks))
+        block = recursive(recursion, block, self.server.declare(block), self.server)
+        return without_level(self._declared(block))
 
     def _declared(self, block: Block) -> Table:
         """Add a block to the chain; the server tells what its columns are."""

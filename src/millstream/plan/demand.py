@@ -142,6 +142,9 @@ def lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, tuple[str, 
             exprs = tuple(one.leaf(column).expr.substitute(_bare(one)) for column in columns)
             if one.scan.table.block is None or not columns or (one.scan.table.block, exprs) in seen:
                 continue
+            if any(ref.alias != one.scan.alias for column in columns for ref in one.leaf(column).expr.refs):
+                # What a function makes of a row has no index.
+                continue
             seen.add((one.scan.table.block, exprs))
             yield blocks[one.scan.table.block], one, columns
 
@@ -152,6 +155,10 @@ def _asked(block: Block, branch: Branch) -> Iterator[tuple[Input, tuple[str, ...
         yield from ((branch.input(name), columns) for name, columns in edge.both())
     if block.head is not None and block.head.netted:
         seed = seed_of_groups(branch, [key.name for key in block.head.keys])
+        if seed is not None:
+            yield branch.input(seed[0]), tuple(leaf for _, leaf in seed[1])
+    for term in block.terms:
+        seed = seed_of_groups(branch, [name for _, name in term.found_by]) if branch in term.block.branches else None
         if seed is not None:
             yield branch.input(seed[0]), tuple(leaf for _, leaf in seed[1])
 

@@ -38,9 +38,9 @@ def plain(wanted: Sequence[Ref], flats: Sequence[Flat], columns: Sequence[Column
     return Block("result", tuple(branches), body, None, outputs, None, Key("row_id"))
 
 
-def one_branch(flat: Flat, wanted: Sequence[Expr], columns: Sequence[Column], server: Server) -> Block:
+def one_branch(flat: Flat, wanted: Sequence[Expr], columns: Sequence[Column], server: Server, first: int = 0) -> Block:
     """Final expressions are PostgreSQL's, over the columns that Spark carries."""
-    plan = BranchPlan(flat, 0, wanted, server)
+    plan = BranchPlan(flat, first, wanted, server)
     over = [plan.placer.over_columns(expr) for expr in wanted]
     body, final = dict[Expr, tuple[BlockColumn, Placed]](), dict[Ref, Expr]()
     for _, carried in over:

@@ -153,6 +153,12 @@ class Access:
         self._note(one, "changes", rows.num_rows, "")
         return _netted(rows)
 
+    def step(self, one: Input, relation: str) -> pa.Table:
+        """The rows of a recursion's last step, read by its own term."""
+        rows = fetch(self.cut.conn, reading.step_sql(one, relation), reading.schema_of(one))
+        self._note(one, "step", rows.num_rows, "")
+        return rows
+
     def settle(self) -> None:
         """Once Spark has run: note what the scans have read."""
         for one, scanned, why in self.scans:

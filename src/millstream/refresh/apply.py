@@ -125,7 +125,7 @@ class Apply:
             f"CREATE TEMPORARY TABLE IF NOT EXISTS {to.removeprefix('pg_temp.')} ({columns}) ON COMMIT DELETE ROWS"
         )
         self._run(f"TRUNCATE {to}")
-        send(self.conn, to, _plainly(rows))
+        send(self.conn, to, plainly(rows))
         self._analyze(to, rows.num_rows)
         failpoint("staged")
 
@@ -225,5 +225,6 @@ def _plain(type_: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_large_string(type_) else type_
 
 
-def _plainly(rows: pa.Table) -> pa.Table:
+def plainly(rows: pa.Table) -> pa.Table:
+    """The rows in the types that are staged."""
     return rows.cast(pa.schema([(field.name, _plain(field.type)) for field in rows.schema]))

@@ -8,11 +8,12 @@ import pyarrow as pa
 
 from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
-from millstream.plan.block import AggregateHead, Block, Branch
+from millstream.plan.block import AggregateHead, Block, Branch, Input
 from millstream.plan.demand import seed_of_groups
 from millstream.plan.lower import lower
 from millstream.refresh.access import Access
 from millstream.refresh.demand import Gathered, gather, rows_of
+from millstream.refresh.reading import schema_of
 from millstream.refresh.report import Tally
 from millstream.spark.engine import Engine, Rows, view_name
 from millstream.spark.scan import Scanned
@@ -31,7 +32,7 @@ class Evaluation:
         """What the changes since the frontier do to the block; None where there are none."""
         views = dict[str, Rows]()
         with self.tally.phase("changes"):
-            images = {one.name: self.access.changes(one, frontier) for one in self.block.inputs()}
+            images = {one.name: self._images(one, frontier) for one in self.block.inputs()}
         failpoint("changes_read")
         if not any(rows.num_rows for rows in images.values()):
             return None
@@ -42,6 +43,26 @@ class Evaluation:
             with self.tally.phase("demand"):
                 views |= _views(branch, gather(branch, own, self.access, before=1))
         failpoint("demand_read")
+        return self._run(views)
+
+    def _images(self, one: Input, frontier: Snapshot) -> pa.Table:
+        """What changed; a recursion's own rows have not, when its terms begin."""
+        if one.scan.table.block == self.block.position:
+            return schema_of(one).empty_table()
+        return self.access.changes(one, frontier)
+
+    def step(self, name: str, rows: pa.Table) -> pa.Table:
+        """What a recursive term makes of rows of the recursion, read as input `name`; all else as it is now."""
+        branch = self.block.branches[0]
+        with self.tally.phase("demand"):
+            held = gather(branch, {name: rows}, self.access, before=0)
+        return self._run(_views(branch, {**held, name: Gathered(first=rows)}))
+
+    def derivations(self, keys: pa.Table) -> pa.Table:
+        """All rows of a term that have these values in columns of its body; without columns, all."""
+        branch = self.block.branches[0]
+        with self.tally.phase("demand"):
+            views = _views(branch, self._rows_of_groups(branch, keys))
         return self._run(views)
 
     def everything(self, *, members: bool = False) -> pa.Table:

@@ -47,6 +47,11 @@ def slice_sql(one: Input, frontier: Snapshot, own: Names) -> str:
     return _select(one, one.scan.item(changes), [_BEFORE, "0"], [])
 
 
+def step_sql(one: Input, relation: str) -> str:
+    """The rows of a recursion's last step, as its own term reads them: as often as they came, not as they were."""
+    return _select(one, one.scan.item(relation), ["0", "__ms_net"], [])
+
+
 _BEFORE = "CASE __ms_action WHEN 'I' THEN -1 ELSE 1 END"
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from millstream.frontier.snapshot import Snapshot
 
 Action = Literal["NO_DATA", "DIFFERENTIAL", "FULL", "REINITIALIZE", "SKIP"]
-Path = Literal["changes", "lookup", "filter", "read", "scan"]
+Path = Literal["changes", "lookup", "filter", "read", "scan", "step"]
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class InputReport:
 
     changes  its slice of the change buffer      read   all of it, by the driver (small)
     lookup   rows by key, through an index       scan   all of it, by Spark's tasks (large)
-    filter   rows by key, PostgreSQL scanning
+    filter   rows by key, PostgreSQL scanning     step   what the last step of a recursion found
     """
 
     alias: str

@@ -40,6 +40,7 @@ from millstream.refresh.apply import Apply
 from millstream.refresh.cut import Cut, cut
 from millstream.refresh.decide import Decision, Facts, SourceFacts, decide
 from millstream.refresh.evaluate import Evaluation
+from millstream.refresh.recurse import Recursing
 from millstream.refresh.report import RefreshReport, Tally
 from millstream.spark.engine import Engine
 from millstream.store.connection import Connection
@@ -94,6 +95,7 @@ class Refresher:
     engine: Callable[[], Engine]
     max_lookup_rows: int
     max_change_ratio: float
+    max_recursion_steps: int
     witness: Witness | None = None
     memory: Memory = field(default_factory=Memory)
 
@@ -270,6 +272,9 @@ class Refresher:
         engine = self.engine()
         access = Access(now, job.names, engine.spark, self.dsn, self.max_lookup_rows, tally)
         for block in job.blocks:
+            if block.terms:
+                self._recurse(job, block, engine, access, decision)
+                continue
             evaluation = Evaluation(block, engine, access, tally)
             apply = Apply(self.conn, block, job.names.at(block.position), tally, inner=block is not job.block)
             if decision.action == "DIFFERENTIAL":
@@ -287,6 +292,16 @@ class Refresher:
         if decision.action != "DIFFERENTIAL":
             grounds.record(self.conn, job.table.id, job.grounds)
         return report
+
+    def _recurse(self, job: Job, block: Block, engine: Engine, access: Access, decision: Decision) -> None:
+        evaluations = [Evaluation(term.block, engine, access, access.tally) for term in block.terms]
+        names = job.names.at(block.position)
+        recursion = Recursing(self.conn, block, names, evaluations, access, self.max_recursion_steps)
+        if decision.action == "DIFFERENTIAL":
+            assert job.table.frontier is not None
+            recursion.difference(job.table.frontier)
+        else:
+            recursion.whole()
 
     def _advance_idle(self, now: Cut, jobs: Sequence[Job], initiated_by: Initiator) -> None:
         if not jobs:

@@ -78,6 +78,7 @@ class App:
             self.engine,
             settings.max_lookup_rows,
             settings.differential_max_change_ratio,
+            settings.max_recursion_steps,
             self.witness,
             self._memory,
         )

@@ -11,7 +11,7 @@ from millstream.catalog.history import HistoryEntry
 from millstream.catalog.stream_tables import StreamTable
 from millstream.plan.block import Block, Branch, Input
 from millstream.plan.demand import messages, seed_of_groups
-from millstream.plan.lower import lower
+from millstream.plan.lower import printed
 from millstream.refresh.reading import all_sql
 from millstream.service.app import App
 from millstream.service.planning import Planned
@@ -97,7 +97,7 @@ def _leaves(block: Block) -> str:
 
 
 def _spark(block: Block) -> str:
-    return lower(block, {one.name: _view(one) for one in block.inputs()})
+    return printed(block, {one.name: _view(one) for one in block.inputs()})
 
 
 def _view(one: Input) -> str:

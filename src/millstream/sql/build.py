@@ -39,9 +39,10 @@ from millstream.sql.calls import called, is_call
 from millstream.sql.constants import ONE, constants
 from millstream.sql.grouping import Aggregates, Grouping
 from millstream.sql.grouping_sets import Set, numbered, sets_of
+from millstream.sql.recursion import reads_itself, recursion
 from millstream.sql.scope import Scope, checked
 from millstream.sql.sets import Sets
-from millstream.sql.subquery import Cte, Ctes, Host, Subqueries, has_subquery
+from millstream.sql.subquery import Cte, Ctes, Host, Subqueries, has_subquery, text_with
 from millstream.sql.windows import expanded, windowed
 
 
@@ -72,6 +73,11 @@ class _Builder:
         self.aggregates = Aggregates(names.aggregates)
         self.aliases: set[str] = set()
         self.sets = Sets(names.sets, self.fresh)
+        self.depth = 0
+        """How many recursions stand around what is being built, as it is written."""
+
+    def types(self, select: str) -> tuple[PgType, ...]:
+        return self.names.types(select)
 
     def fresh(self, wanted: str) -> str:
         """An alias that nothing else has."""
@@ -92,7 +98,7 @@ class _Builder:
         """The relation of a query; of a subquery too, but then it must stand on its own."""
         if isinstance(query, exp.Subquery):
             return self.query(query.this, ctes, outer)
-        ctes = self._with(query, ctes)
+        ctes = self.with_queries(query, ctes)
         if isinstance(query, exp.SetOperation):
             return self._set_operation(query, ctes, outer)
         if isinstance(query, exp.Values):
@@ -100,12 +106,28 @@ class _Builder:
         assert isinstance(query, exp.Select), f"unexpected {type(query).__name__}"
         return self._select(query, ctes, outer)
 
-    def _with(self, query: exp.Expression, outer: Ctes) -> Ctes:
+    def with_queries(self, query: exp.Expression, outer: Ctes) -> Ctes:
+        """The WITH queries that a query may name."""
         known = dict(outer)
-        clause = query.args.get("with_")
-        for cte in clause.expressions if clause else ():
-            known[cte.alias] = Cte(cte, self._waiting(cte, dict(known)))
+        clause = query.args.get("with_") or exp.With(expressions=[])
+        for cte in clause.expressions:
+            recursive = bool(clause.args.get("recursive")) and reads_itself(cte)
+            waiting = self._recursing(cte, dict(known)) if recursive else self._waiting(cte, dict(known))
+            known[cte.alias] = Cte(cte, waiting, recursive)
         return known
+
+    def _recursing(self, cte: exp.CTE, ctes: Ctes) -> Callable[[], Relation]:
+        depth = self.depth + 1
+
+        def built() -> Relation:
+            # By where it is written, not by where it is used: two uses are one block.
+            self.depth, around = depth, self.depth
+            try:
+                return recursion(cte, ctes, depth, self)
+            finally:
+                self.depth = around
+
+        return built
 
     def _waiting(self, cte: exp.Expression, ctes: Ctes) -> Callable[[], Relation]:
         given = [column.name for column in cte.args["alias"].columns]
@@ -152,7 +174,7 @@ class _Builder:
             )
         names = _unique([item.alias_or_name for item in select.expressions])
         listed = ", ".join(f"c{number}" for number in range(len(names)))
-        types = self.names.types(f"SELECT * FROM ({_with_ctes(select, ctes)}) AS u ({listed})")
+        types = self.names.types(f"SELECT * FROM ({text_with(select, ctes)}) AS u ({listed})")
         every = list(dict.fromkeys(Expr.of(key).sql for keys in sets for key in keys))
         parts = [self._select(self._of_set(select, keys, every, ctes), ctes, outer) for keys in sets]
         return UnionAll(tuple(parts), tuple(names), types, self.fresh("u"))
@@ -163,7 +185,7 @@ class _Builder:
         absent = [key for key in every if key not in present]
         copy = select.copy()
         # The keys as columns of FROM, so that the server can type them.
-        bare = parsed(_with_ctes(select, ctes))
+        bare = parsed(text_with(select, ctes))
         bare.set("expressions", [exp.alias_(_part(key), f"c{number}") for number, key in enumerate(absent)])
         for part in ("group", "having", "order"):
             bare.set(part, None)
@@ -196,7 +218,7 @@ class _Builder:
         items, rest = exprs[: len(names)], exprs[len(names) :]
         on, sorted_by = rest[: len(self._on(select))], rest[len(self._on(select)) :]
         if on:
-            types = self.names.types(_with_ctes(select, ctes))
+            types = self.names.types(text_with(select, ctes))
             return self._first_of_each(select, relation, names, items, types, on, sorted_by)
         extra = [one for one in dict.fromkeys(sorted_by) if one not in items]
         if not items:
@@ -289,7 +311,7 @@ class _Builder:
         names = tuple(ref.column for ref in parts[0].columns)
         # Under names of our own: the user may give one name to two columns.
         listed = ", ".join(f"c{number}" for number in range(len(names)))
-        types = self.names.types(f"SELECT * FROM ({_with_ctes(query, ctes)}) AS u ({listed})")
+        types = self.names.types(f"SELECT * FROM ({text_with(query, ctes)}) AS u ({listed})")
         relation = self._combined(query, parts, names, types)
         order = query.args.get("order")
         places = [int(one.this.name) - 1 for one in order.expressions] if order and _limit(query) else []
@@ -548,11 +570,3 @@ def _merged(one: Expr, other: Expr, side: str) -> Expr:
     if side == "FULL":
         return Expr.parse(f"COALESCE({one.sql}, {other.sql})")
     return other if side == "RIGHT" else one
-
-
-def _with_ctes(query: exp.Expression, ctes: Ctes) -> str:
-    """The text of a query with all WITH queries it may name, so that the server can type it on its own."""
-    copy = query.copy()
-    if ctes:
-        copy.set("with_", exp.With(expressions=[cte.node.copy() for cte in ctes.values()]))
-    return printed(copy)

@@ -35,6 +35,10 @@ def _kind(*kinds: str) -> Callable[[Node], bool]:
     return lambda node: node.kind in kinds
 
 
+def _cte(test: Callable[[Node], bool]) -> Callable[[Node], bool]:
+    return lambda node: node.kind in ("CTE", "COMMONTABLEEXPR") and test(node)
+
+
 def _ranged(test: Callable[[Node], bool]) -> Callable[[Node], bool]:
     return lambda node: node.kind in ("RTE", "RANGETBLENTRY") and test(node)
 
@@ -49,7 +53,10 @@ REFUSALS: tuple[Refusal, ...] = (
             "A stream table only reads.", "Run the statement on its own."),
     Refusal("FOR UPDATE or FOR SHARE", _query(lambda q: q.filled("rowMarks")), ("FOR",),
             "A stream table takes no row locks.", "Leave it out."),
-    Refusal("WITH RECURSIVE", _query(lambda q: q.flag("hasRecursive")), ("RECURSIVE",)),
+    Refusal("SEARCH of a recursive query", _cte(lambda c: c.filled("search_clause")), ("SEARCH",),
+            way_round="Make the column by which it orders in both terms: ARRAY[id], then path || id."),
+    Refusal("CYCLE of a recursive query", _cte(lambda c: c.filled("cycle_clause")), ("CYCLE",),
+            way_round="Use UNION, or keep the path in an array: WHERE id <> ALL (path)."),
     Refusal("a LATERAL subquery", _ranged(lambda r: r.flag("lateral") and r.number("rtekind") == 1), ("LATERAL",)),
     Refusal("TABLESAMPLE", _ranged(lambda r: r.filled("tablesample")), ("TABLESAMPLE",),
             "A sample differs each time.", "Leave it out."),

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from millstream.algebra.dialect import printed
 from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
 from millstream.algebra.relation import (
     Aggregate,
@@ -42,9 +43,19 @@ class Cte:
 
     node: exp.CTE
     relation: Callable[[], Relation]
+    recursive: bool = False
 
 
 Ctes = Mapping[str, Cte]
+
+
+def text_with(query: exp.Expression, ctes: Ctes) -> str:
+    """The text of a query with all WITH queries it may name, so that the server can type it on its own."""
+    copy = query.copy()
+    if ctes:
+        listed = [cte.node.copy() for cte in ctes.values()]
+        copy.set("with_", exp.With(expressions=listed, recursive=any(cte.recursive for cte in ctes.values())))
+    return printed(copy)
 
 
 @dataclass

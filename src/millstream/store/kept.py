@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from millstream.algebra.table import ROW, quoted
 from millstream.plan.block import Block
+from millstream.plan.recursive import LEVEL
 from millstream.store.members import members
 from millstream.store.names import PART, Names, row_hash
+from millstream.store.sent import sent
 from millstream.store.state import empty_select
 
 _WHOLE = "'00000000-0000-0000-0000-000000000000'::uuid"
@@ -31,6 +33,11 @@ def new_sql(block: Block, names: Names, *, full: bool) -> list[str]:
     """Fill `new`."""
     assert block.kept is not None
     rows = {"window": _window, "limit": _limit, "bag": _bag_full if full else _bag}[block.kept.kind](block, names)
+    return filled_sql(names, rows)
+
+
+def filled_sql(names: Names, rows: str) -> list[str]:
+    """Fill `new` with these rows."""
     create = (
         f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.new.removeprefix('pg_temp.')} ON COMMIT DELETE ROWS "
         f"AS SELECT * FROM {names.kept} WITH NO DATA"
@@ -69,6 +76,9 @@ def _nothing(block: Block, names: Names) -> str:
     assert block.kept is not None
     if block.kept.kind == "limit":
         return f"{_source(block, names)} WHERE false"
+    if block.kept.text:
+        listed = ", ".join(quoted(output.column.name) for output in block.outputs if output.column.name != LEVEL)
+        return f"({block.kept.text}) AS q ({listed}) WHERE false"
     columns = block.head.members if block.head else block.columns
     return f"({empty_select(block, [column.name for column in columns], names)}) AS {'r' if block.head else 'd'}"
 
@@ -78,6 +88,8 @@ def _touched(block: Block, names: Names) -> str:
     assert block.kept is not None
     if block.kept.kind == "window":
         return f"part IN (SELECT id FROM {names.groups})"
+    if block.terms:
+        return f"part IN (SELECT part FROM {names.steps})"
     return "true" if block.kept.kind == "limit" else f"part IN (SELECT part FROM ({_bag_rows(block, names)}) AS b)"
 
 
@@ -104,12 +116,7 @@ def _source(block: Block, names: Names) -> str:
 
 def _bag_rows(block: Block, names: Names) -> str:
     """Each distinct row once: its hash, and how many more or fewer there shall be."""
-    decoded = [f"{c.wire.decode_sql(f'd.{quoted(c.name)}', c.type)} AS {quoted(c.name)}" for c in block.columns]
-    sent = f"SELECT {', '.join([*decoded, 'd.__net'])} FROM {names.delta} AS d"
-    if len(block.branches) == 1 and any(c.type.collation != "none" for c in block.columns):
-        like = empty_select(block, [c.name for c in block.columns], names)
-        sent = f"SELECT e.*, NULL::bigint AS __net FROM ({like}) AS e UNION ALL {sent}"
-    rows = f"SELECT {_outputs(block)}, d.__net AS __ms_net FROM ({sent}) AS d"
+    rows = f"SELECT {_outputs(block)}, d.__net AS __ms_net FROM {sent(block, names)}"
     part = f"encode({row_hash([quoted(output.column.name) for output in block.outputs])}, 'hex')::uuid AS part"
     summed = f"SELECT {part}, x.*, sum(x.__ms_net) OVER w AS total, row_number() OVER w AS nth FROM ({rows}) AS x"
     hashed = part.removesuffix(" AS part")

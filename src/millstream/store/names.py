@@ -23,6 +23,12 @@ class Names:
     schema: str
     name: str
     block: int = 0
+    term: int | None = None
+    """Of a recursion: which of its terms."""
+
+    def of_term(self, term: int) -> Names:
+        """Those of a term."""
+        return replace(self, term=term)
 
     def at(self, block: int) -> Names:
         """Those of another block."""
@@ -58,7 +64,7 @@ class Names:
     @property
     def delta(self) -> str:
         """What Spark sent, as it travelled."""
-        return f"pg_temp.ms_delta_{self.id}_{self.block}"
+        return f"pg_temp.ms_delta_{self.id}_{self.block}" + ("" if self.term is None else f"_{self.term}")
 
     @property
     def groups(self) -> str:
@@ -74,6 +80,16 @@ class Names:
     def rows(self) -> str:
         """Rows of the stream table as they shall be, or shall no longer be."""
         return f"pg_temp.ms_rows_{self.id}_{self.block}"
+
+    @property
+    def steps(self) -> str:
+        """Rows of a recursion that were found, with the step that found them."""
+        return f"pg_temp.ms_steps_{self.id}_{self.block}"
+
+    @property
+    def gone(self) -> str:
+        """Rows of a recursion that were taken out, likewise."""
+        return f"pg_temp.ms_gone_{self.id}_{self.block}"
 
     @property
     def changes(self) -> str:

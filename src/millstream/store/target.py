@@ -13,7 +13,7 @@ from __future__ import annotations
 from millstream.algebra.table import quoted
 from millstream.plan.block import Block
 from millstream.store.names import ROW_ID, Names, row_hash
-from millstream.store.state import empty_select
+from millstream.store.sent import sent
 
 
 def create_sql(block: Block, names: Names, query: str) -> list[str]:
@@ -120,20 +120,9 @@ def _keyed_rows(block: Block, names: Names) -> str:
     shown = ", ".join(f"n.{ours} AS key_{ours}" for ours, _ in _key(block))
     return (
         f"SELECT DISTINCT ON ({', '.join(keys)}) n.net > 0 AS keep, {shown}, n.* "
-        f"FROM (SELECT {', '.join(_outputs(block))}, d.__net AS net FROM {_sent(block, names)}) AS n "
+        f"FROM (SELECT {', '.join(_outputs(block))}, d.__net AS net FROM {sent(block, names)}) AS n "
         f"ORDER BY {', '.join(keys)}, n.net DESC"
     )
-
-
-def _sent(block: Block, names: Names) -> str:
-    """What Spark sent as a FROM item `d`, in the query's own types and collations."""
-    columns = [f"{c.wire.decode_sql(f'd.{quoted(c.name)}', c.type)} AS {quoted(c.name)}" for c in block.columns]
-    decoded = f"SELECT {', '.join([*columns, 'd.__net'])} FROM {names.delta} AS d"
-    if len(block.branches) > 1 or all(c.type.collation == "none" for c in block.columns):
-        return f"({decoded}) AS d"
-    # A cast has the database's collation; in a union that of the query's own column comes first.
-    like = empty_select(block, [c.name for c in block.columns], names)
-    return f"(SELECT e.*, NULL::bigint AS __net FROM ({like}) AS e UNION ALL {decoded}) AS d"
 
 
 def _matched(block: Block, names: Names, new: str) -> str:
@@ -187,7 +176,7 @@ def _bag_rows(block: Block, names: Names) -> str:
     outputs = [f"r.o{number}" for number in range(len(block.outputs))]
     hashed = (
         f"SELECT {row_hash(outputs)} AS h, r.* "
-        f"FROM (SELECT {', '.join(_outputs(block))}, d.__net AS net FROM {_sent(block, names)}) AS r"
+        f"FROM (SELECT {', '.join(_outputs(block))}, d.__net AS net FROM {sent(block, names)}) AS r"
     )
     return (
         f"SELECT * FROM (SELECT x.*, sum(x.net) OVER w AS total, row_number() OVER w AS nth "

@@ -21,6 +21,13 @@ from millstream.plan.lower.union_all import union_all
 RULES: dict[type[Relation], Rule] = {Read: read, Filter: filter_rows, Project: project, Match: match}
 
 
+def printed(block: Block, views: dict[str, str]) -> str:
+    """The statement of a block, for people; of a recursion, those of its terms."""
+    if not block.terms:
+        return lower(block, views)
+    return "\n\n".join(f"-- {term.block.name}\n{lower(term.block, views)}" for term in block.terms)
+
+
 def lower(block: Block, views: dict[str, str], *, wanted: str | None = None, members: bool = False) -> str:
     """The statement that evaluates a block over its inputs' views; `wanted` names a view of group keys.
 

@@ -1,0 +1,210 @@
+"""The SQL of a recursion's rows.
+
+    delta     per term: what Spark sent, in which run, not yet computed with
+    steps     rows that were found, by the step that found them
+    gone      rows that were taken out, likewise (UNION)
+
+A row of `delta` is what a term's columns are computed from. It is computed with only when the runs have been summed
+and something is left: a pair of rows of which one went before the other came is never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.algebra.table import ROW, quoted
+from millstream.algebra.wire import wire_of
+from millstream.plan.block import Block, Term
+from millstream.plan.recursive import LEVEL
+from millstream.store.kept import change_sql, filled_sql
+from millstream.store.names import PART, Names, row_hash
+from millstream.store.rows import postgres_type
+from millstream.store.sent import sent
+
+
+def tables_sql(block: Block, names: Names) -> list[str]:
+    """The temporary tables, empty."""
+    made = {}
+    for number, term in enumerate(block.terms):
+        columns = [f"{quoted(c.name)} {postgres_type(c.wire.arrow_type)}" for c in term.block.columns]
+        made[names.of_term(number).delta] = (
+            f"({', '.join([*columns, '__net bigint', '__run int'])}) ON COMMIT DELETE ROWS"
+        )
+    rows = f"SELECT *, 0::bigint AS __ms_net, 0 AS __ms_step FROM {names.kept}"
+    made |= dict.fromkeys((names.steps, names.gone), f"ON COMMIT DELETE ROWS AS {rows} WITH NO DATA")
+    created = [
+        f"CREATE TEMPORARY TABLE IF NOT EXISTS {name.removeprefix('pg_temp.')} {what}" for name, what in made.items()
+    ]
+    return [*created, f"TRUNCATE {', '.join(made)}"]
+
+
+def step(relation: str, number: int) -> str:
+    """The rows of one step, as a FROM item."""
+    return f"(SELECT * FROM {relation} WHERE __ms_step = {number})"
+
+
+# -- what the terms give ---------------------------------------------------------------------
+
+
+def _columns(block: Block, alias: str = "") -> str:
+    return ", ".join(f"{alias}{quoted(output.column.name)}" for output in block.outputs)
+
+
+def _part(block: Block) -> str:
+    """What tells a row apart: of a set its values, as PostgreSQL's `=` sees them; otherwise its exact text."""
+    assert block.kept is not None
+    columns = [f"x.{quoted(output.column.name)}" for output in block.outputs]
+    if block.kept.kind == "set":
+        columns = [wire_of(o.column.type).key_sql(c) for o, c in zip(block.outputs, columns, strict=True)]
+    return f"encode({row_hash(columns)}, 'hex')::uuid"
+
+
+def _summed(term: Term, names: Names, where: str, net: str, left: str) -> str:
+    """What is left of certain rows of a term's delta."""
+    columns = [quoted(column.name) for column in term.block.columns]
+    total = f"sum({net})::bigint"
+    grouped = f" GROUP BY {', '.join(columns)}" if columns else ""
+    listed = ", ".join([*columns, f"{total} AS __net"])
+    return f"(SELECT {listed} FROM {names.delta} WHERE {where}{grouped} HAVING {total} {left})"
+
+
+def _given(block: Block, names: Names, where: str, left: str, *, net: str = "__net", level: int | None = None) -> str:
+    """The rows that all terms give: part, columns, net."""
+    parts = []
+    for number, term in enumerate(block.terms):
+        own = names.of_term(number)
+        outputs = ", ".join(f"{output.expr} AS {quoted(output.column.name)}" for output in term.block.outputs)
+        asked = [f"{_level(term)} = {level}"] if level is not None else []
+        asked += [term.block.having] if term.block.having else []
+        kept = f" WHERE {' AND '.join(asked)}" if asked else ""
+        rows = sent(term.block, own, _summed(term, own, where, net, left))
+        parts.append(f"SELECT {outputs}, d.__net AS __ms_net FROM {rows}{kept}")
+    return f"SELECT {_part(block)} AS part, x.* FROM ({' UNION ALL '.join(parts)}) AS x"
+
+
+# -- UNION ALL: level by level ---------------------------------------------------------------
+
+
+def _level(term: Term) -> str:
+    return next(output.expr for output in term.block.outputs if output.column.name == LEVEL)
+
+
+def levels_sql(block: Block, names: Names) -> str:
+    """The levels of which the changes themselves give rows, or take some."""
+    parts = []
+    for number, term in enumerate(block.terms):
+        own = names.of_term(number)
+        rows = sent(term.block, own, f"(SELECT * FROM {own.delta} WHERE __run = 0)")
+        parts.append(f"SELECT {_level(term)} AS level FROM {rows}")
+    return f"SELECT DISTINCT x.level FROM ({' UNION ALL '.join(parts)}) AS x"
+
+
+def level_sql(block: Block, names: Names, level: int) -> str:
+    """Find how many more or fewer of each row there shall be at a level: by the changes, and by the level before."""
+    given = _given(block, names, f"__run IN (0, {level})", "<> 0", level=level)
+    summed = f"SELECT y.*, sum(__ms_net) OVER w AS total, row_number() OVER w AS nth FROM ({given}) AS y"
+    return (
+        f"INSERT INTO {names.steps} SELECT part, {_columns(block)}, total, {level} "
+        f"FROM ({summed} WINDOW w AS (PARTITION BY part)) AS z WHERE nth = 1 AND total <> 0"
+    )
+
+
+def overdrawn_sql(names: Names) -> str:
+    """How many rows shall go oftener than they are there."""
+    return f"SELECT count(*) FROM {names.steps} AS b WHERE {_have(names)} + b.__ms_net < 0"
+
+
+def _have(names: Names) -> str:
+    return f"(SELECT count(*) FROM {names.kept} AS k WHERE k.part = b.part)"
+
+
+def carry_out_levels_sql(block: Block, names: Names, *, full: bool) -> list[str]:
+    """Bring the stored rows up to date, and note what changes."""
+    have = "" if full else f"{_have(names)} + "
+    rows = (
+        f"SELECT b.part, {_columns(block, 'b.')} FROM {names.steps} AS b "
+        f"CROSS JOIN LATERAL generate_series(1, {have}b.__ms_net)"
+    )
+    return [*filled_sql(names, rows), *change_sql(block, names, full=full)]
+
+
+# -- UNION: delete and rederive --------------------------------------------------------------
+
+
+def lost_sql(block: Block, names: Names) -> str:
+    """Stored rows that lost a derivation by the changes themselves."""
+    return _taken(names, f"SELECT part FROM ({_given(block, names, 'true', '< 0')}) AS g", 0)
+
+
+def lost_with_sql(block: Block, names: Names, run: int, number: int) -> str:
+    """Stored rows that have a derivation from rows taken out; not one that the changes made possible."""
+    where = f"__run = {run} OR (__run = 0 AND __net > 0)"
+    net = f"CASE __run WHEN {run} THEN __net ELSE -__net END"
+    return _taken(names, f"SELECT part FROM ({_given(block, names, where, '> 0', net=net)}) AS g", number)
+
+
+def _taken(names: Names, parts: str, number: int) -> str:
+    return (
+        f"INSERT INTO {names.gone} SELECT k.*, 1, {number} FROM {names.kept} AS k WHERE k.part IN ({parts}) "
+        f"AND NOT EXISTS (SELECT FROM {names.gone} AS o WHERE o.part = k.part)"
+    )
+
+
+def take_out_sql(names: Names) -> str:
+    """Take them out of what is stored: what they only derive from each other is not derived."""
+    return f"DELETE FROM {names.kept} AS k USING {names.gone} AS o WHERE o.part = k.part"
+
+
+def forget_sql(block: Block, names: Names) -> list[str]:
+    """Forget what the steps gave: they are evaluated again over what is left."""
+    deltas = [names.of_term(number).delta for number, term in enumerate(block.terms) if term.itself is not None]
+    return [f"TRUNCATE {', '.join(deltas)}"]
+
+
+def keys_sql(term: Term, names: Names) -> str:
+    """The values, as they travel, by which derivations of the rows taken out are looked for."""
+    wires = {column.name: column.wire for column in term.block.columns}
+    values = [wires[body].key_sql(f"o.{quoted(column)}") for column, body in term.found_by]
+    return f"SELECT DISTINCT {', '.join([*values, '1'])} FROM {names.gone} AS o"
+
+
+def found_sql(block: Block, names: Names, runs: Sequence[int], number: int, *, full: bool) -> str:
+    """Rows that were derived in these runs and are not there yet, each once."""
+    listed = ", ".join(map(str, runs))
+    return _new(block, names, _given(block, names, f"__run IN ({listed})", "> 0"), number, full=full)
+
+
+def rederived_sql(block: Block, names: Names, run: int) -> str:
+    """Rows that were taken out and have a derivation from what is left."""
+    given = f"{_given(block, names, f'__run = {run}', '> 0')}"
+    of_them = f"SELECT g.* FROM ({given}) AS g WHERE g.part IN (SELECT o.part FROM {names.gone} AS o)"
+    return _new(block, names, of_them, 0, full=False)
+
+
+def _new(block: Block, names: Names, given: str, number: int, *, full: bool) -> str:
+    places = [names.steps] if full else [names.steps, names.kept]
+    there = " AND ".join(f"NOT EXISTS (SELECT FROM {place} AS t WHERE t.part = g.part)" for place in places)
+    return (
+        f"INSERT INTO {names.steps} SELECT DISTINCT ON (g.part) g.part, {_columns(block, 'g.')}, 1, {number} "
+        f"FROM ({given}) AS g WHERE {there}"
+    )
+
+
+def carry_out_set_sql(block: Block, names: Names, *, full: bool) -> list[str]:
+    """Store what was found, and note what differs from what was taken out."""
+    if full:
+        rows = f"SELECT part, {_columns(block)} FROM {names.steps}"
+        return [*filled_sql(names, rows), *change_sql(block, names, full=True)]
+    went, came = (_images(block, *pair) for pair in ((names.gone, names.steps), (names.steps, names.gone)))
+    return [
+        f"INSERT INTO {names.changes} SELECT 'D', {went} UNION ALL SELECT 'I', {came}",
+        f"INSERT INTO {names.kept} SELECT part, {_columns(block)} FROM {names.steps}",
+    ]
+
+
+def _images(block: Block, of: str, but: str) -> str:
+    texts = [f"ROW({_columns(block, alias)})::text" for alias in ("o.", "t.")]
+    return (
+        f"{_columns(block, 'o.')}, NULL::text AS {ROW}, o.part AS {PART} FROM {of} AS o "
+        f"WHERE NOT EXISTS (SELECT FROM {but} AS t WHERE t.part = o.part AND {texts[0]} = {texts[1]})"
+    )
