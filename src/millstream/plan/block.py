@@ -19,6 +19,7 @@ from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import JoinKind, Relation, Scan
 from millstream.algebra.types import Column, PgType
 from millstream.algebra.wire import Wire, number_wire_of, wire_of
+from millstream.plan.moving import Moving
 
 Use = Literal["carry", "key", "number"]
 
@@ -55,10 +56,12 @@ class Input:
     scan: Scan
     leaves: tuple[Leaf, ...]
     filters: tuple[Expr, ...]
+    moving: tuple[Moving, ...] = ()
 
     def used(self) -> set[str]:
         """The columns of the table that it needs."""
         exprs = [*(leaf.expr for leaf in self.leaves), *self.filters, *(one.call for one in self.scan.expansions)]
+        exprs += [one.condition for one in self.moving]
         return {ref.column for expr in exprs for ref in expr.refs if ref.alias == self.scan.alias}
 
     def leaf(self, name: str) -> Leaf:
@@ -68,7 +71,8 @@ class Input:
         where = f" WHERE {' AND '.join(f'({one})' for one in self.filters)}" if self.filters else ""
         columns = ", ".join(map(str, self.leaves))
         made = "".join(f", {one}" for one in self.scan.expansions)
-        return f"{self.name}  {self.of} AS {self.scan.alias}{made}: {columns}{where}"
+        moving = f" MOVING {', '.join(map(str, self.moving))}" if self.moving else ""
+        return f"{self.name}  {self.of} AS {self.scan.alias}{made}: {columns}{where}{moving}"
 
     @property
     def of(self) -> str:

@@ -1,6 +1,7 @@
 """Build a branch: place its expressions, join its members, and note how demand travels between them.
 
     conditions over one table    filters of that table's reads, unless an outer join may pad it above them
+    over one and single rows     moving filters of its reads (`moved.py`)
     equal columns of two         joins, and edges for demand
     all else                     filters of the body
 
@@ -17,10 +18,10 @@ from sqlglot import exp
 
 from millstream.algebra.expr import Expr, Ref, all_of, alternatives, any_of, conjuncts, unwrapped
 from millstream.algebra.relation import Filter, JoinKind, Named, Project, Relation, Scan
-from millstream.algebra.wire import wire_of
 from millstream.errors import Unsupported
 from millstream.plan.block import Branch, Edge, Match, Read
 from millstream.plan.flatten import Flat
+from millstream.plan.moved import all_conditions, joinable, moved
 from millstream.plan.place import Placed, Placer, leaf_ref
 from millstream.plan.region import Atoms, Outer, Region
 from millstream.plan.server import Server
@@ -41,8 +42,9 @@ class BranchPlan:
     """One branch under construction."""
 
     def __init__(self, flat: Flat, first: int, wanted: Sequence[Expr], server: Server, *, alone: bool = True) -> None:
+        flat, self._moving = moved(flat, wanted, server)
         self.atoms = Atoms(flat.region)
-        conditions = list(_all_conditions(flat.region))
+        conditions = list(all_conditions(flat.region))
         sides = [side for one in conditions for side in self._sides(one) or ()]
         self.placer = Placer(self.atoms, first, [*wanted, *conditions, *sides], server, sharpen=alone)
         self.flat = flat
@@ -63,7 +65,7 @@ class BranchPlan:
         """The branch, once all that is wanted of it has been placed."""
         body = _Deferred(self)
         joined = body.region(self.flat.region)
-        inputs = self.placer.inputs(self._filters)
+        inputs = self.placer.inputs(self._filters, self._moving)
         relation = joined.built({one.name: Read(one) for one in inputs})
         named = tuple(Named(name, placed.expr) for name, placed in outputs)
         sources = tuple((name, leaf_ref(placed)) for name, placed in outputs)
@@ -120,9 +122,7 @@ class BranchPlan:
         if sides is None:
             return None
         left, right = (self.placer.types[side] for side in sides)
-        if not (_joinable(left.base, right.base) and wire_of(left).equal and wire_of(right).equal):
-            return None
-        if not all(self.placer.null_if_padded(side) for side in sides):
+        if not joinable(left, right) or not all(self.placer.null_if_padded(side) for side in sides):
             return None
         return self._end(sides[0]), self._end(sides[1])
 
@@ -163,17 +163,6 @@ class BranchPlan:
         alias = next(alias for alias, name in self.placer.names.items() if name == end.alias)
         leaf = next(leaf for leaf in self.placer.leaves[alias].values() if leaf.name == end.column)
         return leaf.expr.as_ref
-
-
-def _all_conditions(region: Region) -> Iterable[Expr]:
-    yield from region.conditions
-    for outer in region.outers():
-        yield from (*outer.on, *outer.left.conditions, *outer.right.conditions)
-
-
-def _joinable(one: str, other: str) -> bool:
-    families = ({"int2", "int4", "int8"}, {"text", "varchar"})
-    return one == other or any({one, other} <= family for family in families)
 
 
 @dataclass(frozen=True)

@@ -151,21 +151,30 @@ class Chain:
     def _settled(self, flat: Flat, used: set[Ref]) -> Flat:
         region = flat.region
         plan = BranchPlan(flat, 0, [], self.server)
-        odd = tuple(one for one in region.conditions if not plan.placeable(one))
+        odd = tuple(one for one in plan.flat.region.conditions if not plan.placeable(one))
         if not odd:
             return flat
-        plain = Flat(Region(region.members, tuple(one for one in region.conditions if one not in odd)), flat.outputs)
+        rest = tuple(one for one in region.conditions if one not in odd)
+        # A single row is at hand for the filter too: it need not be kept with each row of the join.
+        singles = {one.alias: one for one in region.members if isinstance(one, Scan) and one.table.single}
+        asked = {alias for one in rest for alias in plan.atoms.homes(one)}
+        aside = [one for alias, one in singles.items() if alias not in asked]
+        members = tuple(one for one in region.members if one not in aside)
         outputs = {ref: expr for ref, expr in flat.outputs.items() if ref in used}
-        needed = list(dict.fromkeys(ref for expr in (*odd, *outputs.values()) for ref in sorted(expr.refs)))
+        refs = dict.fromkeys(ref for expr in (*odd, *outputs.values()) for ref in sorted(expr.refs))
+        needed = [ref for ref in refs if ref.alias not in singles]
         columns = [Column(f"c{n}", UNTOLD) for n in range(len(needed))]
-        block = one_branch(plain, [Expr(ref.sql) for ref in needed], columns, self.server)
+        block = one_branch(
+            Flat(Region(members, rest), flat.outputs), [Expr(ref.sql) for ref in needed], columns, self.server
+        )
         if any(not edge.pairs for edge in block.branches[0].edges):
             # All pairs of rows would be kept.
             return flat
         rows = Scan(self._declared(replace(block, kept=Kept("bag"))), f"rows_{len(self.blocks)}")
         over = {ref: Expr(new.sql) for ref, new in zip(needed, rows.columns, strict=True)}
         moved = {ref: expr.substitute(over) for ref, expr in outputs.items()}
-        return Flat(Region((rows,), tuple(one.substitute(over) for one in odd)), moved)
+        beside = tuple(one for alias, one in singles.items() if any(ref.alias == alias for ref in refs))
+        return Flat(Region((rows, *beside), tuple(one.substitute(over) for one in odd)), moved)
 
     def grouped(self, peeled: Peeled, aggregate: Aggregate, columns: Sequence[Column]) -> Block:
         """An aggregate; where Spark cannot compute its keys, over the rows of its input, kept first."""

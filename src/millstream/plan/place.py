@@ -10,7 +10,7 @@ exactly as PostgreSQL does; `SAFE` is the list. All else is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -22,6 +22,7 @@ from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, wire_of
 from millstream.errors import Unsupported
 from millstream.plan.block import Input, Leaf, Use, wire_for
+from millstream.plan.moving import Moving
 from millstream.plan.region import Atoms, Outer, Region
 from millstream.plan.scale import Digits, digits_of, digits_of_type
 from millstream.plan.server import Constant, Server
@@ -119,14 +120,17 @@ class Placer:
         marks = {ref: Expr("(true)") for ref in self.atoms.marks}
         return self.server.types([expression.substitute(marks)], list(self.scans.values()))[0]
 
-    def inputs(self, filters: Sequence[tuple[str, Expr]]) -> tuple[Input, ...]:
+    def inputs(
+        self, filters: Sequence[tuple[str, Expr]], moving: Mapping[str, tuple[Moving, ...]]
+    ) -> tuple[Input, ...]:
         """The inputs with the leaves gathered so far and the filters of each, by alias."""
         return tuple(
             Input(
-                self.names[alias], scan, tuple(self.leaves[alias].values()), tuple(f for a, f in filters if a == alias)
+                self.names[alias], scan, tuple(self.leaves[alias].values()),
+                tuple(f for a, f in filters if a == alias), moving.get(alias, ()),
             )
             for alias, scan in self.scans.items()
-        )
+        )  # fmt: skip
 
     # -- one table -------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
     lookup   keys joined to the table; PostgreSQL's EXPLAIN tells how many rows that returns
     read     the whole table, small enough for the driver
     scan     the whole table, by Spark's tasks at the exported snapshot
+    flipped  the rows of which a moving filter says one thing before and another after
 
 A lookup that would return more than `max_lookup_rows` is abandoned before it starts; one that
 turns out to, while it runs. Then the whole table is read.
@@ -25,7 +26,9 @@ from millstream.frontier.snapshot import Snapshot
 from millstream.plan.block import Input
 from millstream.refresh import reading
 from millstream.refresh.cut import Cut
+from millstream.refresh.reading import Moved
 from millstream.refresh.report import InputReport, Path, Tally
+from millstream.refresh.versions import Versions
 from millstream.spark.scan import PAGES_PER_TASK, Scanned, scan
 from millstream.store.connection import pinned
 from millstream.store.names import Names
@@ -51,7 +54,14 @@ class Access:
     """Reads inputs for one refresh and notes how."""
 
     def __init__(
-        self, cut: Cut, names: Names, spark: SparkSession, dsn: str, max_lookup_rows: int, tally: Tally
+        self,
+        cut: Cut,
+        names: Names,
+        spark: SparkSession,
+        dsn: str,
+        max_lookup_rows: int,
+        tally: Tally,
+        versions: Versions,
     ) -> None:
         self.cut = cut
         self.names = names
@@ -59,6 +69,7 @@ class Access:
         self.dsn = dsn
         self.max_lookup_rows = max_lookup_rows
         self.tally = tally
+        self.versions = versions
         self.scans: list[tuple[Input, Scanned, str]] = []
         self._tables = 0
 
@@ -72,7 +83,8 @@ class Access:
         source = reading.keys_sql(one, columns, relation)
         limit = self.max_lookup_rows + 1
         where = self.names.source(one.scan.table)
-        query = reading.lookup_sql(one, where, columns, source, before=before, nulls=nulls, limit=limit)
+        moved = self.versions.moved(one)
+        query = reading.lookup_sql(one, where, columns, source, before=before, nulls=nulls, limit=limit, moved=moved)
         estimate = self._estimate(query.rsplit(" LIMIT ", 1)[0], one)
         if estimate.rows > self.max_lookup_rows:
             return self.everything(one, before=before, why=f"a lookup would return about {estimate.rows:.0f} rows")
@@ -119,12 +131,13 @@ class Access:
         table = one.scan.table
         hidden = not table.stored or table.oid in self.cut.written
         parts = [] if hidden else self._physical(one)
+        moved = self.versions.moved(one)
         if hidden or sum(pages for _, pages in parts) <= SMALL_PAGES:
-            query = reading.all_sql(one, self.names.source(one.scan.table), before=before)
+            query = reading.all_sql(one, self.names.source(one.scan.table), before=before, moved=moved)
             rows = fetch(self.cut.conn, query, reading.schema_of(one))
             self._note(one, "read", rows.num_rows, why)
             return rows
-        queries = [query for name, pages in parts for query in _ranges(one, name, pages, before)]
+        queries = [query for name, pages in parts for query in _ranges(one, name, pages, before, moved)]
         # The scan's sessions queue behind a TRUNCATE that waits for the cut, and the cut waits for the scan: give way.
         dsn = pinned(self.dsn, application_name="millstream scan", lock_timeout=SCAN_LOCK_TIMEOUT)
         scanned = scan(self.spark, dsn, self.cut.exported, queries, reading.schema_of(one))
@@ -149,7 +162,8 @@ class Access:
         """The slice of the input's buffer, or what this refresh did to the block it reads."""
         if one.scan.table.rows:
             return reading.schema_of(one).empty_table()
-        rows = fetch(self.cut.conn, reading.slice_sql(one, frontier, self.names), reading.schema_of(one))
+        query = reading.slice_sql(one, frontier, self.names, self.versions.moved(one))
+        rows = fetch(self.cut.conn, query, reading.schema_of(one))
         self._note(one, "changes", rows.num_rows, "")
         return _netted(rows)
 
@@ -157,6 +171,20 @@ class Access:
         """The rows of a recursion's last step, read by its own term."""
         rows = fetch(self.cut.conn, reading.step_sql(one, relation), reading.schema_of(one))
         self._note(one, "step", rows.num_rows, "")
+        return rows
+
+    def flipped(self, one: Input) -> pa.Table | Scanned | None:
+        """The rows of which its moving filters say one thing before and another after; None where nothing moved."""
+        moved = self.versions.moved(one)
+        if not moved.flips:
+            return None
+        limit = self.max_lookup_rows + 1
+        query = reading.flipped_sql(one, self.names.source(one.scan.table), moved, limit=limit)
+        estimate = self._estimate(query, one)
+        rows = fetch(self.cut.conn, query, reading.schema_of(one, located=True))
+        if rows.num_rows > self.max_lookup_rows:
+            return self.everything(one, before=1, why=f"more than {self.max_lookup_rows} rows flipped")
+        self._note(one, "filter" if estimate.sequential else "lookup", rows.num_rows, "flipped")
         return rows
 
     def settle(self) -> None:
@@ -187,7 +215,7 @@ def _scans_whole(plan: dict[str, Any], alias: str) -> bool:
     return any(_scans_whole(child, alias) for child in plan.get("Plans", ()))
 
 
-def _ranges(one: Input, relation: str, pages: int, before: int) -> list[str]:
+def _ranges(one: Input, relation: str, pages: int, before: int, moved: Moved) -> list[str]:
     """One query per range of pages; the last is open, for pages that appear meanwhile."""
     alias = quoted(one.scan.alias)
     starts = list(range(0, max(pages, 1), PAGES_PER_TASK))
@@ -196,5 +224,5 @@ def _ranges(one: Input, relation: str, pages: int, before: int) -> list[str]:
         where = [f"{alias}.ctid >= '({start},0)'::tid"] if start else []
         if start != starts[-1]:
             where.append(f"{alias}.ctid < '({start + PAGES_PER_TASK},0)'::tid")
-        queries.append(reading.all_sql(one, f"ONLY {relation}", before=before, where=where))
+        queries.append(reading.all_sql(one, f"ONLY {relation}", before=before, where=where, moved=moved))
     return queries

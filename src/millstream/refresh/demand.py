@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +29,20 @@ class Gathered:
     first: pa.Table | None = None
     found: list[pa.Table] = field(default_factory=list)
     whole: pa.Table | Scanned | None = None
+    flipped: pa.Table | Scanned | None = None
+    """Stored rows to begin with: of these a moving filter says one thing before and another after."""
+
+    @classmethod
+    def beginning(cls, first: pa.Table | None, flipped: pa.Table | Scanned | None) -> Gathered:
+        """What an input has before any message is sent."""
+        if isinstance(flipped, pa.Table) and ROW in flipped.column_names:
+            return cls(first, [flipped], None, flipped)
+        return cls(first, [], flipped, flipped)
+
+    def begins(self) -> list[pa.Table | Scanned]:
+        """The rows that messages start from."""
+        own = [one for one in (self.first, self.flipped) if one is not None]
+        return [one for one in own if isinstance(one, Scanned) or one.num_rows > 0]
 
     def rows(self) -> bool:
         """Is there any?"""
@@ -42,10 +57,21 @@ class Gathered:
         return Gathered(found=[self.first, *self.found]) if located else Gathered(whole=self.first)
 
 
-def gather(branch: Branch, first: Mapping[str, pa.Table], access: Access, *, before: int) -> dict[str, Gathered]:
+# By name of an input: its rows of which a moving filter says one thing before and another after.
+Flipped = Mapping[str, "pa.Table | Scanned"]
+
+
+def gather(
+    branch: Branch,
+    first: Mapping[str, pa.Table],
+    access: Access,
+    *,
+    before: int,
+    flipped: Flipped = MappingProxyType({}),
+) -> dict[str, Gathered]:
     """Send all messages that start from the inputs that hold rows."""
-    held = {one.name: Gathered(first.get(one.name)) for one in branch.inputs}
-    holders = [name for name, rows in first.items() if rows.num_rows > 0]
+    held = {one.name: Gathered.beginning(first.get(one.name), flipped.get(one.name)) for one in branch.inputs}
+    holders = [name for name, rows in held.items() if rows.begins()]
     answers, alls = dict[Id, "pa.Table | Scanned"](), set[Id]()
     for message in messages(branch, holders):
         if any(id_ in alls for id_ in message.after) or _asks_for_all(message, held):
@@ -77,8 +103,9 @@ def _answer(
     if receiver.whole is not None:
         return receiver.whole
     speaking = [answers[id_] for id_ in message.after if id_ in answers]
-    first = held[message.sender].first if message.round == 1 else None
-    tables = [rows for rows in (*speaking, first) if isinstance(rows, pa.Table) and rows.num_rows > 0]
+    if message.round == 1:
+        speaking += held[message.sender].begins()
+    tables = [rows for rows in speaking if isinstance(rows, pa.Table) and rows.num_rows > 0]
     scanned = any(isinstance(rows, Scanned) for rows in speaking)
     if not tables and not scanned and not everything:
         return None

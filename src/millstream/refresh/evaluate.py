@@ -33,15 +33,16 @@ class Evaluation:
         views = dict[str, Rows]()
         with self.tally.phase("changes"):
             images = {one.name: self._images(one, frontier) for one in self.block.inputs()}
+            flipped = {one.name: rows for one in self.block.inputs() if (rows := self.access.flipped(one)) is not None}
         failpoint("changes_read")
-        if not any(rows.num_rows for rows in images.values()):
+        if not any(isinstance(rows, Scanned) or rows.num_rows for rows in (*images.values(), *flipped.values())):
             return None
         if self._read_in_place:
             return _NOTHING
         for branch in self.block.branches:
             own = {one.name: images[one.name] for one in branch.inputs}
             with self.tally.phase("demand"):
-                views |= _views(branch, gather(branch, own, self.access, before=1))
+                views |= _views(branch, gather(branch, own, self.access, before=1, flipped=flipped))
         failpoint("demand_read")
         return self._run(views)
 

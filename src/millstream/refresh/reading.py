@@ -2,12 +2,14 @@
 
 All three select the same leaf columns, so what is read one way cannot differ from what is read
 another. A row that stands in the table counts (1, 1) before and after; an image of the slice
-corrects `before`.
+corrects `before`. Where a moving filter says one thing of a row before and another after, it counts
+in the version that it passes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -25,6 +27,33 @@ ROW = "__row"
 _MODIFIED = frozenset({"numeric", "bpchar", "varchar", "bit", "varbit", "time", "timestamp", "timestamptz"})
 
 
+@dataclass(frozen=True)
+class Moved:
+    """The moving filters of an input in one refresh."""
+
+    items: tuple[str, ...] = ()
+    """FROM items: the single rows they look at."""
+    was: str = ""
+    now: str = ""
+    between: str = ""
+    """What flipped rows meet, for an index; empty where that is not known."""
+
+    @property
+    def flips(self) -> bool:
+        """May they say one thing of a row before and another after?"""
+        return self.was != self.now
+
+    def stored(self, before: int) -> tuple[list[str], list[str]]:
+        """How often a stored row counts before and after, and the condition for it to be read."""
+        if not self.flips or before == 0:
+            return [str(before), "1"], [f"({self.now})"] if self.now else []
+        counts = [f"CASE WHEN {passed} THEN 1 ELSE 0 END" for passed in (self.was, self.now)]
+        return counts, [f"(({self.was}) OR ({self.now}))"]
+
+
+STILL = Moved()
+
+
 def schema_of(one: Input, *, located: bool = False) -> pa.Schema:
     """The Arrow columns of an input's rows."""
     fields = [(leaf.name, leaf.wire.arrow_type) for leaf in one.leaves]
@@ -32,11 +61,12 @@ def schema_of(one: Input, *, located: bool = False) -> pa.Schema:
     return pa.schema(fields + ([(ROW, pa.string())] if located else []))
 
 
-def slice_sql(one: Input, frontier: Snapshot, own: Names) -> str:
+def slice_sql(one: Input, frontier: Snapshot, own: Names, moved: Moved = STILL) -> str:
     """The images between the frontier and the snapshot of the transaction that runs this."""
     table = one.scan.table
+    passed = [f"({moved.was})"] if moved.was else []
     if table.block is not None:
-        return _select(one, one.scan.item(own.at(table.block).changes), [_BEFORE, "0"], [])
+        return _select(one, one.scan.item(own.at(table.block).changes), [_BEFORE, "0"], passed, moved)
     used = one.used()
     columns = [c for c in table.columns if c.name in used]
     listed = "".join(f", {buffer.column_name(c.attnum).as_string()} AS {quoted(c.name)}" for c in columns)
@@ -44,7 +74,7 @@ def slice_sql(one: Input, frontier: Snapshot, own: Names) -> str:
         f"(SELECT action AS __ms_action{listed} FROM {buffer.buffer_name(table.oid).as_string()}"
         f" WHERE action IN ('I', 'D') AND {buffer.slice_condition(frontier).as_string()})"
     )
-    return _select(one, one.scan.item(changes), [_BEFORE, "0"], [])
+    return _select(one, one.scan.item(changes), [_BEFORE, "0"], passed, moved)
 
 
 def step_sql(one: Input, relation: str) -> str:
@@ -55,23 +85,45 @@ def step_sql(one: Input, relation: str) -> str:
 _BEFORE = "CASE __ms_action WHEN 'I' THEN -1 ELSE 1 END"
 
 
-def all_sql(one: Input, relation: str, *, before: int, where: Sequence[str] = ()) -> str:
+def all_sql(one: Input, relation: str, *, before: int, where: Sequence[str] = (), moved: Moved = STILL) -> str:
     """Every row that passes the input's filters, of its relation or of one that holds part of it."""
-    return _select(one, one.scan.item(relation), [str(before), "1"], where)
+    counts, passed = moved.stored(before)
+    return _select(one, one.scan.item(relation), counts, [*where, *passed], moved)
+
+
+def flipped_sql(one: Input, relation: str, moved: Moved, *, limit: int) -> str:
+    """The rows of which the moving filters say one thing before and another after."""
+    counts, _ = moved.stored(1)
+    where = [f"({moved.between})"] if moved.between else []
+    where.append(f"(({moved.was}) IS TRUE) <> (({moved.now}) IS TRUE)")
+    return _select(one, one.scan.item(relation), [*counts, _located(one)], where, moved) + f" LIMIT {limit}"
 
 
 def lookup_sql(
-    one: Input, relation: str, columns: Sequence[str], keys: str, *, before: int, nulls: bool, limit: int
+    one: Input,
+    relation: str,
+    columns: Sequence[str],
+    keys: str,
+    *,
+    before: int,
+    nulls: bool,
+    limit: int,
+    moved: Moved = STILL,
 ) -> str:
     """The rows whose leaf columns equal one of the keys; `keys` is a FROM item `k` with columns k0, k1, ..."""
-    alias = quoted(one.scan.alias)
     same = [_same(one.leaf(column).expr.sql, f"__ms_k.k{number}", nulls) for number, column in enumerate(columns)]
     item = one.scan.item(relation)
     source = f"{keys} JOIN {f'({item})' if one.scan.expansions else item} ON {' AND '.join(same)}"
+    counts, passed = moved.stored(before)
+    return _select(one, source, [*counts, _located(one)], passed, moved) + f" LIMIT {limit}"
+
+
+def _located(one: Input) -> str:
+    """Where a row is stored."""
+    alias = quoted(one.scan.alias)
     stored = f"{alias}.tableoid::text || {alias}.ctid::text"
     rows = [stored if one.scan.table.stored else f"{alias}.{STANDS}"]
-    row = " || '.' || ".join([*rows, *(f"coalesce({made.number}, 0)" for made in one.scan.expansions)])
-    return _select(one, source, [str(before), "1", row], []) + f" LIMIT {limit}"
+    return " || '.' || ".join([*rows, *(f"coalesce({made.number}, 0)" for made in one.scan.expansions)])
 
 
 def keys_sql(one: Input, columns: Sequence[str], relation: str) -> str:
@@ -96,8 +148,9 @@ def _same(expression: str, key: str, nulls: bool) -> str:
     return f"({expression}) = {key}"
 
 
-def _select(one: Input, source: str, extra: Sequence[str], where: Sequence[str]) -> str:
+def _select(one: Input, source: str, extra: Sequence[str], where: Sequence[str], moved: Moved) -> str:
     columns = ", ".join([*(leaf.sql for leaf in one.leaves), *extra])
+    source = " CROSS JOIN ".join([source, *moved.items])
     conditions = [f"({condition.sql})" for condition in one.filters] + list(where)
     tail = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"SELECT {columns} FROM {source}{tail}"

@@ -42,6 +42,7 @@ from millstream.refresh.decide import Decision, Facts, SourceFacts, decide
 from millstream.refresh.evaluate import Evaluation
 from millstream.refresh.recurse import Recursing
 from millstream.refresh.report import RefreshReport, Tally
+from millstream.refresh.versions import Versions
 from millstream.spark.engine import Engine
 from millstream.store.connection import Connection
 from millstream.store.names import Names
@@ -270,7 +271,8 @@ class Refresher:
     def _carried_out(self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator) -> RefreshReport:
         started, tally = time.perf_counter(), Tally()
         engine = self.engine()
-        access = Access(now, job.names, engine.spark, self.dsn, self.max_lookup_rows, tally)
+        versions = Versions(self.conn, job.names, old=decision.action == "DIFFERENTIAL")
+        access = Access(now, job.names, engine.spark, self.dsn, self.max_lookup_rows, tally, versions)
         for block in job.blocks:
             if block.terms:
                 self._recurse(job, block, engine, access, decision)
