@@ -62,6 +62,7 @@ class Verbatim(Postgres):
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **PostgresGenerator.TRANSFORMS,
             exp.Pow: lambda self, node: self.binary(node, "^"),
+            exp.CurrentTime: lambda self, node: "CURRENT_TIME",
         }
 
         def not_sql(self, expression: exp.Not) -> str:

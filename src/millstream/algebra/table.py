@@ -8,6 +8,8 @@ from millstream.algebra.types import Column
 
 # Where a row stands among those of a block, or of VALUES.
 ROW = "__ms_row"
+# The one row of the clock.
+NOW = "SELECT now()"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,11 @@ class Table:
         return self.block is None and not self.rows
 
     @property
+    def is_clock(self) -> bool:
+        """Is its row the time, which every refresh changes?"""
+        return self.rows == NOW
+
+    @property
     def relation(self) -> str:
         """What a FROM item reads; of rows of the query, each with its number."""
         if not self.rows:
@@ -59,6 +66,8 @@ class Table:
     @property
     def title(self) -> str:
         """What it is, for people."""
+        if self.is_clock:
+            return "the clock"
         return self.rows or (f"{self.schema}.{self.name}" if self.block is None else f"block {self.block}")
 
     def column(self, name: str) -> Column | None:

@@ -328,6 +328,29 @@ KEPT: tuple[Kept, ...] = (
         "that of functions in FROM",
         "none inside another; values, not rows",
     ),
+    # -- the time --------------------------------------------------------------------------
+    Kept(
+        "now(), current_date, current_timestamp, age: in conditions",
+        "SELECT id FROM orders WHERE placed > now() - interval '1 day'",
+        ("join",),
+        "a filter that moves: PostgreSQL evaluates it with the old time and the new",
+        "the rows that it flips, by an index on the compared side",
+        "the time of the transaction, in UTC",
+    ),
+    Kept(
+        "the same in HAVING, in conditions over groups",
+        "SELECT customer, count(*) AS n FROM orders GROUP BY customer HAVING max(placed) > now() - interval '1 day'",
+        ("groups", "join"),
+        "the groups are a block; a filter of it moves",
+        "the groups that it flips",
+    ),
+    Kept(
+        "the same in the select list, in keys and aggregates",
+        "SELECT customer, count(*) FILTER (WHERE placed < now()) AS n FROM orders GROUP BY customer",
+        ("groups",),
+        "the time is joined to every row",
+        "all rows, whenever what is made of the time changes",
+    ),
     # -- rows in order ---------------------------------------------------------------------
     Kept(
         "window functions",
@@ -557,14 +580,14 @@ REFUSED: tuple[Refused, ...] = (
     Refused("TABLESAMPLE", "SELECT id FROM orders TABLESAMPLE SYSTEM (10)", "MS102", "TABLESAMPLE", "the whole table"),
     Refused("FOR UPDATE, FOR SHARE", "SELECT id FROM orders FOR UPDATE", "MS102", "FOR UPDATE", "nothing"),
     Refused(
-        "current_date, current_user and their like",
-        "SELECT id FROM customers WHERE since < current_date",
+        "current_user and its like",
+        "SELECT id FROM customers WHERE name = current_user",
         "MS102",
-        "current_date, current_user and their like",
+        "current_user and its like",
         "a filter in a view over the stream table",
     ),
     Refused(
-        "stable functions: now(), to_char, and json_agg or concat over timestamptz or floats",
+        "stable functions: statement_timestamp(), to_char, and json_agg or concat over timestamptz or floats",
         "SELECT customer, json_agg(placed) AS times FROM orders GROUP BY customer",
         "MS103",
         "is stable, not immutable",

@@ -56,7 +56,7 @@ def moved(flat: Flat, wanted: Sequence[Expr], server: Server) -> tuple[Flat, Fil
         found[alias] = (*found.get(alias, ()), moving)
     looked_at = {scan.alias for _, moving in rule.found for scan in moving.by}
     used = {alias for one in (*wanted, *all_conditions(region)) for alias in atoms.homes(one)}
-    return replace(flat, region=_without(region, looked_at - used)), found
+    return replace(flat, region=_without(region, looked_at - used - found.keys())), found
 
 
 def all_conditions(region: Region) -> Iterator[Expr]:
@@ -86,6 +86,7 @@ class _Rule:
     def __init__(self, atoms: Atoms, singles: frozenset[str], server: Server) -> None:
         self.atoms = atoms
         self.singles = singles
+        self.clocks = {alias for alias in singles if atoms.scans[alias].table.is_clock}
         self.server = server
         self.found: list[tuple[str, Moving]] = []
 
@@ -106,7 +107,9 @@ class _Rule:
 
     def _moves(self, condition: Expr, open_to: set[str]) -> bool:
         homes = self.atoms.homes(condition)
-        own, by = homes - self.singles, homes & self.singles
+        # Between single rows, it is the clock that moves.
+        own = homes - self.singles or homes - self.clocks
+        by = homes & self.singles - own
         if len(own) != 1 or not by or not homes <= open_to:
             return False
         condition = self.atoms.expanded(condition)

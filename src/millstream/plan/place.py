@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from millstream.algebra.expr import Expr, Ref, parenthesised, ref_of, unwrapped
+from millstream.algebra.expr import Expr, Ref, parenthesised, ref_of, transform, unwrapped
 from millstream.algebra.relation import Scan
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, wire_of
@@ -291,7 +291,24 @@ class Placer:
         if len(self.scans) == 1 and expression.refs:
             whole = Ref("whole", expression.sql)
             return Expr(whole.sql), {whole: self.leaf(expression, "carry")}
-        return expression, {ref: self._carried(ref) for ref in sorted(expression.refs)}
+        expression, told = self._told(expression)
+        return expression, {ref: told.get(ref) or self._carried(ref) for ref in sorted(expression.refs)}
+
+    def _told(self, expression: Expr) -> tuple[Expr, dict[Ref, Placed]]:
+        """What is made of the time alone is read as it is: a day changes less often than the time."""
+        parts = [part for part in self.parts(expression) if self._is_told(part)]
+        wholes = {part: Ref("whole", part.sql) for part in parts}
+
+        def replaced(node: exp.Expression) -> exp.Expression:
+            found = wholes.get(Expr.of(node))
+            return Expr(found.sql).node if found else node
+
+        told = {whole: self.leaf(part, "carry") for part, whole in wholes.items()}
+        return (Expr.of(transform(expression.node, replaced)), told) if told else (expression, {})
+
+    def _is_told(self, part: Expr) -> bool:
+        scan = self._home(part)
+        return bool(part.refs) and part.as_ref is None and scan is not None and scan.table.is_clock
 
     def _carried(self, ref: Ref) -> Placed:
         expression = Expr(ref.sql)

@@ -11,14 +11,13 @@ turns out to, while it runs. Then the whole table is read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
-from pyspark.sql import SparkSession
 
 from millstream.algebra.table import quoted
 from millstream.catalog import relations
@@ -29,6 +28,7 @@ from millstream.refresh.cut import Cut
 from millstream.refresh.reading import Moved
 from millstream.refresh.report import InputReport, Path, Tally
 from millstream.refresh.versions import Versions
+from millstream.spark.engine import Engine
 from millstream.spark.scan import PAGES_PER_TASK, Scanned, scan
 from millstream.store.connection import pinned
 from millstream.store.names import Names
@@ -57,7 +57,7 @@ class Access:
         self,
         cut: Cut,
         names: Names,
-        spark: SparkSession,
+        engine: Callable[[], Engine],
         dsn: str,
         max_lookup_rows: int,
         tally: Tally,
@@ -65,7 +65,7 @@ class Access:
     ) -> None:
         self.cut = cut
         self.names = names
-        self.spark = spark
+        self.engine = engine
         self.dsn = dsn
         self.max_lookup_rows = max_lookup_rows
         self.tally = tally
@@ -140,7 +140,7 @@ class Access:
         queries = [query for name, pages in parts for query in _ranges(one, name, pages, before, moved)]
         # The scan's sessions queue behind a TRUNCATE that waits for the cut, and the cut waits for the scan: give way.
         dsn = pinned(self.dsn, application_name="millstream scan", lock_timeout=SCAN_LOCK_TIMEOUT)
-        scanned = scan(self.spark, dsn, self.cut.exported, queries, reading.schema_of(one))
+        scanned = scan(self.engine().spark, dsn, self.cut.exported, queries, reading.schema_of(one))
         self.scans.append((one, scanned, why))
         return scanned
 
@@ -160,6 +160,9 @@ class Access:
 
     def changes(self, one: Input, frontier: Snapshot) -> pa.Table:
         """The slice of the input's buffer, or what this refresh did to the block it reads."""
+        if one.scan.table.is_clock:
+            images = reading.images_sql(one, self.versions.clock_images())
+            return _netted(fetch(self.cut.conn, images, reading.schema_of(one)))
         if one.scan.table.rows:
             return reading.schema_of(one).empty_table()
         query = reading.slice_sql(one, frontier, self.names, self.versions.moved(one))
@@ -169,7 +172,7 @@ class Access:
 
     def step(self, one: Input, relation: str) -> pa.Table:
         """The rows of a recursion's last step, read by its own term."""
-        rows = fetch(self.cut.conn, reading.step_sql(one, relation), reading.schema_of(one))
+        rows = fetch(self.cut.conn, reading.step_sql(one, relation, self.versions.moved(one)), reading.schema_of(one))
         self._note(one, "step", rows.num_rows, "")
         return rows
 

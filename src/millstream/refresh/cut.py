@@ -26,6 +26,7 @@ class Cut:
     conn: Connection
     snapshot: Snapshot
     taken_at: datetime
+    """The time of its transaction: what now() is to every statement in it, a query to compare with included."""
     exported: str
     """The name under which other sessions can take the same snapshot."""
     busy: frozenset[Name] = frozenset()
@@ -50,7 +51,7 @@ def cut(conn: Connection, tables: Sequence[Name] = ()) -> Iterator[Cut]:
 
 def _taken(conn: Connection, busy: frozenset[Name]) -> Cut:
     row = conn.execute(
-        "SELECT pg_current_snapshot()::text, clock_timestamp(), pg_export_snapshot(), pg_current_xact_id()::text::int8"
+        "SELECT pg_current_snapshot()::text, now(), pg_export_snapshot(), pg_current_xact_id()::text::int8"
     ).fetchone()
     assert row is not None
     failpoint("cut_taken")

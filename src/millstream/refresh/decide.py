@@ -1,6 +1,6 @@
 """Choose what a refresh does: a pure function of facts, whose result is printed and logged.
 
-nothing waits                        NO_DATA        NO_CHANGE
+nothing waits, no clock is asked     NO_DATA        NO_CHANGE
 never filled                         FULL           INITIAL
 a full one was asked for             FULL           REQUESTED
 its mode is FULL                     FULL           MODE_FULL
@@ -9,6 +9,7 @@ it is planned otherwise              REINITIALIZE   PLANNED_ANEW
 what the query stands on changed     REINITIALIZE   SOURCE_REPLACED, VIEW_REPLACED, FUNCTION_REPLACED, ...
 a source's partitions changed        REINITIALIZE   PARTITIONS_CHANGED
 AUTO and too much has changed        FULL           CHANGE_RATIO
+nothing waits, the clock is asked    DIFFERENTIAL   CLOCK, which ends as NO_DATA where no row has changed with it
 otherwise                            DIFFERENTIAL   CHANGED
 """
 
@@ -44,6 +45,8 @@ class Facts:
     """The reason code where something under the query, not a row, is other than the stored rows were computed with."""
     filled_before: bool = False
     """It had rows, and starts over with another plan."""
+    clock: bool = False
+    """Its query asks what time it is."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +77,13 @@ def decide(facts: Facts) -> Decision:
         return Decision("REINITIALIZE", facts.moved)
     if partitioned:
         return Decision("REINITIALIZE", "PARTITIONS_CHANGED", partitioned)
-    if not any(source.changes for source in facts.sources):
+    changed = any(source.changes for source in facts.sources)
+    if not changed and not facts.clock:
         return Decision("NO_DATA", "NO_CHANGE")
     if facts.mode == "FULL":
         return Decision("FULL", "MODE_FULL")
+    if not changed:
+        return Decision("DIFFERENTIAL", "CLOCK")
     return _by_size(facts)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -24,7 +25,8 @@ class Evaluation:
     """Runs one block at one cut."""
 
     block: Block
-    engine: Engine
+    engine: Callable[[], Engine]
+    """Started when it is first needed: where nothing has changed it is not."""
     access: Access
     tally: Tally
 
@@ -115,7 +117,7 @@ class Evaluation:
             wanted = view_name("wanted")
             inputs[wanted] = keys
         with self.tally.phase("spark"):
-            done = self.engine.evaluate(lower(self.block, names, wanted=wanted, members=members), inputs)
+            done = self.engine().evaluate(lower(self.block, names, wanted=wanted, members=members), inputs)
         self.tally.spark_jobs += done.jobs
         self.access.settle()
         failpoint("spark_done")

@@ -64,9 +64,8 @@ def schema_of(one: Input, *, located: bool = False) -> pa.Schema:
 def slice_sql(one: Input, frontier: Snapshot, own: Names, moved: Moved = STILL) -> str:
     """The images between the frontier and the snapshot of the transaction that runs this."""
     table = one.scan.table
-    passed = [f"({moved.was})"] if moved.was else []
     if table.block is not None:
-        return _select(one, one.scan.item(own.at(table.block).changes), [_BEFORE, "0"], passed, moved)
+        return images_sql(one, own.at(table.block).changes, moved)
     used = one.used()
     columns = [c for c in table.columns if c.name in used]
     listed = "".join(f", {buffer.column_name(c.attnum).as_string()} AS {quoted(c.name)}" for c in columns)
@@ -74,15 +73,22 @@ def slice_sql(one: Input, frontier: Snapshot, own: Names, moved: Moved = STILL) 
         f"(SELECT action AS __ms_action{listed} FROM {buffer.buffer_name(table.oid).as_string()}"
         f" WHERE action IN ('I', 'D') AND {buffer.slice_condition(frontier).as_string()})"
     )
-    return _select(one, one.scan.item(changes), [_BEFORE, "0"], passed, moved)
+    return images_sql(one, changes, moved)
 
 
-def step_sql(one: Input, relation: str) -> str:
+def step_sql(one: Input, relation: str, moved: Moved = STILL) -> str:
     """The rows of a recursion's last step, as its own term reads them: as often as they came, not as they were."""
-    return _select(one, one.scan.item(relation), ["0", "__ms_net"], [])
+    passed = [f"({moved.now})"] if moved.now else []
+    return _select(one, one.scan.item(relation), ["0", "__ms_net"], passed, moved)
 
 
 _BEFORE = "CASE __ms_action WHEN 'I' THEN -1 ELSE 1 END"
+
+
+def images_sql(one: Input, images: str, moved: Moved = STILL) -> str:
+    """The same of images that stand in a relation: of a block, or of the clock."""
+    passed = [f"({moved.was})"] if moved.was else []
+    return _select(one, one.scan.item(images), [_BEFORE, "0"], passed, moved)
 
 
 def all_sql(one: Input, relation: str, *, before: int, where: Sequence[str] = (), moved: Moved = STILL) -> str:

@@ -65,6 +65,13 @@ class Job:
         """The block whose outputs are the stream table."""
         return self.blocks[-1]
 
+    @property
+    def clock(self) -> bool:
+        """Does its query ask what time it is?"""
+        inputs = [one for block in self.blocks for one in block.inputs()]
+        by = (scan for one in inputs for moving in one.moving for scan in moving.by)
+        return any(scan.table.is_clock for scan in (*by, *(one.scan for one in inputs)))
+
     def reads(self) -> Iterator[Input]:
         """Its inputs that are tables."""
         return (one for block in self.blocks for one in block.inputs() if one.scan.table.stored)
@@ -175,15 +182,7 @@ class Refresher:
         self._advance_idle(now, idle, initiated_by)
         for job, decision in zip(current, decisions, strict=True):
             if decision.action == "NO_DATA":
-                report = RefreshReport(
-                    job.table.name,
-                    "NO_DATA",
-                    decision.reason,
-                    now.taken_at,
-                    now.frontier(reads(job)),
-                    initiated_by=initiated_by,
-                )
-                outcomes.append(self._witnessed(now, job, report))
+                outcomes.append(self._witnessed(now, job, _idle(now, job, initiated_by)))
             else:
                 outcomes.append(self._one(now, job, decision, initiated_by))
         return outcomes
@@ -236,7 +235,9 @@ class Refresher:
             found.append(SourceFacts(name, one.rows, sizes.get(source.relid, 0.0), one.truncated, one.changed))
         populated = job.table.frontier is not None
         before = job.table.data_timestamp is not None
-        return Facts(populated, job.table.refresh_mode, tuple(found), job.full, self.max_change_ratio, moved, before)
+        return Facts(
+            populated, job.table.refresh_mode, tuple(found), job.full, self.max_change_ratio, moved, before, job.clock
+        )
 
     def _check_capture(self, jobs: Sequence[Job], read: Read) -> dict[int, Outcome]:
         """Every source must be captured whole, as it was set up; otherwise nothing of it can be trusted.
@@ -270,21 +271,28 @@ class Refresher:
 
     def _carried_out(self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator) -> RefreshReport:
         started, tally = time.perf_counter(), Tally()
-        engine = self.engine()
-        versions = Versions(self.conn, job.names, old=decision.action == "DIFFERENTIAL")
-        access = Access(now, job.names, engine.spark, self.dsn, self.max_lookup_rows, tally, versions)
+        since = job.table.data_timestamp if decision.action == "DIFFERENTIAL" else None
+        versions = Versions(now, job.names, since)
+        access = Access(now, job.names, self.engine, self.dsn, self.max_lookup_rows, tally, versions)
+        changed = False
         for block in job.blocks:
             if block.terms:
-                self._recurse(job, block, engine, access, decision)
+                self._recurse(job, block, access, decision)
+                changed = True
                 continue
-            evaluation = Evaluation(block, engine, access, tally)
+            evaluation = Evaluation(block, self.engine, access, tally)
             apply = Apply(self.conn, block, job.names.at(block.position), tally, inner=block is not job.block)
             if decision.action == "DIFFERENTIAL":
                 assert job.table.frontier is not None
                 slice_ = Slice(job.table.frontier, now.snapshot)
-                apply.difference(evaluation.changes(slice_.start), evaluation)
+                rows = evaluation.changes(slice_.start)
+                changed |= rows is not None
+                apply.difference(rows, evaluation)
             else:
                 apply.whole(evaluation.everything(), evaluation)
+        if decision.reason == "CLOCK" and not changed:
+            self._advance_idle(now, [job], initiated_by)
+            return _idle(now, job, initiated_by)
         report = RefreshReport(
             job.table.name, decision.action, decision.reason, now.taken_at, now.frontier(reads(job)),
             tally.changed["I"], tally.changed["U"], tally.changed["D"],
@@ -295,8 +303,8 @@ class Refresher:
             grounds.record(self.conn, job.table.id, job.grounds)
         return report
 
-    def _recurse(self, job: Job, block: Block, engine: Engine, access: Access, decision: Decision) -> None:
-        evaluations = [Evaluation(term.block, engine, access, access.tally) for term in block.terms]
+    def _recurse(self, job: Job, block: Block, access: Access, decision: Decision) -> None:
+        evaluations = [Evaluation(term.block, self.engine, access, access.tally) for term in block.terms]
         names = job.names.at(block.position)
         recursion = Recursing(self.conn, block, names, evaluations, access, self.max_recursion_steps)
         if decision.action == "DIFFERENTIAL":
@@ -314,16 +322,8 @@ class Refresher:
         for frontier, ids in by_frontier.items():
             stream_tables.advance(self.conn, ids, frontier, now.taken_at, action="NO_DATA", reason="NO_CHANGE")
         if initiated_by != "SCHEDULER":
-            entries = [
-                _entry(
-                    job,
-                    RefreshReport(job.table.name, "NO_DATA", "NO_CHANGE", now.taken_at, now.frontier(reads(job))),
-                    initiated_by,
-                    now.taken_at,
-                )
-                for job in jobs
-            ]
-            history.add_all(self.conn, entries)
+            idle = [(job, _idle(now, job, initiated_by)) for job in jobs]
+            history.add_all(self.conn, [_entry(job, report, initiated_by, now.taken_at) for job, report in idle])
 
     def _recorded(self, now: Cut, jobs: Sequence[Job], reports: Sequence[RefreshReport]) -> None:
         """Frontier and history, in the transaction of the rows themselves."""
@@ -398,6 +398,12 @@ def _levels(jobs: Sequence[Job]) -> list[list[Job]]:
             levels.append([])
         levels[-1].append(job)
     return levels
+
+
+def _idle(now: Cut, job: Job, initiated_by: Initiator) -> RefreshReport:
+    """The report where nothing has changed."""
+    frontier = now.frontier(reads(job))
+    return RefreshReport(job.table.name, "NO_DATA", "NO_CHANGE", now.taken_at, frontier, initiated_by=initiated_by)
 
 
 def reads(job: Job) -> set[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from psycopg import sql
 
@@ -18,18 +19,19 @@ from millstream.algebra.relation import Scan
 from millstream.algebra.table import Table, quoted
 from millstream.plan.block import Input
 from millstream.plan.moving import Bound
+from millstream.refresh.cut import Cut
 from millstream.refresh.reading import STILL, Moved
-from millstream.store.connection import Connection
 from millstream.store.names import Names
 
 
 class Versions:
-    """Reads single rows for one refresh; without `old`, as they are and no other way."""
+    """Reads single rows for one refresh; without a time `since` which things changed, as they are and no other way."""
 
-    def __init__(self, conn: Connection, names: Names, *, old: bool) -> None:
-        self.conn = conn
+    def __init__(self, cut: Cut, names: Names, since: datetime | None) -> None:
+        self.conn = cut.conn
         self.names = names
-        self.old = old
+        self.since = since
+        self.now = cut.taken_at
         self._known: dict[Input, Moved] = {}
 
     def moved(self, one: Input) -> Moved:
@@ -52,6 +54,8 @@ class Versions:
     def _rows(self, scan: Scan, columns: Sequence[str]) -> tuple[str, str]:
         """The row as it was and as it is, each as a SELECT of constants."""
         table = scan.table
+        if table.is_clock:
+            return _time(self.since or self.now), _time(self.now)
         if table.rows:
             names = ", ".join(quoted(column.name) for column in table.columns)
             return (constant := f"SELECT * FROM ({table.rows}) AS c ({names})"), constant
@@ -59,7 +63,7 @@ class Versions:
         own = self.names.at(table.block)
         new = self._selected(f"SELECT {_texts(table, columns)} FROM {own.shown} AS s", table, columns)
         assert new is not None
-        if not self.old:
+        if self.since is None:
             return new, new
         images = f"SELECT {_texts(table, columns)} FROM {own.changes} AS s WHERE __ms_action = 'D'"
         return self._selected(images, table, columns) or new, new
@@ -78,6 +82,13 @@ class Versions:
         value = f"CAST({sql.Literal(text).as_string(self.conn)} AS {column.type.name})"
         return f"{value} COLLATE {collation}" if collation else value
 
+    def clock_images(self) -> str:
+        """The clock's row as it was and as it is, as images of a slice."""
+        assert self.since is not None
+        old, new = (f"SELECT '{action}' AS __ms_action, t.* FROM ({_time(at)}) AS t"
+                    for action, at in (("D", self.since), ("I", self.now)))  # fmt: skip
+        return f"({old} UNION ALL {new})"
+
     # -- where flipped rows lie ------------------------------------------------------------
 
     def _range(self, one: Input, was: _Side, now: _Side) -> str:
@@ -91,6 +102,11 @@ class Versions:
         assert row is not None
         known = zip(pairs, row[::2], row[1::2], strict=True)
         return " OR ".join(f"({_between(*pair, no_old, no_new)})" for pair, no_old, no_new in known)
+
+
+def _time(at: datetime) -> str:
+    """The clock's row at a time."""
+    return f"SELECT CAST('{at.isoformat()}' AS timestamptz) AS now"
 
 
 def _between(bound: Bound, old: str, new: str, no_old: bool, no_new: bool) -> str:

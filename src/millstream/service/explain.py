@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.algebra.relation import Scan
 from millstream.catalog import history
 from millstream.catalog.history import HistoryEntry
 from millstream.catalog.stream_tables import StreamTable
 from millstream.plan.block import Block, Branch, Input
 from millstream.plan.demand import messages, seed_of_groups
 from millstream.plan.lower import printed
-from millstream.refresh.reading import all_sql
+from millstream.refresh.reading import Moved, all_sql
 from millstream.service.app import App
 from millstream.service.planning import Planned
 from millstream.service.verb import verb
@@ -79,6 +80,8 @@ def _demand(block: Block) -> str:
         for one in branch.inputs:
             sent = ", ".join(str(message) for message in messages(branch, [one.name])) or "nothing else is read"
             lines.append(f"a change of {one.scan.alias} ({one.name}): {sent}")
+            by = {scan.table.title for moving in one.moving for scan in moving.by}
+            lines += [f"a change of {title}: what it flips of {one.scan.alias} ({one.name})" for title in sorted(by)]
         lines += [_recompute(block, branch)] if block.head and block.head.netted and block.head.keys else []
     return "\n".join(lines)
 
@@ -93,7 +96,16 @@ def _recompute(block: Block, branch: Branch) -> str:
 
 
 def _leaves(block: Block) -> str:
-    return "\n".join(f"{one.name}  {all_sql(one, _relation(one), before=1)}" for one in block.inputs())
+    return "\n".join(
+        f"{one.name}  {all_sql(one, _relation(one.scan), before=1, moved=_moved(one))}" for one in block.inputs()
+    )
+
+
+def _moved(one: Input) -> Moved:
+    """Its moving filters, as they are while nothing moves."""
+    scans = {scan.alias: scan for moving in one.moving for scan in moving.by}
+    condition = " AND ".join(f"({moving.condition})" for moving in one.moving)
+    return Moved(tuple(scan.item(_relation(scan)) for scan in scans.values()), condition, condition)
 
 
 def _spark(block: Block) -> str:
@@ -102,11 +114,13 @@ def _spark(block: Block) -> str:
 
 def _view(one: Input) -> str:
     """What Spark might call it."""
-    return f"values_{one.name}" if one.scan.table.rows else _relation(one).split(".")[-1].strip('"').replace(" ", "_")
+    return (
+        f"values_{one.name}" if one.scan.table.rows else _relation(one.scan).split(".")[-1].strip('"').replace(" ", "_")
+    )
 
 
-def _relation(one: Input) -> str:
-    table = one.scan.table
+def _relation(scan: Scan) -> str:
+    table = scan.table
     return table.relation if table.block is None else f"block_{table.block}"
 
 

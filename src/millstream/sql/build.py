@@ -8,7 +8,7 @@ Views and CTEs are built in place, as often as they are used. Every alias is mad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from sqlglot import exp
@@ -35,7 +35,9 @@ from millstream.algebra.relation import (
 from millstream.algebra.table import Table
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
+from millstream.sql import clock
 from millstream.sql.calls import called, is_call
+from millstream.sql.clock import CLOCK
 from millstream.sql.constants import ONE, constants
 from millstream.sql.grouping import Aggregates, Grouping
 from millstream.sql.grouping_sets import Set, numbered, sets_of
@@ -92,7 +94,7 @@ class _Builder:
 
     def text(self, text: str) -> Relation:
         """The relation of a canonical text: the query itself, or a view in it."""
-        return self.query(parsed(text), {})
+        return self.query(clock.told(parsed(text)), {})
 
     def query(self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None) -> Relation:
         """The relation of a query; of a subquery too, but then it must stand on its own."""
@@ -189,7 +191,7 @@ class _Builder:
         bare.set("expressions", [exp.alias_(_part(key), f"c{number}") for number, key in enumerate(absent)])
         for part in ("group", "having", "order"):
             bare.set(part, None)
-        types = self.names.types(printed(bare)) if absent else ()
+        types = self.names.types(printed(clock.untold(bare))) if absent else ()
         nulls = {key: f"CAST(NULL AS {type_.name})" for key, type_ in zip(absent, types, strict=True)}
 
         def null(node: exp.Expression) -> exp.Expression:
@@ -277,7 +279,7 @@ class _Builder:
 
     def from_where(self, select: exp.Select, scope: Scope, ctes: Ctes) -> tuple[Relation, list[Expr]]:
         """FROM and WHERE, and the conjuncts of WHERE that mention the query around this one."""
-        relation = self._from(select, scope, ctes)
+        relation = self._with_clock(select, self._from(select, scope, ctes), scope)
         where = select.args.get("where")
         plain, asking = list[exp.Expression](), list[exp.Expression]()
         for part in _conjuncts(where.this) if where else ():
@@ -291,6 +293,33 @@ class _Builder:
         asked = [subqueries.condition(part, host) for part in asking]
         relation = _filtered(checked(lambda: host.built(relation)), asked)
         return relation, [one for one in conditions if not one.refs <= own]
+
+    # -- the clock -------------------------------------------------------------------------
+
+    def _with_clock(self, select: exp.Select, relation: Relation, scope: Scope) -> Relation:
+        """The rows of FROM beside the clock, where a SELECT asks of them what time it is."""
+        asking = clock.columns(select)
+        if not asking:
+            return relation
+        if self.aggregates.group(select):
+            asking = [one for one in asking if clock.grouped(one, select, self.aggregates.called)]
+        beside = self._beside_clock(relation, scope)
+        return beside if asking else relation
+
+    def _beside_clock(self, relation: Relation, scope: Scope) -> Relation:
+        """Each row with the time; from here on the scope knows it."""
+        scan = Scan(CLOCK, self.fresh("clock"))
+        scope.columns[clock.COLUMN] = scan.columns[0]
+        return Join(relation, scan)
+
+    def beside_groups(self, scope: Scope, host: Host, exprs: Sequence[Expr]) -> list[Expr]:
+        """Expressions over groups; one that asks what time it is asks a clock beside the groups."""
+        below = scope.columns.get(clock.COLUMN)
+        if below is None or not any(below in one.refs for one in exprs):
+            return list(exprs)
+        scan = Scan(CLOCK, self.fresh("clock"))
+        host.join(scan, None, "inner")
+        return [one.substitute({below: Expr(scan.columns[0].sql)}) for one in exprs]
 
     # -- DISTINCT and set operations -------------------------------------------------------
 
@@ -371,6 +400,13 @@ class _Builder:
                 continue
             own = Scope(scope.outer)
             right = self._from_item(join.this, own, ctes)
+            if clock.asks(join.args.get("on")):
+                # On the optional side, where what it decides is a filter.
+                relation, right = (
+                    (self._beside_clock(relation, scope), right)
+                    if join.side == "RIGHT"
+                    else (relation, self._beside_clock(right, own))
+                )
             condition = self._condition(join, scope, own)
             one, other = (right, relation) if join.side == "RIGHT" else (relation, right)
             kind: JoinKind = _KINDS.get(join.side, "inner")
@@ -387,6 +423,7 @@ class _Builder:
                 way_round="Join it with ON true, and filter in WHERE.",
             )
         given = called(join.this)
+        relation = self._beside_clock(relation, scope) if clock.asks(given.call) else relation
         expansion = Expansion(
             self.fresh(given.alias), given.columns, scope.resolve(given.call), join.side == "LEFT", given.numbered
         )
@@ -479,12 +516,15 @@ class _Builder:
         grouping.made = {key.sql: column for key, column in zip(keys, made, strict=True)}
         host = Host(None, scope, grouping.over)
         grouping.known = host.known
+        if clock.COLUMN in scope.columns:
+            host.known.add(scope.columns[clock.COLUMN].alias)
         present = {Expr.of(unwrapped(key)).sql for key in (group.expressions if group else ())}
         exprs = [self._over(numbered(one, present), host, grouping, subqueries) for one in wanted]
         having = select.args.get("having")
         asked = [self._over(part, host, grouping, subqueries) for part in _conjuncts(having.this)] if having else []
         aggregate: Relation = grouping.relation(relation)
-        return _filtered(checked(lambda: host.built(aggregate)), asked), exprs
+        told = self.beside_groups(scope, host, [*exprs, *asked])
+        return _filtered(checked(lambda: host.built(aggregate)), told[len(exprs) :]), told[: len(exprs)]
 
     def _over(self, node: exp.Expression, host: Host, grouping: Grouping, subqueries: Subqueries) -> Expr:
         """An expression of the select list or HAVING, over the groups."""
@@ -512,9 +552,10 @@ def _ordered(select: exp.Select) -> list[exp.Expression]:
 def _limit(query: exp.Expression) -> str:
     """LIMIT and OFFSET, as PostgreSQL reads them; empty where there is neither."""
     found = [query.args.get(name) for name in ("limit", "offset")]
-    if any(one is not None and one.find(exp.Select) for one in found):
+    if any(one is not None and (one.find(exp.Select) or clock.asks(one)) for one in found):
         raise Unsupported.construct(
-            "LIMIT or OFFSET by a subquery", reason="How many rows there are would change without a change of them.",
+            "LIMIT or OFFSET by a subquery or by the time",
+            reason="How many rows there are would change without a change of them.",
             way_round="Write a number.",
         )  # fmt: skip
     return " ".join(printed(one).strip() for one in found if one is not None)

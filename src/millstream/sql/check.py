@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from millstream.errors import Unsupported
 from millstream.sql import position
+from millstream.sql.clock import tells_time
 from millstream.sql.nodetree import Node, Value, walk
 
 _LATER = "Millstream does not maintain it yet."
@@ -29,10 +30,6 @@ class Refusal:
 
 def _query(test: Callable[[Node], bool]) -> Callable[[Node], bool]:
     return lambda node: node.kind == "QUERY" and test(node)
-
-
-def _kind(*kinds: str) -> Callable[[Node], bool]:
-    return lambda node: node.kind in kinds
 
 
 def _cte(test: Callable[[Node], bool]) -> Callable[[Node], bool]:
@@ -61,10 +58,9 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("TABLESAMPLE", _ranged(lambda r: r.filled("tablesample")), ("TABLESAMPLE",),
             "A sample differs each time.", "Leave it out."),
     Refusal("XMLTABLE or JSON_TABLE", _range(4), ("XMLTABLE", "JSON_TABLE")),
-    Refusal("current_date, current_user and their like", _kind("SQLVALUEFUNCTION"),
-            ("CURRENT_DATE", "CURRENT_TIMESTAMP", "CURRENT_TIME", "LOCALTIME", "LOCALTIMESTAMP",
-             "CURRENT_USER", "SESSION_USER", "USER"),
-            "Its value changes without a change in the data.", "Filter by time in a view over the stream table."),
+    Refusal("current_user and its like", lambda node: node.kind == "SQLVALUEFUNCTION" and not tells_time(node),
+            ("CURRENT_USER", "CURRENT_ROLE", "SESSION_USER", "USER", "CURRENT_SCHEMA", "CURRENT_CATALOG"),
+            "Its value depends on who asks.", "Write the name itself, or filter in a view over the stream table."),
 )  # fmt: skip
 
 

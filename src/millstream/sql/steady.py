@@ -2,6 +2,9 @@
 
 json_agg, concat, format and their like print their arguments; how a timestamptz or a float is printed depends on the
 session, so PostgreSQL cannot call them immutable. How a number, a text or a uuid is printed does not.
+
+ZONED are those that depend on the session's time zone and on nothing else. A query that asks for the time is kept in
+UTC, so in such a query they are steady.
 """
 
 from __future__ import annotations
@@ -15,6 +18,21 @@ TO_JSON = frozenset(
     {
         "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg", "to_json", "to_jsonb", "json_build_object",
         "jsonb_build_object", "json_build_array", "jsonb_build_array", "array_to_json",
+    }
+)  # fmt: skip
+
+_COMPARED = [
+    ("date", "timestamptz"),
+    ("timestamptz", "date"),
+    ("timestamp", "timestamptz"),
+    ("timestamptz", "timestamp"),
+]
+ZONED = frozenset(
+    {
+        "date_part", "extract", "date_trunc", "date", "time", "timetz", "timestamp", "timestamptz", "make_timestamptz",
+        "timestamptz_pl_interval", "timestamptz_mi_interval", "interval_pl_timestamptz", "date_add", "date_subtract",
+        "overlaps", "generate_series",
+        *(f"{one}_{how}_{other}" for one, other in _COMPARED for how in ("lt", "le", "eq", "gt", "ge", "ne")),
     }
 )  # fmt: skip
 

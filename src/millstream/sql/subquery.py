@@ -32,6 +32,7 @@ from millstream.algebra.relation import (
     Scan,
 )  # fmt: skip
 from millstream.errors import Unsupported
+from millstream.sql.clock import COLUMN, untold
 from millstream.sql.constants import not_constant
 from millstream.sql.grouping import Aggregates, Grouping
 from millstream.sql.scope import PLACE, Scope, checked, never_null
@@ -55,7 +56,7 @@ def text_with(query: exp.Expression, ctes: Ctes) -> str:
     if ctes:
         listed = [cte.node.copy() for cte in ctes.values()]
         copy.set("with_", exp.With(expressions=listed, recursive=any(cte.recursive for cte in ctes.values())))
-    return printed(copy)
+    return printed(untold(copy))
 
 
 @dataclass
@@ -92,6 +93,8 @@ class Builder(Protocol):
     def query(self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None) -> Relation: ...
 
     def from_where(self, select: exp.Select, scope: Scope, ctes: Ctes) -> tuple[Relation, list[Expr]]: ...
+
+    def beside_groups(self, scope: Scope, host: Host, exprs: Sequence[Expr]) -> list[Expr]: ...
 
     def fresh(self, wanted: str) -> str: ...
 
@@ -248,6 +251,8 @@ class Subqueries:
         if has_subquery(query.expressions[0]):
             raise _later("a subquery in the select list of a scalar subquery")
         grouping = Grouping(tuple(inner), self.builder.fresh("scalar"), self.builder.aggregates)
+        if COLUMN in scope.columns:
+            grouping.known.add(scope.columns[COLUMN].alias)
         item = query.expressions[0]
         value = grouping.over(scope.resolve(item.this if isinstance(item, exp.Alias) else item))
         groups = checked(lambda: grouping.relation(relation))
@@ -256,7 +261,7 @@ class Subqueries:
         value = value.substitute({ref: Expr.parse(f"COALESCE({ref.sql}, 0)") for ref in counts} if inner else {})
         same = [Expr.parse(f'"{groups.alias}"."k{n}" = ({one.sql})') for n, one in enumerate(outer)]
         host.join(groups, _all(same), "left" if inner else "inner")
-        return value
+        return self.builder.beside_groups(scope, host, [value])[0]
 
     def _equalities(self, outside: Sequence[Expr], relation: Relation) -> tuple[list[Expr], list[Expr]]:
         """Each tie as (inside, outside) sides of an equality."""
@@ -366,6 +371,8 @@ def _single(relation: Relation) -> bool:
         return _single(relation.input)
     if isinstance(relation, Aggregate):
         return not relation.keys
+    if isinstance(relation, Join):
+        return relation.kind == "inner" and _single(relation.left) and _single(relation.right)
     return isinstance(relation, Scan) and relation.table.single
 
 
