@@ -84,6 +84,17 @@ CASES = {
         "SELECT shop, sum(amount) AS sold FROM sales GROUP BY shop ORDER BY sold DESC, shop LIMIT 5", 80
     ),
     "function in FROM": Case("SELECT s.id, t.tag FROM sales AS s, unnest(s.tags) AS t (tag)", 60),
+    "flip by a mean": Case("SELECT id, shop FROM sales WHERE amount > (SELECT avg(amount) FROM sales)", 60),
+    "flip of a join": Case(
+        "SELECT s.id, h.name FROM sales AS s JOIN shops AS h ON h.id = s.shop "
+        "WHERE s.amount > (SELECT avg(amount) FROM sales)",
+        100,
+    ),
+    "flip of groups": Case(
+        "SELECT shop, sum(amount) AS sold FROM sales GROUP BY shop "
+        "HAVING sum(amount) > (SELECT sum(amount) / 10000 FROM sales)",
+        100,
+    ),
     "kept rows": Case(
         "SELECT s.id FROM sales AS s JOIN shops AS h ON h.id = s.shop WHERE s.note || h.name LIKE '%1%'", 100
     ),
@@ -125,3 +136,36 @@ def test_ten_changes_read_few_rows(reports: dict[str, RefreshReport], what: str)
     report = reports[what]
     assert report.action == "DIFFERENTIAL"
     assert report.rows_read <= CASES[what].most, report.inputs
+
+
+EXPIRING = """
+    CREATE TABLE signs (id int PRIMARY KEY, shop int, at timestamptz NOT NULL);
+    INSERT INTO signs
+    SELECT n, n % 1000, now() - interval '1 hour' + (n - 50000) * interval '20 milliseconds'
+    FROM generate_series(1, 100000) AS n;
+    CREATE INDEX ON signs (at);
+    ANALYZE signs;
+"""
+RECENT = {
+    "rows": "SELECT id, shop FROM signs WHERE at > now() - interval '1 hour'",
+    "groups": "SELECT shop, count(*) AS n FROM signs WHERE at > now() - interval '1 hour' GROUP BY shop",
+}
+
+
+@pytest.mark.parametrize("what", RECENT)
+def test_a_refresh_reads_what_has_expired_and_nothing_else(database: str, what: str) -> None:
+    with psycopg.connect(database, autocommit=True) as conn, millstream.connect(database) as ms:
+        conn.execute("DROP TABLE IF EXISTS signs CASCADE")
+        conn.execute(EXPIRING)
+        first = ms.create_stream_table("recent", RECENT[what], refresh_mode="DIFFERENTIAL")
+        second = ms.refresh("recent")
+        assert first is not None
+        gone = conn.execute(
+            "SELECT count(*) FROM signs WHERE at > %s - interval '1 hour' AND at <= %s - interval '1 hour'",
+            (first.data_timestamp, second.data_timestamp),
+        ).fetchall()[0][0]
+        assert (second.action, second.reason, second.rows_read) == ("DIFFERENTIAL", "CLOCK", gone)
+        assert 0 < gone < 20_000
+        assert {one.path for one in second.inputs} == {"changes", "lookup"}
+        assert ms.verify("recent").ok
+        ms.drop_stream_table("recent")

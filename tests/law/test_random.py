@@ -135,6 +135,24 @@ def test_random_queries_over_many_cases_equal_postgres(number: int, law: Law, mo
 
 
 @pytest.mark.parametrize("number", range(max(1, ROUNDS // 2)))
+def test_random_queries_that_ask_the_time_equal_postgres(
+    number: int, law: Law, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice = random.Random(f"{SEED} clock {number}")
+    changes = filled(law, dice)
+    kept(law, Queries(changes.tables, dice, clock=True), QUERIES)
+    for batch in range(2 * BATCHES):
+        take_path(law, dice.choice(list(PATHS)), monkeypatch)
+        # Every other time nothing but the time has changed.
+        touched = changes.batch() if batch % 2 else set()
+        print(f"batch {batch}: {', '.join(changes.log)}")
+        reports = law.ms.refresh_all()
+        assert {report.action for report in reports} <= {"DIFFERENTIAL", "NO_DATA"}
+        count(touched, reports)
+        changes.log.clear()
+
+
+@pytest.mark.parametrize("number", range(max(1, ROUNDS // 2)))
 def test_random_queries_without_cases_equal_postgres(number: int, law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tables that are one database: here whole tables become empty, and fill again."""
     dice = random.Random(f"{SEED} plain {number}")

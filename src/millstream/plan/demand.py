@@ -149,6 +149,15 @@ def lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, tuple[str, 
             yield blocks[one.scan.table.block], one, columns
 
 
+def flips(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, str]]:
+    """By which values the flipped rows of inner blocks are found: (block, its reader, expression)."""
+    for one in (one for block in blocks for one in block.inputs()):
+        position, bounds = one.scan.table.block, [moving.bound for moving in one.moving]
+        if position is not None and None not in bounds:
+            values = dict.fromkeys(bound.value.sql for bound in bounds if bound is not None)
+            yield from ((blocks[position], one, value) for value in values)
+
+
 def _asked(block: Block, branch: Branch) -> Iterator[tuple[Input, tuple[str, ...]]]:
     """The columns by which inputs are asked: along edges, and for groups that are computed anew."""
     for edge in branch.edges:

@@ -13,7 +13,7 @@ from millstream.catalog import blocks, stream_tables
 from millstream.catalog.stream_tables import StreamTable
 from millstream.observe import log
 from millstream.plan.block import Block
-from millstream.plan.demand import lookups
+from millstream.plan.demand import flips, lookups
 from millstream.service.planning import Planned, state_sql
 from millstream.store import state
 from millstream.store.connection import Connection
@@ -33,6 +33,8 @@ def make(conn: Connection, table: StreamTable, planned: Planned) -> None:
         if order and one.scan.table.block is not None:
             below = planned.blocks[one.scan.table.block]
             _index(conn, state.order_index_sql(below, names.at(below.position), one, order))
+    for below, one, value in flips(planned.blocks):
+        _index(conn, state.order_index_sql(below, names.at(below.position), one, [value]))
     blocks.add(conn, table.id, [_recorded(conn, block, names.at(block.position)) for block in planned.blocks])
 
 

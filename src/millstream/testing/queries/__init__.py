@@ -5,7 +5,7 @@
     derived      items of FROM that are queries: filtered, grouped, windowed, limited, combined; views, CTEs used twice
     subqueries   EXISTS, IN, ANY, ALL, scalar, by a unique key; in WHERE, HAVING and the select list
     groups       keys, measures, FILTER, HAVING
-    conditions   over one item, and ties between two
+    conditions   over one item, and ties between two; by the time, where that is asked for
     expressions  over one item, and over two
 
 A query over a cased schema joins and groups by `cid` nearly everywhere, and shows it. A generator asks the dice only,
@@ -36,6 +36,8 @@ class Queries:
     prefix: str = ""
     """Put before the names of views, so that generators do not meet."""
     made: int = 0
+    clock: bool = False
+    """Do they ask what time it is? Then no two refreshes see the same."""
 
     def next(self) -> Query:
         """Another query."""
@@ -50,7 +52,7 @@ class Queries:
 
     def _maker(self, depth: int) -> Maker:
         self.made += 1
-        return Maker(self.tables, self.dice, derived.item, f"{self.prefix}q{self.made}_", depth)
+        return Maker(self.tables, self.dice, derived.item, f"{self.prefix}q{self.made}_", depth, clock=self.clock)
 
 
 def _finished(maker: Maker, body: str) -> Query:

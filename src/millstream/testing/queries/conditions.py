@@ -11,6 +11,8 @@ from millstream.testing.randomness import COMPARED, KINDS
 
 def predicate(m: Maker, terms: Sequence[Term]) -> str:
     """A condition over one item."""
+    if m.clock and m.chance(0.4):
+        return _timely(m, terms)
     term = m.one_of([term for term in terms if term.kind in COMPARED])
     value = literal(m.one_of(KINDS[term.kind].values))
     plain = m.one_of(
@@ -27,6 +29,18 @@ def predicate(m: Maker, terms: Sequence[Term]) -> str:
     if m.chance(0.2):
         return f"({plain} OR {predicate(m, terms)})"
     return f"NOT ({plain})" if m.chance(0.15) else plain
+
+
+def _timely(m: Maker, terms: Sequence[Term]) -> str:
+    """A condition that the time turns: by a number that differs at each refresh, or by the time itself."""
+    m.parts.add("clock")
+    operator, number = m.one_of(["<", "<=", ">", ">=", "=", "<>"]), "extract(microseconds FROM now())::bigint % 5"
+    numbers = [term.sql for term in terms if term.family in ("int", "numeric")]
+    times = [term.sql for term in terms if term.kind == "timestamptz"]
+    if times and m.chance(0.3):
+        return f"{m.one_of(times)} + {number} * interval '20 months' {operator} now()"
+    asked = f"{m.one_of(numbers)} {operator} {number} - 1"
+    return m.one_of([asked, f"NOT ({asked})", f"coalesce({asked}, true)", f"({asked} OR {number} = 2)"])
 
 
 def tie(m: Maker, one: Item, other: Item, *, equal: bool = False) -> str:

@@ -28,6 +28,8 @@ class Maker:
     ctes: dict[str, tuple[str, Columns]] = field(default_factory=dict)
     parts: set[str] = field(default_factory=set)
     aliases: int = 0
+    clock: bool = False
+    """May it ask what time it is?"""
 
     @property
     def cased(self) -> bool:
