@@ -158,9 +158,9 @@ def images_are_taken_by_the_new_row(patch: pytest.MonkeyPatch) -> None:
 
 
 CONTROLS: dict[Callable[[pytest.MonkeyPatch], None], str] = {
-    nothing_is_flipped: "UPDATE sales SET amount = 14.5 WHERE id = 3",
-    the_old_row_is_forgotten: "UPDATE sales SET amount = 14.5 WHERE id = 3",
-    a_flipped_row_counts_in_both_versions: "UPDATE sales SET amount = 14.5 WHERE id = 3",
+    nothing_is_flipped: "UPDATE sales SET amount = 100 WHERE id = 3",
+    the_old_row_is_forgotten: "UPDATE sales SET amount = 100 WHERE id = 3",
+    a_flipped_row_counts_in_both_versions: "UPDATE sales SET amount = 100 WHERE id = 3",
     a_bound_that_is_missing_bounds_nothing: "DELETE FROM sales",
     images_are_taken_by_the_new_row: "DELETE FROM sales WHERE amount < 9",
 }
