@@ -66,6 +66,9 @@ KEPT = {
     " SELECT a.id, b.id AS other FROM w AS a JOIN w AS b ON b.shop = a.shop",
     "rolled up": "SELECT shop, count(*) AS n FROM visits WHERE at > now() GROUP BY ROLLUP (shop)",
     "in a view": "SELECT id, shop FROM coming WHERE shop > 0",
+    "recursing": "WITH RECURSIVE r (id, shop) AS (SELECT id, shop FROM visits WHERE at > now() UNION"
+    " SELECT s.id, r.shop + 1 FROM r JOIN shops AS s ON s.id = r.shop AND s.opened > localtimestamp WHERE r.shop < 4)"
+    " SELECT id, shop FROM r",
     "beside a series": "SELECT v.id, g.n FROM visits AS v, generate_series(1, extract(second FROM now())::int / 20)"
     " AS g (n) WHERE v.shop = 1",
 }

@@ -115,7 +115,7 @@ class _Branch:
         typed = own if self.each_once else [*own, Column(LEVEL, INT4)]
         region = self.flat.region
         plan = BranchPlan(self.flat, first, shown, server)
-        odd = [one for one in region.conditions if not plan.placeable(one)]
+        odd = [one for one in plan.flat.region.conditions if not plan.placeable(one)]
         settled = Flat(Region(region.members, tuple(one for one in region.conditions if one not in odd)), {})
         support = self._support()
         every = [*typed, *(Column(f"w{n}", BOOL) for n in range(len(odd)))]
