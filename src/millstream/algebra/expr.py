@@ -109,6 +109,21 @@ def conjuncts(expression: Expr) -> Iterator[Expr]:
         yield Expr.of(node)
 
 
+def equated(condition: Expr) -> tuple[Expr, Expr] | None:
+    """Both sides of an equality; of one by which NULLs are equal too.
+
+    >>> equated(Expr("NOT (a IS DISTINCT FROM b)"))
+    (Expr(sql='a'), Expr(sql='b'))
+    """
+    node = unwrapped(condition.node)
+    if isinstance(node, exp.Not):
+        node = unwrapped(node.this)
+        kinds: tuple[type[exp.Expression], ...] = (exp.NullSafeNEQ,)
+    else:
+        kinds = (exp.EQ, exp.NullSafeEQ)
+    return (Expr.of(unwrapped(node.this)), Expr.of(unwrapped(node.expression))) if isinstance(node, kinds) else None
+
+
 def alternatives(expression: Expr) -> list[Expr]:
     """The parts of an OR, at any depth."""
     node = unwrapped(expression.node)

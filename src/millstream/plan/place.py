@@ -197,6 +197,11 @@ class Placer:
         leaf = Leaf("c", expression, type_, "carry", wire_of(type_))
         return all(value is None for _, value in self._without(expression, leaf, scan))
 
+    def never_padded(self, expression: Expr) -> bool:
+        """Does its table have a row in each row here?"""
+        scan = self._home(expression)
+        return scan is not None and not self.atoms.padding(scan.alias, self._around)
+
     def _marker(self, region: Region) -> Expr:
         """True in each row of a region, NULL where it was padded."""
         certain = next(region.certain(), None)

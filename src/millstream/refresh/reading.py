@@ -61,11 +61,11 @@ def all_sql(one: Input, relation: str, *, before: int, where: Sequence[str] = ()
 
 
 def lookup_sql(
-    one: Input, relation: str, columns: Sequence[str], keys: str, *, before: int, nulls: bool, limit: int
+    one: Input, relation: str, columns: Sequence[str], keys: str, *, before: int, nulls: Sequence[int], limit: int
 ) -> str:
     """The rows whose leaf columns equal one of the keys; `keys` is a FROM item `k` with columns k0, k1, ..."""
     alias = quoted(one.scan.alias)
-    same = [_same(one.leaf(column).expr.sql, f"__ms_k.k{number}", nulls) for number, column in enumerate(columns)]
+    same = [_same(one.leaf(column).expr.sql, f"__ms_k.k{n}", n in nulls) for n, column in enumerate(columns)]
     item = one.scan.item(relation)
     source = f"{keys} JOIN {f'({item})' if one.scan.expansions else item} ON {' AND '.join(same)}"
     stored = f"{alias}.tableoid::text || {alias}.ctid::text"
