@@ -72,6 +72,11 @@ class Expr:
         node = unwrapped(self.node)
         return ref_of(node) if isinstance(node, exp.Column) else None
 
+    @cached_property
+    def late(self) -> bool:
+        """Does it raise an error where a subquery has several rows? Only for rows of the result that may be."""
+        return "SELECT" in self.sql and self.node.find(exp.Select) is not None
+
     def substitute(self, replacements: Mapping[Ref, Expr]) -> Expr:
         """The same expression with columns replaced by expressions."""
 

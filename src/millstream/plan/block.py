@@ -58,8 +58,9 @@ class Input:
 
     def used(self) -> set[str]:
         """The columns of the table that it needs."""
-        exprs = [*(leaf.expr for leaf in self.leaves), *self.filters, *(one.call for one in self.scan.expansions)]
-        return {ref.column for expr in exprs for ref in expr.refs if ref.alias == self.scan.alias}
+        refs = [ref for expr in (*(leaf.expr for leaf in self.leaves), *self.filters) for ref in expr.refs]
+        refs += [ref for one in self.scan.expansions for ref in one.refs()]
+        return {ref.column for ref in refs if ref.alias == self.scan.alias}
 
     def leaf(self, name: str) -> Leaf:
         return next(leaf for leaf in self.leaves if leaf.name == name)

@@ -104,7 +104,7 @@ class BranchPlan:
     def _sides(self, condition: Expr) -> tuple[Expr, Expr] | None:
         """Both sides of an equality of two tables."""
         sides = equated(condition)
-        if sides is None:
+        if sides is None or any(side.late for side in sides):
             return None
         one, other = sides
         homes = [self.atoms.homes(side) for side in (one, other)]

@@ -77,19 +77,23 @@ def _columns(condition: Expr) -> Pairs:
 
 def _determines(region: Region, pairs: Pairs) -> bool:
     """Does each row of the certain tables stand in one row of the region at most?"""
-    scans = list(region.certain())
-    return all(
-        outer.kind == "mark" or (outer.kind == "left" and _meets_one(scans, outer, pairs)) for outer in region.outers()
-    )
+    return _each_meets_one(region, list(region.certain()), pairs)
+
+
+def _each_meets_one(region: Region, scans: list[Scan], pairs: Pairs) -> bool:
+    """Do the joins of a region that are not inner leave one row of each of these tables' rows, at any depth?"""
+    outers = [member for member in region.members if isinstance(member, Outer)]
+    return all(_each_meets_one(one.left, scans, pairs) and _meets_one(scans, one, pairs) for one in outers)
 
 
 def _meets_one(scans: list[Scan], outer: Outer, pairs: Pairs) -> bool:
+    if outer.kind != "left":
+        return outer.kind == "mark"
     inside = [pair for condition in outer.on for pair in _equal(condition)] + _pairs(outer.right)
-    right = list(outer.right.scans())
-    every = (*scans, *right)
-    groups = _groups_met(outer.on, outer.right)
-    known = _closure(scans, every, [*pairs, *inside, *((b, a) for a, b in inside), *groups])
-    return all(scan.alias in known for scan in right)
+    every = [*pairs, *inside, *((b, a) for a, b in inside), *_groups_met(outer.on, outer.right)]
+    right = list(outer.right.certain())
+    known = _closure(scans, (*scans, *right), every)
+    return all(scan.alias in known for scan in right) and _each_meets_one(outer.right, [*scans, *right], every)
 
 
 def key_of_groups(shown: dict[str, str], keys: tuple[Column, ...]) -> Key:

@@ -77,6 +77,9 @@ class Placer:
             return
         if self.single(expression):
             yield Expr.of(unwrapped(expression.node))
+        elif isinstance(unwrapped(expression.node), exp.Subquery):
+            for column in sorted(expression.refs):
+                yield from self.parts(Expr(column.sql))
         elif (ref := expression.as_ref) is not None:
             yield from self.parts(self.atoms.sealed[ref][0])
         else:
@@ -84,9 +87,9 @@ class Placer:
                 yield from self.parts(Expr.of(child))
 
     def single(self, expression: Expr) -> bool:
-        """Is it over one table at most, and no mark?"""
+        """Is it over one table at most, and no mark? What may fail for a row that is not in the result is of all."""
         homes = self.atoms.homes(expression)
-        return len(homes) <= 1 and homes <= self.scans.keys()
+        return len(homes) <= 1 and homes <= self.scans.keys() and not (len(self.scans) > 1 and expression.late)
 
     def _is_mark(self, expression: Expr) -> bool:
         return expression.as_ref in self.atoms.marks
