@@ -83,6 +83,29 @@ CASES = {
     "limit of groups": Case(
         "SELECT shop, sum(amount) AS sold FROM sales GROUP BY shop ORDER BY sold DESC, shop LIMIT 5", 80
     ),
+    "lateral": Case(
+        "SELECT h.id, q.id AS sale FROM shops AS h, "
+        "LATERAL (SELECT s.id FROM sales AS s WHERE s.shop = h.id ORDER BY s.amount DESC, s.id LIMIT 3) AS q",
+        200,
+    ),
+    "lateral of one row": Case(
+        "SELECT h.id, q.n, q.sold FROM shops AS h, "
+        "LATERAL (SELECT count(*) AS n, sum(s.amount) AS sold FROM sales AS s WHERE s.shop = h.id) AS q",
+        200,
+    ),
+    "given": Case(
+        "SELECT h.id, (SELECT count(*) FROM sales AS s WHERE s.shop = h.id AND s.amount > h.town) AS n FROM shops AS h",
+        150,
+    ),
+    "one of several": Case(
+        "SELECT s.id, (SELECT h.name FROM shops AS h WHERE h.town = s.shop % 2 + 2000) AS name FROM sales AS s", 100
+    ),
+    "any of a correlated subquery": Case(
+        "SELECT h.id FROM shops AS h WHERE h.town < ANY (SELECT s.amount FROM sales AS s WHERE s.shop = h.id)", 400
+    ),
+    "NULLs are equal": Case(
+        "SELECT s.id, h.name FROM sales AS s JOIN shops AS h ON h.id IS NOT DISTINCT FROM s.shop", 60
+    ),
     "function in FROM": Case("SELECT s.id, t.tag FROM sales AS s, unnest(s.tags) AS t (tag)", 60),
     "flip by a mean": Case("SELECT id, shop FROM sales WHERE amount > (SELECT avg(amount) FROM sales)", 60),
     "flip of a join": Case(

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 from millstream.algebra.expr import Expr
-from millstream.algebra.relation import Join, Relation, Scan
+from millstream.algebra.relation import Aggregate, Join, Relation, Scan
 from millstream.errors import MillstreamError
 from millstream.plan import chain, flatten
-from millstream.plan.block import Block, Branch, Edge, Leaf
+from millstream.plan.block import Block, Branch, Edge, Leaf, Pair
 from millstream.plan.demand import Message, messages
 from millstream.plan.flatten import Flat
 from millstream.plan.lower import full_join, left_join, mark_join, matching
@@ -27,6 +27,8 @@ from millstream.plan.lower.matching import Side
 from millstream.plan.place import Placer
 from millstream.plan.region import Outer, OuterKind, Region
 from millstream.refresh import access, demand
+from millstream.sql import build
+from millstream.sql.given import Given
 from millstream.store import state
 from millstream.store.names import Names
 
@@ -67,6 +69,9 @@ TABLES = {
     " FROM (SELECT c.region, o.customer, count(*) AS n, sum(o.amount) AS total"
     " FROM orders AS o JOIN customers AS c ON c.id = o.customer GROUP BY c.region, o.customer)"
     " AS q GROUP BY q.region",
+    # What a subquery is given: a NULL too, and what is of nothing.
+    "given": "SELECT o.id, (SELECT count(*) FROM customers AS c WHERE c.credit > o.amount) AS n FROM orders AS o",
+    "same": "SELECT o.id, r.id AS other FROM orders AS o JOIN orders AS r ON r.note IS NOT DISTINCT FROM o.note",
 }
 
 CHANGES = (
@@ -81,6 +86,7 @@ CHANGES = (
     "DELETE FROM customers WHERE id = 5",
     "INSERT INTO customers VALUES (9, 'east', 1)",
     "UPDATE orders SET customer = 2 WHERE customer IS NULL",
+    "INSERT INTO orders VALUES (12, 2, NULL, NULL)",
     # Of the full join below the cross join only one side changes; of the other, only what is joined to it.
     "INSERT INTO rights VALUES (7, 'late')",
     "INSERT INTO more VALUES ('q')",
@@ -194,6 +200,19 @@ def demand_does_not_look_behind_the_sender(patch: pytest.MonkeyPatch) -> None:
     sent(lambda message: replace(message, behind=frozenset({message.sender})))(patch)
 
 
+@breaks("same")
+def demand_forgets_that_nulls_are_equal(patch: pytest.MonkeyPatch) -> None:
+    sent(lambda message: replace(message, nulls=()))(patch)
+
+
+@breaks("given", "same")
+def matching_forgets_that_nulls_are_equal(patch: pytest.MonkeyPatch) -> None:
+    def plain(pair: Pair) -> Expr:
+        return Expr(f"{pair.one.sql} = {pair.other.sql}")
+
+    patch.setattr(Pair, "condition", property(plain))
+
+
 def images(change: Callable[[str, str], str]) -> Sabotage:
     """Other images of an inner block's rows."""
     honest = state.images_sql
@@ -282,7 +301,35 @@ def blocks_that_differ_are_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(chain, "canonical", same)
 
 
+def values_that_meet_nothing_are_lost(patch: pytest.MonkeyPatch) -> None:
+    def groups_alone(groups: Aggregate, given: Given, fresh: Callable[[str], str]) -> Aggregate:
+        return groups
+
+    patch.setattr(build, "one_row_for_each", groups_alone)
+
+
+def windows_forget_what_is_given(patch: pytest.MonkeyPatch) -> None:
+    def unchanged(expression: Expr, keys: Sequence[Expr]) -> Expr:
+        return expression
+
+    patch.setattr(build, "partitioned", unchanged)
+
+
+def equalities_of_nulls_are_plain(patch: pytest.MonkeyPatch) -> None:
+    def plain(one: Expr, other: Expr) -> Expr:
+        return Expr.parse(f"({one.sql}) = ({other.sql})")
+
+    patch.setattr(build, "same", plain)
+
+
+NUMBERED = (
+    "SELECT o.id, q.place FROM orders AS o, LATERAL (SELECT row_number() OVER (ORDER BY c.id) AS place"
+    " FROM customers AS c WHERE c.credit > o.amount) AS q"
+)
 PLANS: dict[Sabotage, str] = {
+    values_that_meet_nothing_are_lost: TABLES["given"],
+    windows_forget_what_is_given: NUMBERED,
+    equalities_of_nulls_are_plain: TABLES["given"],
     padding_is_always_null: PADDED,
     columns_are_not_sealed: SEALED,
     blocks_that_differ_are_one: SHARED,

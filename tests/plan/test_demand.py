@@ -140,8 +140,11 @@ class Memory:
         was_and_is = [counts(self.bounds, name, row) for row in self.stored[name]]
         return self._table(make_input(name), [n for n, (was, now) in enumerate(was_and_is) if was != now], 1)
 
-    def lookup(self, one: Input, columns: tuple[str, ...], keys: pa.Table, *, before: int) -> pa.Table:
+    def lookup(
+        self, one: Input, columns: tuple[str, ...], keys: pa.Table, *, before: int, nulls: tuple[int, ...]
+    ) -> pa.Table:
         wanted = set(zip(*(column.to_pylist() for column in keys.columns), strict=True))
+        wanted = {key for key in wanted if all(v is not None or place in nulls for place, v in enumerate(key))}
         found = [n for n, row in enumerate(self.stored[one.name]) if _values(row, columns) in wanted]
         return self._table(one, found, before)
 
@@ -233,7 +236,7 @@ def _tied(edge: Edge, left: Row | None, right: Row) -> bool:
     if left is None:
         return not edge.pairs
     pairs = [(_value(left, a), _value(right, b)) for a, b in edge.pairs]
-    return all(one is not None and one == other for one, other in pairs)
+    return all(one == other and (one is not None or place in edge.nulls) for place, (one, other) in enumerate(pairs))
 
 
 def _value(row: Row, leaf: str) -> int | None:
@@ -248,13 +251,16 @@ def _values(row: Row, leaves: tuple[str, ...]) -> Row:
 def join_trees(draw: st.DrawFn) -> Branch:
     """Joins of all kinds, one after the other; without columns an edge stands at an input that is always there."""
     number = draw(st.integers(1, 4))
-    edges, visible, cover = list[Edge](), ["i0"], ["i0"]
+    edges, visible, cover, certain = list[Edge](), ["i0"], ["i0"], ["i0"]
     for place in range(1, number):
         pair = st.tuples(st.sampled_from(LEAVES), st.sampled_from(LEAVES))
         pairs = draw(st.lists(pair, max_size=2, unique=True))
         kind: JoinKind = draw(st.sampled_from(get_args(JoinKind)))
         left = draw(st.sampled_from(visible)) if pairs else cover[-1]
-        edges.append(Edge(left, f"i{place}", tuple(pairs), kind))
+        # By an equality of NULLs only where there is a row for sure: what was padded has no key to look up.
+        nulls = draw(st.sets(st.sampled_from(range(len(pairs))))) if pairs and left in certain else set[int]()
+        edges.append(Edge(left, f"i{place}", tuple(pairs), kind, tuple(sorted(nulls))))
+        certain = [] if kind == "full" else [*certain, f"i{place}"] if kind == "inner" else certain
         visible += [] if kind == "mark" else [f"i{place}"]
         cover += [f"i{place}"] if kind in ("inner", "full") else []
     return make_branch(edges, number)

@@ -62,12 +62,13 @@ KEPT = {
     "a set over a join": "SELECT DISTINCT unnest(ARRAY[t.a, u.b]) AS n FROM t JOIN u ON u.a = t.a",
     "a set beside a window": "SELECT id, row_number() OVER (ORDER BY id) AS n, unnest(ARRAY[1, 2]) AS u FROM t",
     "the first of a set": "SELECT id, unnest(ARRAY[a, a]) AS n FROM t ORDER BY 2 DESC NULLS LAST, 1 LIMIT 5",
+    "no row of an aggregate": "SELECT id, (SELECT count(*) FROM u LIMIT 0) AS n FROM t",
+    "WITH in a value": "SELECT id, (WITH q AS (SELECT b FROM u) SELECT sum(b) FROM q) AS n FROM t",
+    "rows without columns, united": "SELECT id FROM t WHERE EXISTS (SELECT FROM u WHERE b > 3 UNION SELECT FROM u)",
     "all alternatives in one": "SELECT id FROM t JOIN u ON (t.a = u.a AND u.b = 1) OR (t.a = u.a AND t.id > 9)",
 }
 REFUSED = {
-    "LIMIT in an aggregating scalar subquery": "SELECT id, (SELECT count(*) FROM u LIMIT 0) AS n FROM t",
     "LIMIT or OFFSET by a subquery": "SELECT id FROM t ORDER BY id LIMIT (SELECT count(*) FROM u)",
-    "WITH in an aggregating scalar": "SELECT id, (WITH q AS (SELECT b FROM u) SELECT sum(b) FROM q) AS n FROM t",
 }
 
 

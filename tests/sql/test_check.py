@@ -22,7 +22,6 @@ REFUSED = {
         "CYCLE id SET again USING path SELECT id FROM w",
         "CYCLE",
     ),
-    "a LATERAL subquery": ("SELECT t.id FROM t, LATERAL (SELECT u.id FROM u WHERE u.x = t.x) AS l", "LATERAL"),
     "TABLESAMPLE": ("SELECT id FROM t TABLESAMPLE SYSTEM (10)", "TABLESAMPLE"),
     "current_user and its like": ("SELECT id FROM t WHERE current_user = 'me'", "current_user"),
 }

@@ -64,6 +64,10 @@ def test_every_kind_of_part_is_generated() -> None:
         "scalar", "scalar by key", *(f"scalar {call}" for call in ("sum", "min", "max", "avg", "count", "coalesce")),
         "subquery in WHERE", "subquery in HAVING", "subquery in the select list", "subquery over groups",
         "count(*)", "count", "sum", "avg", "min", "max", "spread", "count(DISTINCT)", "string_agg", "array_agg",
+        "LATERAL", "CROSS JOIN LATERAL", "LEFT JOIN LATERAL", "LEFT JOIN LATERAL ON",
+        *(f"lateral {body}" for body in ("rows", "first", "groups", "aggregate", "window", "union")),
+        "two levels", "EXISTS of groups", "IN of the first", "scalar DISTINCT", "scalar LIMIT",
+        "scalar tied by equality", "scalar tied by anything",
         "expression across", "key across", "number across", "extreme across",
     }  # fmt: skip
     assert wanted - parts == set()

@@ -72,6 +72,11 @@ class Expr:
         node = unwrapped(self.node)
         return ref_of(node) if isinstance(node, exp.Column) else None
 
+    @cached_property
+    def late(self) -> bool:
+        """Does it raise an error where a subquery has several rows? Only for rows of the result that may be."""
+        return "SELECT" in self.sql and self.node.find(exp.Select) is not None
+
     def substitute(self, replacements: Mapping[Ref, Expr]) -> Expr:
         """The same expression with columns replaced by expressions."""
 
@@ -107,6 +112,21 @@ def conjuncts(expression: Expr) -> Iterator[Expr]:
         yield from _common(node)
     else:
         yield Expr.of(node)
+
+
+def equated(condition: Expr) -> tuple[Expr, Expr] | None:
+    """Both sides of an equality; of one by which NULLs are equal too.
+
+    >>> equated(Expr("NOT (a IS DISTINCT FROM b)"))
+    (Expr(sql='a'), Expr(sql='b'))
+    """
+    node = unwrapped(condition.node)
+    if isinstance(node, exp.Not):
+        node = unwrapped(node.this)
+        kinds: tuple[type[exp.Expression], ...] = (exp.NullSafeNEQ,)
+    else:
+        kinds = (exp.EQ, exp.NullSafeEQ)
+    return (Expr.of(unwrapped(node.this)), Expr.of(unwrapped(node.expression))) if isinstance(node, kinds) else None
 
 
 def alternatives(expression: Expr) -> list[Expr]:

@@ -70,6 +70,8 @@ class Expansion:
     """A row of which it makes none is kept, with NULLs."""
     numbered: bool = False
     """The last column is WITH ORDINALITY's."""
+    on: Expr | None = None
+    """Which of the rows it makes are kept, where one of which none is kept has NULLs."""
 
     @property
     def number(self) -> str:
@@ -82,10 +84,25 @@ class Expansion:
         listed = ", ".join(map(quoted, columns))
         call = self.call.sql.replace(f"{ROWS_FROM}(", "ROWS FROM (", 1)
         item = f"LATERAL {call} WITH ORDINALITY AS {quoted(self.alias)} ({listed})"
-        return f"LEFT JOIN {item} ON true" if self.outer else f"CROSS JOIN {item}"
+        return f"LEFT JOIN {item} ON {self.on.sql if self.on else 'true'}" if self.outer else f"CROSS JOIN {item}"
+
+    @property
+    def aliases(self) -> frozenset[str]:
+        """What it is over."""
+        return self.call.aliases | ((self.on.aliases - {self.alias}) if self.on else frozenset())
+
+    def refs(self) -> frozenset[Ref]:
+        """The columns it is over, its own besides."""
+        return self.call.refs | (self.on.refs if self.on else frozenset())
+
+    def substitute(self, replacements: Mapping[Ref, Expr]) -> Expansion:
+        """The same over other columns."""
+        on = self.on.substitute(replacements) if self.on else None
+        return replace(self, call=self.call.substitute(replacements), on=on)
 
     def __str__(self) -> str:
-        return f"{self.call} AS {self.alias}{' (or NULLs)' if self.outer else ''}"
+        on = f" ON {self.on}" if self.on else ""
+        return f"{self.call} AS {self.alias}{on}{' (or NULLs)' if self.outer else ''}"
 
 
 NUMBER = "__ms_number"
@@ -134,6 +151,9 @@ class Expand(Relation):
 
     def __post_init__(self) -> None:
         _check_refs(self.expansion.call, self.input)
+        unknown = self.expansion.aliases - {ref.alias for ref in self.input.columns}
+        if unknown:
+            raise ValueError(f"{self.expansion} refers to {', '.join(sorted(unknown))}, which its input does not have")
 
     @property
     def columns(self) -> tuple[Ref, ...]:

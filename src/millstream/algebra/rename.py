@@ -14,6 +14,7 @@ from millstream.algebra.relation import (
     Aggregate,
     Call,
     Expand,
+    Expansion,
     Filter,
     Join,
     Limit,
@@ -50,13 +51,10 @@ def _own(node: Relation) -> list[str]:
 def renamed(relation: Relation, aliases: Aliases) -> Relation:
     """The same with each alias replaced."""
     if isinstance(relation, Scan):
-        made = tuple(
-            replace(one, alias=aliases[one.alias], call=_expr(one.call, aliases)) for one in relation.expansions
-        )
+        made = tuple(_expansion(one, aliases) for one in relation.expansions)
         return Scan(relation.table, aliases[relation.alias], made)
     if isinstance(relation, Expand):
-        one = relation.expansion
-        expansion = replace(one, alias=aliases[one.alias], call=_expr(one.call, aliases))
+        expansion = _expansion(relation.expansion, aliases)
         return Expand(renamed(relation.input, aliases), expansion, aliases[relation.alias])
     if isinstance(relation, Filter):
         return Filter(renamed(relation.input, aliases), _expr(relation.predicate, aliases))
@@ -84,6 +82,11 @@ def renamed(relation: Relation, aliases: Aliases) -> Relation:
     measures = tuple(Measure(one.name, one.call.substitute(_refs(one.call, aliases))) for one in relation.measures)
     named = _named(relation.keys, aliases)
     return Aggregate(renamed(relation.input, aliases), named, measures, aliases[relation.alias])
+
+
+def _expansion(one: Expansion, aliases: Aliases) -> Expansion:
+    over = {ref: Expr(_ref(ref, aliases).sql) for ref in one.refs()}
+    return replace(one.substitute(over), alias=aliases[one.alias])
 
 
 def _ref(ref: Ref, aliases: Aliases) -> Ref:

@@ -60,9 +60,10 @@ class Input:
 
     def used(self) -> set[str]:
         """The columns of the table that it needs."""
-        exprs = [*(leaf.expr for leaf in self.leaves), *self.filters, *(one.call for one in self.scan.expansions)]
-        exprs += [one.condition for one in self.moving]
-        return {ref.column for expr in exprs for ref in expr.refs if ref.alias == self.scan.alias}
+        exprs = [*(leaf.expr for leaf in self.leaves), *self.filters, *(one.condition for one in self.moving)]
+        refs = [ref for expr in exprs for ref in expr.refs]
+        refs += [ref for one in self.scan.expansions for ref in one.refs()]
+        return {ref.column for ref in refs if ref.alias == self.scan.alias}
 
     def leaf(self, name: str) -> Leaf:
         return next(leaf for leaf in self.leaves if leaf.name == name)
@@ -99,13 +100,30 @@ class Read(Relation):
 
 
 @dataclass(frozen=True)
+class Pair:
+    """Columns of two inputs that are equal; with `nulls`, two NULLs are equal too."""
+
+    one: Ref
+    other: Ref
+    nulls: bool = False
+
+    @property
+    def condition(self) -> Expr:
+        return Expr(f"{self.one.sql} {'IS NOT DISTINCT FROM' if self.nulls else '='} {self.other.sql}")
+
+    def turned(self) -> Pair:
+        """The same, written the other way round."""
+        return Pair(self.other, self.one, self.nulls)
+
+
+@dataclass(frozen=True)
 class Match(Relation):
     """A join of the body: pairs of equal columns, and what else must be true of a pair."""
 
     kind: JoinKind
     left: Relation
     right: Relation
-    pairs: tuple[tuple[Ref, Ref], ...]
+    pairs: tuple[Pair, ...]
     rest: tuple[Expr, ...] = ()
     mark: Ref | None = None
 
@@ -120,7 +138,7 @@ class Match(Relation):
     @property
     def conditions(self) -> tuple[Expr, ...]:
         """All that must be true of a pair."""
-        return (*(Expr(f"{one.sql} = {other.sql}") for one, other in self.pairs), *self.rest)
+        return (*(pair.condition for pair in self.pairs), *self.rest)
 
     def headline(self) -> str:
         what = "" if self.kind == "inner" else f"{self.kind} " if self.mark is None else f"mark {self.mark} "
@@ -135,6 +153,8 @@ class Edge:
     right: str
     pairs: tuple[tuple[str, str], ...] = ()
     kind: JoinKind = "inner"
+    nulls: tuple[int, ...] = ()
+    """The places of the pairs that two NULLs satisfy too."""
 
     def complete(self, sender: str) -> bool:
         """Must the other end have all rows that the sender's rows can meet? Where "is there any?" is asked."""
@@ -157,7 +177,9 @@ class Edge:
         how = "" if self.kind == "inner" else f" ({self.kind})"
         if not self.pairs:
             return f"{self.left} x {self.right}{how}"
-        return " and ".join(f"{self.left}.{one} = {self.right}.{other}" for one, other in self.pairs) + how
+        signs = ("<=>" if place in self.nulls else "=" for place in range(len(self.pairs)))
+        pairs = zip(self.pairs, signs, strict=True)
+        return " and ".join(f"{self.left}.{one} {sign} {self.right}.{other}" for (one, other), sign in pairs) + how
 
 
 @dataclass(frozen=True)

@@ -16,18 +16,15 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from millstream.algebra.expr import Expr, Ref, all_of, alternatives, any_of, conjuncts, unwrapped
+from millstream.algebra.expr import Expr, Ref, all_of, alternatives, any_of, conjuncts, equated, unwrapped
 from millstream.algebra.relation import Filter, JoinKind, Named, Project, Relation, Scan
 from millstream.errors import Unsupported
-from millstream.plan.block import Branch, Edge, Match, Read
+from millstream.plan.block import Branch, Edge, Match, Pair, Read
 from millstream.plan.flatten import Flat
 from millstream.plan.moved import all_conditions, joinable, moved
 from millstream.plan.place import Placed, Placer, leaf_ref
 from millstream.plan.region import Atoms, Outer, Region
 from millstream.plan.server import Server
-
-# Columns of two inputs that are equal.
-Pair = tuple[Ref, Ref]
 
 
 @dataclass
@@ -108,10 +105,10 @@ class BranchPlan:
 
     def _sides(self, condition: Expr) -> tuple[Expr, Expr] | None:
         """Both sides of an equality of two tables."""
-        node = unwrapped(condition.node)
-        if not isinstance(node, exp.EQ):
+        sides = equated(condition)
+        if sides is None or any(side.late for side in sides):
             return None
-        one, other = Expr.of(unwrapped(node.this)), Expr.of(unwrapped(node.expression))
+        one, other = sides
         homes = [self.atoms.homes(side) for side in (one, other)]
         tied = all(len(home) == 1 and home <= self.atoms.scans.keys() for home in homes) and homes[0] != homes[1]
         return (one, other) if tied else None
@@ -122,9 +119,14 @@ class BranchPlan:
         if sides is None:
             return None
         left, right = (self.placer.types[side] for side in sides)
-        if not joinable(left, right) or not all(self.placer.null_if_padded(side) for side in sides):
+        if not joinable(left, right):
             return None
-        return self._end(sides[0]), self._end(sides[1])
+        nulls = not isinstance(unwrapped(condition.node), exp.EQ)
+        # A row that was padded has no key that could be looked up: as NULL it would meet NULLs.
+        fits = self.placer.never_padded if nulls else self.placer.null_if_padded
+        if not all(fits(side) for side in sides):
+            return None
+        return Pair(self._end(sides[0]), self._end(sides[1]), nulls)
 
     def _end(self, side: Expr) -> Ref:
         ref = leaf_ref(self.placer.leaf(side, "key"))
@@ -137,21 +139,22 @@ class BranchPlan:
         Without any, by two that cover their sides: asked for everything, they lead to all of it.
         """
         lefts, rights = list(left.names), list(right.names)
-        oriented = [pair if pair[0].alias in lefts else pair[::-1] for pair in pairs]
+        oriented = [pair if pair.one.alias in lefts else pair.turned() for pair in pairs]
         groups = dict[tuple[int, int], list[Pair]]()
-        for one, other in oriented:
-            groups.setdefault((lefts.index(one.alias), rights.index(other.alias)), []).append((one, other))
+        for pair in oriented:
+            groups.setdefault((lefts.index(pair.one.alias), rights.index(pair.other.alias)), []).append(pair)
         if not groups:
             self._edges.append(Edge(left.cover[-1], right.cover[0], (), kind))
             return
         best = max((groups[ends] for ends in sorted(groups)), key=lambda group: (self.selective(group), len(group)))
-        columns = tuple((one.column, other.column) for one, other in best)
-        self._edges.append(Edge(best[0][0].alias, best[0][1].alias, columns, kind))
+        columns = tuple((pair.one.column, pair.other.column) for pair in best)
+        nulls = tuple(place for place, pair in enumerate(best) if pair.nulls)
+        self._edges.append(Edge(best[0].one.alias, best[0].other.alias, columns, kind, nulls))
 
     def selective(self, pairs: Sequence[Pair]) -> bool:
         """Do equalities name a unique key of one of their tables? Then a row is met by few."""
         named = dict[str, set[str]]()
-        for end in (end for pair in pairs for end in pair):
+        for end in (end for pair in pairs for end in (pair.one, pair.other)):
             if (ref := self._column(end)) is not None:
                 named.setdefault(ref.alias, set()).add(ref.column)
         scans = {alias: self.atoms.scans[alias] for alias in named if alias in self.atoms.scans}
@@ -206,7 +209,7 @@ class _Deferred:
             joined = self._with_next(joined, waiting, pairs)
         return _Joined(
             joined.names, joined.cover, joined.parts, joined.kind, joined.pairs, joined.rest, joined.mark,
-            (*joined.filters, *(Expr(f"{a.sql} = {b.sql}") for a, b in pairs), *found.rest),
+            (*joined.filters, *(pair.condition for pair in pairs), *found.rest),
         )  # fmt: skip
 
     def _with_next(self, joined: _Joined, waiting: list[_Joined], pairs: list[Pair]) -> _Joined:
@@ -233,7 +236,7 @@ class _Deferred:
             pushable = () if member.kind == "full" else member.right.certain()
             found = self.plan.sort(member.on, pushable)
             across = [pair for pair in found.pairs if _ties(pair, left, right)]
-            within = [Expr(f"{a.sql} = {b.sql}") for a, b in found.pairs if not _ties((a, b), left, right)]
+            within = [pair.condition for pair in found.pairs if not _ties(pair, left, right)]
         self.plan.edge(left, right, across, member.kind)
         names, cover = left.names + right.names, left.cover + (right.cover if member.kind == "full" else ())
         rest = (*within, *found.rest)
@@ -241,7 +244,7 @@ class _Deferred:
 
 
 def _ties(pair: Pair, one: _Joined, other: _Joined) -> bool:
-    aliases = pair[0].alias, pair[1].alias
+    aliases = pair.one.alias, pair.other.alias
     return (aliases[0] in one.names and aliases[1] in other.names) or (
         aliases[1] in one.names and aliases[0] in other.names
     )

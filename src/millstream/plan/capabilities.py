@@ -154,7 +154,6 @@ KEPT: tuple[Kept, ...] = (
         ("join",),
         "a mark join",
         "the changed rows, the rows they are asked about, and all partners of those",
-        "tied in its own WHERE to the query right around it",
     ),
     Kept(
         "IN as a condition of WHERE, = ANY",
@@ -184,7 +183,7 @@ KEPT: tuple[Kept, ...] = (
         ("groups", "join"),
         "count, least and greatest of the subquery, kept as one row",
         "that of min and max; all rows when the bound changes",
-        "not correlated; an order that Spark shares",
+        "an order that Spark shares",
     ),
     Kept(
         "an aggregate as a scalar subquery, correlated",
@@ -192,7 +191,6 @@ KEPT: tuple[Kept, ...] = (
         ("groups", "join"),
         "the subquery grouped by what ties it, left joined",
         "that of the aggregate and of the join",
-        "tied by equalities; no HAVING",
     ),
     Kept(
         "an aggregate as a scalar subquery, on its own",
@@ -208,6 +206,79 @@ KEPT: tuple[Kept, ...] = (
         "a left join",
         "that of a left join",
         "of one table",
+    ),
+    Kept(
+        "a scalar subquery that may have several rows",
+        "SELECT o.id, (SELECT v.page FROM visits AS v WHERE v.customer = o.customer) AS page FROM orders AS o",
+        ("window", "join"),
+        "its rows counted for each row around it; PostgreSQL raises its own error where a row of the result needs "
+        "one of several",
+        "that of a window and of a left join",
+    ),
+    Kept(
+        "ANY, ALL of a correlated subquery",
+        "SELECT o.id FROM orders AS o "
+        "WHERE o.quantity > ALL (SELECT v.seconds FROM visits AS v WHERE v.customer = o.customer)",
+        ("groups", "join"),
+        "count, least and greatest for each tie",
+        "that of min and max, and of a left join",
+        "an order that Spark shares",
+    ),
+    Kept(
+        "a subquery in ON",
+        "SELECT o.id, c.name FROM orders AS o LEFT JOIN customers AS c ON c.id = o.customer "
+        "AND EXISTS (SELECT FROM visits AS v WHERE v.customer = c.id)",
+        ("join",),
+        "joined to the side it is over; of both sides of a LEFT JOIN, as LATERAL",
+        "as in WHERE",
+    ),
+    Kept(
+        "a subquery inside an aggregate",
+        "SELECT paid, count(*) FILTER (WHERE EXISTS (SELECT FROM visits AS v WHERE v.customer = o.customer)) AS n "
+        "FROM orders AS o GROUP BY paid",
+        ("groups",),
+        "joined to the rows before they are grouped",
+        "that of the join and of the aggregate",
+    ),
+    # -- subqueries that are computed for what they are given ---------------------------------
+    Kept(
+        "LATERAL tied by equalities, with LIMIT too",
+        "SELECT c.id, l.page FROM customers AS c, "
+        "LATERAL (SELECT page FROM visits AS v WHERE v.customer = c.id ORDER BY seconds DESC LIMIT 3) AS l",
+        ("window", "join"),
+        "the subquery for each of its own keys, joined by them; LIMIT is row_number() by those keys",
+        "the partitions that changed, and that of the join",
+    ),
+    Kept(
+        "LATERAL of one row: aggregates tied by equalities, or a select list alone",
+        "SELECT c.id, l.n, l.spent FROM customers AS c, "
+        "LATERAL (SELECT count(*) AS n, sum(amount) AS spent FROM orders AS o WHERE o.customer = c.id) AS l",
+        ("groups", "join"),
+        "more columns of each row: the groups, left joined",
+        "that of the aggregate and of the join",
+    ),
+    Kept(
+        "LATERAL and correlated subqueries tied by anything",
+        "SELECT o.id, (SELECT count(*) FROM visits AS v WHERE v.seconds > o.quantity) AS n FROM orders AS o",
+        ("groups", "groups", "join"),
+        "the values that the subquery is given are kept, each once, and it is computed for each of them",
+        "a new value reads what it can meet, all of it where no equality ties it; a known one reads what it has",
+    ),
+    Kept(
+        "a correlated subquery with GROUP BY, HAVING, LIMIT, DISTINCT, windows or set operations",
+        "SELECT o.id FROM orders AS o "
+        "WHERE o.customer IN (SELECT v.customer FROM visits AS v WHERE v.page = o.note ORDER BY v.seconds LIMIT 1)",
+        ("window", "join"),
+        "what it is given is a key of each of them",
+        "that of each of them, by key",
+    ),
+    Kept(
+        "a subquery tied to a query further out",
+        "SELECT id FROM orders AS o WHERE EXISTS (SELECT FROM customers AS c WHERE c.id = o.customer "
+        "AND EXISTS (SELECT FROM regions AS r WHERE r.id = c.region AND r.name = o.note))",
+        ("groups", "join"),
+        "as above: each query on the way has the values in its FROM",
+        "that of each of them, by key",
     ),
     # -- groups ----------------------------------------------------------------------------
     Kept(
@@ -433,25 +504,11 @@ KEPT: tuple[Kept, ...] = (
 
 REFUSED: tuple[Refused, ...] = (
     Refused(
-        "a LATERAL subquery",
-        "SELECT c.id, l.page FROM customers AS c, LATERAL (SELECT page FROM visits AS v WHERE v.customer = c.id) AS l",
-        "MS102",
-        "a LATERAL subquery",
-        "a join",
-    ),
-    Refused(
         "a set-returning function inside another in the select list",
         "SELECT id, generate_series(1, generate_series(1, 2)) AS n FROM orders",
         "MS102",
         "a set-returning function inside another",
         "the inner one in FROM",
-    ),
-    Refused(
-        "a function in FROM that is joined by a condition",
-        "SELECT o.id, g.n FROM orders AS o JOIN generate_series(1, 3) AS g (n) ON g.n = o.customer",
-        "MS102",
-        "a function in FROM that is joined by a condition",
-        "ON true, and a filter in WHERE",
     ),
     Refused(
         "SEARCH of WITH RECURSIVE",
@@ -478,65 +535,43 @@ REFUSED: tuple[Refused, ...] = (
         "apply it to the result",
     ),
     Refused(
-        "an aggregating subquery tied by other than equality",
-        "SELECT o.id, (SELECT count(*) FROM visits AS v WHERE v.seconds > o.quantity) AS n FROM orders AS o",
+        "a function over a table that is joined by a subquery in the ON of a LEFT JOIN, or by USING",
+        "SELECT o.id, g.n FROM orders AS o LEFT JOIN generate_series(1, o.quantity) AS g (n) "
+        "ON g.n IN (SELECT customer FROM visits)",
         "MS102",
-        "an aggregating subquery tied to the row by anything but equalities",
-        "a join and GROUP BY",
+        "a function over a table that is joined",
+        "the function in a subquery of FROM, over its table",
     ),
     Refused(
-        "ANY or ALL of a correlated subquery",
-        "SELECT o.id FROM orders AS o "
-        "WHERE o.quantity > ALL (SELECT v.seconds FROM visits AS v WHERE v.customer = o.customer)",
+        "a subquery in the ON of a FULL JOIN that is tied to both sides",
+        "SELECT o.id, c.name FROM orders AS o FULL JOIN customers AS c ON c.id = o.customer "
+        "AND EXISTS (SELECT FROM visits AS v WHERE v.customer = c.id AND v.page = o.note)",
         "MS102",
-        "ANY or ALL of a correlated subquery",
-        "NOT EXISTS",
+        "in the ON of a FULL JOIN that is tied to both sides",
+        "the union of a LEFT JOIN and what the other side has besides",
     ),
     Refused(
-        "a scalar subquery that may have several rows",
-        "SELECT o.id, (SELECT v.page FROM visits AS v WHERE v.customer = o.customer) AS page FROM orders AS o",
+        "LIMIT or OFFSET of a subquery by a column of the query around it",
+        "SELECT c.id, l.page FROM customers AS c, "
+        "LATERAL (SELECT page FROM visits AS v WHERE v.customer = c.id LIMIT c.region) AS l",
         "MS102",
-        "a scalar subquery that may have several rows",
-        "an aggregate, or a tie by a unique key",
+        "LIMIT or OFFSET by",
+        "row_number(), compared",
     ),
     Refused(
-        "HAVING, LIMIT, DISTINCT or WITH in an aggregating scalar subquery",
-        "SELECT c.id, (SELECT sum(o.amount) FROM orders AS o WHERE o.customer = c.id HAVING count(*) > 1) AS s "
-        "FROM customers AS c",
+        "an aggregate of the query around it inside a subquery that is not tied by it",
+        "SELECT customer, (SELECT max(v.seconds) FROM visits AS v WHERE v.seconds < count(o.id)) AS m "
+        "FROM orders AS o GROUP BY customer",
         "MS102",
-        "HAVING in an aggregating scalar subquery",
-        "a join",
+        "an aggregate of the query around it",
+        "the aggregate in a subquery of FROM",
     ),
     Refused(
-        "a correlated subquery with LIMIT, GROUP BY or a set operation",
-        "SELECT o.id FROM orders AS o "
-        "WHERE o.customer IN (SELECT v.customer FROM visits AS v WHERE v.page = o.note ORDER BY v.seconds LIMIT 1)",
+        "GROUP BY a subquery",
+        "SELECT count(*) AS n FROM orders AS o GROUP BY (SELECT c.region FROM customers AS c WHERE c.id = o.customer)",
         "MS102",
-        "a subquery that is tied to the query around it in this place",
-        "a join",
-    ),
-    Refused(
-        "a subquery tied to a query further out",
-        "SELECT id FROM orders AS o WHERE EXISTS (SELECT FROM customers AS c WHERE c.id = o.customer "
-        "AND EXISTS (SELECT FROM regions AS r WHERE r.id = c.region AND r.name = o.note))",
-        "MS102",
-        "a subquery that is tied to more than the query right around it",
-        "a join",
-    ),
-    Refused(
-        "a subquery in ON",
-        "SELECT o.id FROM orders AS o JOIN customers AS c ON c.id = (SELECT max(customer) FROM visits)",
-        "MS102",
-        "a subquery in ON",
-        "the same in WHERE",
-    ),
-    Refused(
-        "a subquery inside an aggregate",
-        "SELECT paid, sum((SELECT count(*) FROM visits AS v WHERE v.customer = o.customer)) AS n "
-        "FROM orders AS o GROUP BY paid",
-        "MS102",
-        "a subquery inside an aggregate",
-        "a subquery in FROM, aggregated",
+        "GROUP BY a subquery",
+        "the subquery in FROM, and its column",
     ),
     Refused(
         "DISTINCT ON with LIMIT",

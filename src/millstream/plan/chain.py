@@ -102,12 +102,10 @@ class Chain:
     def _expand(self, expand: Expand) -> Expand:
         """A function over rows of a join: those rows are kept first."""
         flats = flatten(expand.input)
-        if all(expandable(flat, flat.over(expand.expansion.call)) for flat in flats):
+        if all(expandable(flat, expand.expansion.substitute(flat.outputs)) for flat in flats):
             return expand
         rows, over = self._rows(expand.input, expand.input.columns)
-        return replace(
-            expand, input=rows, expansion=replace(expand.expansion, call=expand.expansion.call.substitute(over))
-        )
+        return replace(expand, input=rows, expansion=expand.expansion.substitute(over))
 
     def _joined(self, join: Join) -> Join:
         """A union on the side that is asked whether there is anything is kept first."""

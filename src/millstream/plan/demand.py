@@ -43,6 +43,8 @@ class Message:
     """All inputs on the sender's side: any row of theirs may stand alone in a row that asks for everything."""
     spreads: bool = False
     """The receiver has rows that meet none of the sender's: where all of those are asked for, so are all of these."""
+    nulls: tuple[int, ...] = ()
+    """The places of the columns where a NULL meets a NULL."""
 
     @property
     def id(self) -> Id:
@@ -104,7 +106,7 @@ class _Plan:
         assert ends is not None
         spreads = edge.complete(receiver)
         behind = self._behind(sender, receiver)
-        message = Message(sender, receiver, ends[1], ends[2], heard, number, behind, spreads)
+        message = Message(sender, receiver, ends[1], ends[2], heard, number, behind, spreads, edge.nulls)
         self.sent[message.id] = message
 
     def _behind(self, sender: str, receiver: str) -> frozenset[str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from millstream.algebra.expr import Expr, Ref, conjuncts
-from millstream.algebra.relation import Expand, Filter, Join, Project, Relation, Scan, UnionAll
+from millstream.algebra.relation import Expand, Expansion, Filter, Join, Project, Relation, Scan, UnionAll
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
 from millstream.plan.region import Outer, OuterKind, Region
@@ -62,15 +62,15 @@ def _expand(node: Relation) -> list[Flat]:
 
 
 def _expanded(node: Expand, flat: Flat) -> Flat:
-    call = flat.over(node.expansion.call)
-    home = expandable(flat, call)
+    expansion = node.expansion.substitute(flat.outputs)
+    home = expandable(flat, expansion)
     if home is None:
         raise Unsupported.construct(
-            f"the function {call} over several tables, or over the optional side of a join",
+            f"the function {expansion.call} over several tables, or over the optional side of a join",
             reason="It is called while one table is read.",
             way_round="Call it in a subquery over that table.",
         )
-    grown = replace(home, expansions=(*home.expansions, replace(node.expansion, call=call)))
+    grown = replace(home, expansions=(*home.expansions, expansion))
     members = tuple(grown if member is home else member for member in flat.region.members)
     old = dict(zip(node.columns, node.input.columns, strict=False))
     outputs = {new: flat.outputs[ref] for new, ref in old.items()}
@@ -79,10 +79,10 @@ def _expanded(node: Expand, flat: Flat) -> Flat:
     return Flat(Region(members, flat.region.conditions), outputs)
 
 
-def expandable(flat: Flat, call: Expr) -> Scan | None:
+def expandable(flat: Flat, expansion: Expansion) -> Scan | None:
     """The table over which a function can be called; None where there is none."""
     scans = [member for member in flat.region.members if isinstance(member, Scan)]
-    return next((scan for scan in scans if call.aliases <= set(scan.aliases)), None)
+    return next((scan for scan in scans if expansion.aliases <= set(scan.aliases)), None)
 
 
 def _project(node: Relation) -> list[Flat]:

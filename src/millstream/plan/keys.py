@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from millstream.algebra.expr import Expr, Ref, unwrapped
+from millstream.algebra.expr import Expr, Ref, equated, unwrapped
 from millstream.algebra.relation import Scan
 from millstream.algebra.types import Column
 from millstream.plan.block import Key
@@ -54,31 +54,46 @@ def _pairs(region: Region) -> Pairs:
     for member in region.members:
         if isinstance(member, Outer) and member.kind != "full":
             found += _pairs(member.left)
-    return [*found, *((b, a) for a, b in found)]
+    return [*found, *((b, a) for a, b in found), *_groups_met(region.conditions, region)]
 
 
 def _equal(condition: Expr) -> Pairs:
-    node = unwrapped(condition.node)
-    if not isinstance(node, exp.EQ):
-        return []
-    one, other = Expr.of(unwrapped(node.this)).as_ref, Expr.of(unwrapped(node.expression)).as_ref
+    return _columns(condition) if isinstance(unwrapped(condition.node), exp.EQ) else []
+
+
+def _groups_met(conditions: tuple[Expr, ...], region: Region) -> Pairs:
+    """Equalities by which NULLs are equal: among groups there is one of NULL, in a table there may be many."""
+    kept = {scan.alias for scan in region.scans() if scan.table.block is not None}
+    found = [pair for one in conditions if not _equal(one) for pair in _columns(one)]
+    return [pair for one, other in found for pair in ((one, other), (other, one)) if pair[0].alias in kept]
+
+
+def _columns(condition: Expr) -> Pairs:
+    """The columns of two tables that an equality names."""
+    sides = equated(condition)
+    one, other = (sides[0].as_ref, sides[1].as_ref) if sides else (None, None)
     return [(one, other)] if one and other and one.alias != other.alias else []
 
 
 def _determines(region: Region, pairs: Pairs) -> bool:
     """Does each row of the certain tables stand in one row of the region at most?"""
-    scans = list(region.certain())
-    return all(
-        outer.kind == "mark" or (outer.kind == "left" and _meets_one(scans, outer, pairs)) for outer in region.outers()
-    )
+    return _each_meets_one(region, list(region.certain()), pairs)
+
+
+def _each_meets_one(region: Region, scans: list[Scan], pairs: Pairs) -> bool:
+    """Do the joins of a region that are not inner leave one row of each of these tables' rows, at any depth?"""
+    outers = [member for member in region.members if isinstance(member, Outer)]
+    return all(_each_meets_one(one.left, scans, pairs) and _meets_one(scans, one, pairs) for one in outers)
 
 
 def _meets_one(scans: list[Scan], outer: Outer, pairs: Pairs) -> bool:
+    if outer.kind != "left":
+        return outer.kind == "mark"
     inside = [pair for condition in outer.on for pair in _equal(condition)] + _pairs(outer.right)
-    right = list(outer.right.scans())
-    every = (*scans, *right)
-    known = _closure(scans, every, [*pairs, *inside, *((b, a) for a, b in inside)])
-    return all(scan.alias in known for scan in right)
+    every = [*pairs, *inside, *((b, a) for a, b in inside), *_groups_met(outer.on, outer.right)]
+    right = list(outer.right.certain())
+    known = _closure(scans, (*scans, *right), every)
+    return all(scan.alias in known for scan in right) and _each_meets_one(outer.right, [*scans, *right], every)
 
 
 def key_of_groups(shown: dict[str, str], keys: tuple[Column, ...]) -> Key:

@@ -78,6 +78,9 @@ class Placer:
             return
         if self.single(expression):
             yield Expr.of(unwrapped(expression.node))
+        elif isinstance(unwrapped(expression.node), exp.Subquery):
+            for column in sorted(expression.refs):
+                yield from self.parts(Expr(column.sql))
         elif (ref := expression.as_ref) is not None:
             yield from self.parts(self.atoms.sealed[ref][0])
         else:
@@ -85,9 +88,9 @@ class Placer:
                 yield from self.parts(Expr.of(child))
 
     def single(self, expression: Expr) -> bool:
-        """Is it over one table at most, and no mark?"""
+        """Is it over one table at most, and no mark? What may fail for a row that is not in the result is of all."""
         homes = self.atoms.homes(expression)
-        return len(homes) <= 1 and homes <= self.scans.keys()
+        return len(homes) <= 1 and homes <= self.scans.keys() and not (len(self.scans) > 1 and expression.late)
 
     def _is_mark(self, expression: Expr) -> bool:
         return expression.as_ref in self.atoms.marks
@@ -200,6 +203,11 @@ class Placer:
         type_ = self.types[expression]
         leaf = Leaf("c", expression, type_, "carry", wire_of(type_))
         return all(value is None for _, value in self._without(expression, leaf, scan))
+
+    def never_padded(self, expression: Expr) -> bool:
+        """Does its table have a row in each row here?"""
+        scan = self._home(expression)
+        return scan is not None and not self.atoms.padding(scan.alias, self._around)
 
     def _marker(self, region: Region) -> Expr:
         """True in each row of a region, NULL where it was padded."""

@@ -76,9 +76,13 @@ class Access:
     # -- by key ----------------------------------------------------------------------------
 
     def lookup(
-        self, one: Input, columns: Sequence[str], keys: pa.Table, *, before: int, nulls: bool = False
+        self, one: Input, columns: Sequence[str], keys: pa.Table, *, before: int, nulls: Sequence[int] = ()
     ) -> pa.Table | Scanned:
-        """The rows whose leaf columns equal one of the keys, or all rows where that is cheaper."""
+        """The rows whose leaf columns equal one of the keys, or all rows where that is cheaper.
+
+        `nulls` are the places of columns where a NULL is equal to a NULL.
+        """
+        nulls = [place for place in nulls if keys.column(place).null_count > 0]
         relation = self._keys_relation(keys)
         source = reading.keys_sql(one, columns, relation)
         limit = self.max_lookup_rows + 1

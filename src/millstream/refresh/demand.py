@@ -114,10 +114,10 @@ def _answer(
         why = "everything is asked for" if scanned or message.sender_columns else "no equality ties it"
         receiver.whole = access.everything(one, before=before, why=why)
         return receiver.whole
-    keys = distinct_keys(tables, message.sender_columns)
+    keys = distinct_keys(tables, message.sender_columns, message.nulls)
     if keys.num_rows == 0:
         return None
-    answer = access.lookup(one, message.receiver_columns, keys, before=before)
+    answer = access.lookup(one, message.receiver_columns, keys, before=before, nulls=message.nulls)
     if isinstance(answer, pa.Table) and ROW in answer.column_names:
         receiver.found.append(answer)
     else:
@@ -125,12 +125,12 @@ def _answer(
     return answer
 
 
-def distinct_keys(tables: list[pa.Table], columns: tuple[str, ...]) -> pa.Table:
-    """Each key once; one with a NULL in it meets nothing."""
+def distinct_keys(tables: list[pa.Table], columns: tuple[str, ...], nulls: tuple[int, ...] = ()) -> pa.Table:
+    """Each key once; one with a NULL in it meets nothing, but for the places where NULLs are equal."""
     # One column may be tied to two: a.x = b.y AND a.x = b.z.
     distinct = list(dict.fromkeys(columns))
     keys = pa.concat_tables([table.select(distinct) for table in tables])
-    for column in distinct:
+    for column in {column for place, column in enumerate(columns) if place not in nulls}:
         keys = keys.filter(pc.is_valid(keys[column]))
     return keys.group_by(distinct).aggregate([]).select(list(columns))
 

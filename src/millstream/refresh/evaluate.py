@@ -100,8 +100,7 @@ class Evaluation:
         one = branch.input(name)
         wanted = keys.select([key for key, _ in pairs])
         wanted = wanted.group_by(wanted.column_names).aggregate([])
-        nulls = any(column.null_count > 0 for column in wanted.columns)
-        found = self.access.lookup(one, [leaf for _, leaf in pairs], wanted, before=0, nulls=nulls)
+        found = self.access.lookup(one, [leaf for _, leaf in pairs], wanted, before=0, nulls=range(len(pairs)))
         if isinstance(found, Scanned):
             rest = [other for other in branch.inputs if other.name != name]
             whole = {other.name: Gathered(whole=self.access.everything(other, before=0)) for other in rest}

@@ -112,12 +112,12 @@ def lookup_sql(
     keys: str,
     *,
     before: int,
-    nulls: bool,
+    nulls: Sequence[int],
     limit: int,
     moved: Moved = STILL,
 ) -> str:
     """The rows whose leaf columns equal one of the keys; `keys` is a FROM item `k` with columns k0, k1, ..."""
-    same = [_same(one.leaf(column).expr.sql, f"__ms_k.k{number}", nulls) for number, column in enumerate(columns)]
+    same = [_same(one.leaf(column).expr.sql, f"__ms_k.k{n}", n in nulls) for n, column in enumerate(columns)]
     item = one.scan.item(relation)
     source = f"{keys} JOIN {f'({item})' if one.scan.expansions else item} ON {' AND '.join(same)}"
     counts, passed = moved.stored(before)

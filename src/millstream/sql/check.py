@@ -54,7 +54,6 @@ REFUSALS: tuple[Refusal, ...] = (
             way_round="Make the column by which it orders in both terms: ARRAY[id], then path || id."),
     Refusal("CYCLE of a recursive query", _cte(lambda c: c.filled("cycle_clause")), ("CYCLE",),
             way_round="Use UNION, or keep the path in an array: WHERE id <> ALL (path)."),
-    Refusal("a LATERAL subquery", _ranged(lambda r: r.flag("lateral") and r.number("rtekind") == 1), ("LATERAL",)),
     Refusal("TABLESAMPLE", _ranged(lambda r: r.filled("tablesample")), ("TABLESAMPLE",),
             "A sample differs each time.", "Leave it out."),
     Refusal("XMLTABLE or JSON_TABLE", _range(4), ("XMLTABLE", "JSON_TABLE")),

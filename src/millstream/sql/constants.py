@@ -24,6 +24,20 @@ def not_constant() -> Unsupported:
     )
 
 
+def as_selects(values: exp.Values) -> exp.Expression:
+    """The same as a union of queries, whose rows may be given values."""
+    selects = list[exp.Expression]()
+    for row in values.expressions:
+        listed = row.expressions if isinstance(row, exp.Tuple) else [row]
+        selects.append(
+            exp.Select(expressions=[exp.alias_(one.copy(), f"column{n}") for n, one in enumerate(listed, 1)])
+        )
+    whole = selects[0]
+    for select in selects[1:]:
+        whole = exp.Union(this=whole, expression=select, distinct=False)
+    return whole
+
+
 def constants(values: exp.Values, types: Callable[[str], tuple[PgType, ...]]) -> Table:
     """The table that VALUES is."""
     if values.find(exp.Column, exp.Select):

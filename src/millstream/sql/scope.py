@@ -18,6 +18,8 @@ from millstream.errors import Unsupported
 
 Made = TypeVar("Made", bound=Relation)
 
+_SYSTEM = frozenset({"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"})
+
 # Stands for a subquery in an expression whose columns are still to be resolved.
 PLACE = "__ms_subquery"
 
@@ -27,11 +29,19 @@ class Scope:
     """(alias, column) as written -> the unique Ref."""
 
     outer: Scope | None = None
+    select: exp.Select | None = None
+    """The query whose FROM it is of."""
     columns: dict[tuple[str, str], Ref] = field(default_factory=dict)
     output: list[tuple[str, Expr]] = field(default_factory=list)
     """What `*` gives: a column of USING once, and first."""
     outside: set[Ref] = field(default_factory=set)
     """Columns of the queries around it that were used."""
+    given: dict[Expr, Expr] = field(default_factory=dict)
+    """Columns of the queries around it that stand among the columns here."""
+    casts: Mapping[Expr, str] = field(default_factory=dict)
+    """Of those that stand here as text: their types."""
+    early: list[exp.Expression] = field(default_factory=list)
+    """Conditions of WHERE that may be asked as soon as all their columns are here."""
 
     def add(self, alias: str, names: Sequence[str], refs: Sequence[Ref]) -> None:
         """Take in a table."""
@@ -49,6 +59,7 @@ class Scope:
         self.columns = {key: refs.get(ref, ref) for key, ref in self.columns.items()}
         replaced = {old: Expr(new.sql) for old, new in refs.items()}
         self.output = [(name, expr.substitute(replaced)) for name, expr in self.output]
+        self.given = {value: expr.substitute(replaced) for value, expr in self.given.items()}
 
     def shown(self, name: str) -> Expr:
         """The column of that name that is written without an alias."""
@@ -59,9 +70,34 @@ class Scope:
         if (own := self._own(alias, name)) is not None:
             return own
         found = self.outer.find(alias, name) if self.outer else None
+        if found is not None and found in self.given:
+            return self._read_back(found)
         if found is not None:
             self.outside |= found.refs
         return found
+
+    def peek(self, alias: str, name: str) -> Expr | None:
+        """The same, not noted."""
+        own = self._own(alias, name)
+        found = self.outer.peek(alias, name) if own is None and self.outer else own
+        return self._read_back(found) if own is None and found in self.given else found
+
+    def _read_back(self, value: Expr) -> Expr:
+        """A column of the queries around, as it is found here."""
+        here, cast = self.given[value], self.casts.get(value)
+        return Expr.parse(f"CAST({here.sql} AS {cast})") if cast else here
+
+    def ready(self) -> list[Expr]:
+        """The early conditions whose columns are all here; each is told once."""
+        found = [one for one in self.early if all(self.owner(column) is self for column in one.find_all(exp.Column))]
+        self.early = [one for one in self.early if one not in found]
+        return [self.resolve(one) for one in found]
+
+    def owner(self, column: exp.Column) -> Scope | None:
+        """The scope that a column is of: this one, or one around it."""
+        if self._own(column.table, column.name) is not None:
+            return self
+        return self.outer.owner(column) if self.outer else None
 
     def _own(self, alias: str, name: str) -> Expr | None:
         if not alias:
@@ -85,6 +121,12 @@ class Scope:
         if column.table == PLACE:
             return Expr.of(column)
         found = self.find(column.table, column.name)
+        if found is None and column.name not in _SYSTEM:
+            raise Unsupported.construct(
+                f"a reference to {column.sql()} from inside parentheses around a join",
+                reason="What stands before them is not in sight there.",
+                way_round="Join the tables in another order, without the parentheses.",
+            )
         if found is None:
             raise Unsupported.construct(
                 f'system column "{column.name}"',

@@ -55,13 +55,17 @@ class Sets:
         done = [Expr.of(transform(one.node, replaced)) for one in expressions]
         return expand, [one.substitute({ref: new for ref, new in moved.items() if ref not in own}) for one in done]
 
+    def inside(self, node: exp.Expression) -> bool:
+        """Is there one in an expression?"""
+        return any(True for _ in self._outermost(node))
+
     def _called(self, node: exp.Expression) -> bool:
         return isinstance(node, exp.Func | exp.Dot) and name_of(node) in self.names()
 
     def _outermost(self, node: exp.Expression) -> Iterable[Expr]:
         if self._called(node):
             yield Expr.of(node)
-        else:
+        elif not isinstance(node, exp.Select):
             for child in node.iter_expressions():
                 yield from self._outermost(child)
 

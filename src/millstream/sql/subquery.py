@@ -6,7 +6,8 @@
     (SELECT max(y) ...)     the groups of q by what ties it to the row, joined: a left join
 
 A correlated subquery is tied to the row by the conjuncts of its WHERE that mention it; they become the join's
-condition. What is left of the subquery stands alone, and is kept by a block of its own where it groups.
+condition. What is left of the subquery stands alone, and is kept by a block of its own where it groups. One that
+mentions the row anywhere else is computed for all the values that it may be given: `given.py`.
 """
 
 from __future__ import annotations
@@ -30,12 +31,16 @@ from millstream.algebra.relation import (
     Project,
     Relation,
     Scan,
+    Window,
 )  # fmt: skip
 from millstream.errors import Unsupported
-from millstream.sql.clock import COLUMN, untold
+from millstream.sql.carried import of_group
+from millstream.sql.clock import COLUMN, asks, untold
 from millstream.sql.constants import not_constant
+from millstream.sql.given import Tied, bodies, equalities, given_columns, is_bare, parts_of, retied
 from millstream.sql.grouping import Aggregates, Grouping
 from millstream.sql.scope import PLACE, Scope, checked, never_null
+from millstream.sql.sets import Sets
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,8 @@ class Host:
     scope: Scope
     over: Callable[[Expr], Expr] = lambda expression: expression
     """An expression as the host's rows have it: over groups, keys and aggregates are columns."""
+    rows: Relation | None = None
+    """Of groups: the rows that are grouped."""
     known: set[str] = field(default_factory=set)
     """Aliases of the subqueries that were joined."""
     joins: list[tuple[Relation, Expr | None, JoinKind, Ref | None]] = field(default_factory=list)
@@ -77,6 +84,13 @@ class Host:
         inside = {ref.alias for ref in right.columns}
         self.known |= inside
         self.joins.append((right, self.over(condition) if condition else None, kind, mark))
+
+    @property
+    def around(self) -> Relation:
+        """Rows that have all values of the columns that a subquery may name."""
+        found = self.relation or self.rows
+        assert found is not None, "a host has rows"
+        return found
 
     def built(self, relation: Relation) -> Relation:
         """The rows with all subqueries joined."""
@@ -89,8 +103,9 @@ class Builder(Protocol):
     """What is asked of the builder of queries."""
 
     aggregates: Aggregates
+    sets: Sets
 
-    def query(self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None) -> Relation: ...
+    def tied(self, query: exp.Expression, ctes: Ctes, scope: Scope, around: Relation) -> Tied: ...
 
     def from_where(self, select: exp.Select, scope: Scope, ctes: Ctes) -> tuple[Relation, list[Expr]]: ...
 
@@ -100,12 +115,33 @@ class Builder(Protocol):
 
 
 @dataclass(frozen=True)
-class _Tied:
-    """A subquery and the conditions that tie it to the row around it."""
+class _Keyed:
+    """A subquery whose ties are equalities, each with its (inside, outside)."""
 
-    relation: Relation
-    outputs: tuple[Expr, ...]
-    ties: tuple[Expr, ...]
+    tied: Tied
+    pairs: tuple[tuple[Expr, Expr], ...]
+
+    @property
+    def relation(self) -> Relation:
+        return self.tied.relation
+
+    @property
+    def outputs(self) -> tuple[Expr, ...]:
+        return self.tied.outputs
+
+    @property
+    def own(self) -> tuple[Expr, ...]:
+        return tuple(own for own, _ in self.pairs)
+
+    @property
+    def kind(self) -> JoinKind:
+        """Without ties there is the one row of all."""
+        return "left" if self.pairs else "inner"
+
+    def condition(self, alias: str, name: str) -> Expr | None:
+        """The ties to columns `name`0, `name`1, ... of an alias that have its side of them."""
+        ties = zip(self.tied.ties, self.pairs, strict=True)
+        return _all([retied(tie, value, Expr.ref(alias, f"{name}{n}")) for n, (tie, (_, value)) in enumerate(ties)])
 
 
 class Subqueries:
@@ -133,6 +169,23 @@ class Subqueries:
             joined[place] = self._joined(found, host)
             found.replace(Expr(place.sql).node)
         return host.scope.resolve(wrapper.this).substitute(joined)
+
+    def in_calls(self, node: exp.Expression, host: Host) -> tuple[exp.Expression, dict[Ref, Expr]]:
+        """The same with places for the subqueries inside aggregates, and the columns of joins that stand there."""
+        wrapper, joined = exp.Paren(this=unwrapped(node).copy()), dict[Ref, Expr]()
+        for call in self._calls(wrapper):
+            for found in _subqueries(call):
+                place = Ref(PLACE, f"in_call_{len(joined)}")
+                joined[place] = self._joined(found, host)
+                found.replace(Expr(place.sql).node)
+        return wrapper.this, joined
+
+    def _calls(self, node: exp.Expression) -> list[exp.Expression]:
+        """The aggregate calls of an expression, not those of its subqueries."""
+        if self.builder.aggregates.called(node):
+            return [node]
+        inside = [] if isinstance(node, exp.Query) else list(node.iter_expressions())
+        return [call for child in inside for call in self._calls(child)]
 
     def _joined(self, node: exp.Expression, host: Host) -> Expr:
         if isinstance(node, exp.NEQ) and isinstance(node.expression, exp.All):
@@ -182,7 +235,7 @@ class Subqueries:
         maybe = [Expr.parse(f"(({v.sql}) = ({o.sql})) IS NOT FALSE") for v, o in pairs]
         return self._mark(tied.relation, [*tied.ties, *maybe], host)
 
-    def _unknown_alone(self, query: exp.Expression, value: Expr, tied: _Tied, host: Host) -> Expr:
+    def _unknown_alone(self, query: exp.Expression, value: Expr, tied: Tied, host: Host) -> Expr:
         """Of one column and nothing else: is there a NULL, or is the value NULL and there is anything?"""
         parts = []
         if not _sure(tied.relation, tied.outputs[0]):
@@ -208,99 +261,133 @@ class Subqueries:
         symbol = _SYMBOLS.get(type(node))
         value = self.expression(node.this, host)
         query = unwrapped(asked.this)
-        tied = self._tied(query.this if isinstance(query, exp.Subquery) else query, host)
-        if symbol is None or tied.ties:
-            raise _later("ANY or ALL of a correlated subquery" if tied.ties else "this operator with ANY or ALL")
-        bounds = self._bounds(tied, host)
+        if symbol is None:
+            raise _later("this operator with ANY or ALL")
+        bounds = self._bounds(self._keyed(query, host), host)
         return Expr.parse(_QUANTIFIED[isinstance(asked, exp.All), symbol].format(x=f"({value.sql})", **bounds))
 
-    def _bounds(self, tied: _Tied, host: Host) -> dict[str, str]:
-        output, alias = tied.outputs[0], self.builder.fresh("bounds")
+    def _bounds(self, keyed: _Keyed, host: Host) -> dict[str, str]:
+        output, alias = keyed.outputs[0], self.builder.fresh("bounds")
         calls = {"n": Call("count", None), "c": Call("count", output), "least": Call("min", output),
                  "most": Call("max", output)}  # fmt: skip
         measures = tuple(Measure(name, call) for name, call in calls.items())
-        host.join(Aggregate(tied.relation, (), measures, alias), None, "inner")
-        return {name: Ref(alias, name).sql for name in calls}
+        keys = tuple(Named(f"k{n}", own) for n, own in enumerate(keyed.own))
+        host.join(Aggregate(keyed.relation, keys, measures, alias), keyed.condition(alias, "k"), keyed.kind)
+        found = {name: Ref(alias, name).sql for name in calls}
+        counts = {name: f"COALESCE({found[name]}, 0)" for name in ("n", "c")}
+        return {**found, **counts} if keyed.own else found
 
     # -- scalar ----------------------------------------------------------------------------
 
     def _scalar(self, query: exp.Expression, host: Host) -> Expr:
-        scope = Scope(host.scope)
-        if isinstance(query, exp.Select) and self.builder.aggregates.group(query) and not query.args.get("group"):
-            return self._aggregated(query, scope, host)
-        tied = self._tied(query, host)
-        if not _one_row(tied):
-            raise _later(
-                "a scalar subquery that may have several rows", "Select an aggregate, or tie it by a unique key."
-            )
-        value = Project(tied.relation, (Named("value", tied.outputs[0]),), self.builder.fresh("scalar"))
-        carried = {ref for tie in tied.ties for ref in tie.refs} & set(tied.relation.columns)
-        named = {ref: Named(f"t{n}", Expr(ref.sql)) for n, ref in enumerate(sorted(carried))}
-        whole = Project(value.input, (*value.outputs, *named.values()), value.alias)
-        renamed = {ref: Expr.ref(value.alias, one.name) for ref, one in named.items()}
-        host.join(whole, _all([tie.substitute(renamed) for tie in tied.ties]), "left")
+        values = self.computed(query, host)
+        if values is not None:
+            return values[0]
+        keyed = self._keyed(query, host, exact=True)
+        names = [f"t{n}" for n in range(len(keyed.own))]
+        outputs = [Named("value", keyed.outputs[0]), *map(Named, names, keyed.own)]
+        whole = Project(keyed.relation, tuple(outputs), self.builder.fresh("scalar"))
+        if not (self._aggregates(query) or _limited_to_one(query) or _one_row(keyed)):
+            return self._of_several(whole, keyed, host)
+        host.join(whole, keyed.condition(whole.alias, "t"), "left")
         return Expr.ref(whole.alias, "value")
 
-    def _aggregated(self, query: exp.Select, scope: Scope, host: Host) -> Expr:
-        """An aggregate without GROUP BY has one row, whatever there is to aggregate."""
-        for word in ("having", "limit", "offset", "with_", "distinct"):
-            if query.args.get(word):
-                raise _later(f"{word.strip('_').upper()} in an aggregating scalar subquery")
+    def _of_several(self, rows: Project, keyed: _Keyed, host: Host) -> Expr:
+        """The first row, and how many there are: where a row of the result asks for it, PostgreSQL raises its error."""
+        by = ", ".join(ref.sql for ref in rows.columns[1:])
+        over = f"(PARTITION BY {by})" if by else "()"
+        calls = [Named("w0", Expr.parse(f"row_number() OVER {over}")), Named("w1", Expr.parse(f"count(*) OVER {over}"))]
+        keys = tuple(Expr(ref.sql) for ref in rows.columns[1:])
+        window = Window(rows, keys, tuple(calls), self.builder.fresh("counted"))
+        first = Filter(window, Expr.parse(f"{Ref(window.alias, 'w0').sql} = 1"))
+        names = ["value", *(f"t{n}" for n in range(len(keyed.own)))]
+        outputs = [Named(name, Expr(ref.sql)) for name, ref in zip(names, window.columns, strict=False)]
+        alias = self.builder.fresh("scalar")
+        host.join(Project(first, (*outputs, Named("n", Expr.ref(window.alias, "w1"))), alias),
+                  keyed.condition(alias, "t"), "left")  # fmt: skip
+        value, count = Ref(alias, "value").sql, Ref(alias, "n").sql
+        return Expr.parse(f"(SELECT {value} FROM generate_series(CAST(1 AS BIGINT), {count}))")
+
+    def _aggregates(self, query: exp.Expression) -> bool:
+        """Is it an aggregate without GROUP BY, which has one row whatever there is to aggregate?"""
+        if not isinstance(query, exp.Select) or any(map(self.builder.sets.inside, bodies(query))):
+            return False
+        return self.builder.aggregates.group(query) and not query.args.get("group")
+
+    def computed(self, query: exp.Expression, host: Host) -> list[Expr] | None:
+        """The columns of a subquery that has one row for each of the host's, whatever there is; None of any other."""
+        if not isinstance(query, exp.Select) or any(map(self.builder.sets.inside, bodies(query))):
+            return None
+        if is_bare(query, self.builder.aggregates) and not any(map(asks, bodies(query))):
+            return [self.expression(item, host) for item in bodies(query)]
+        return self._group_join(query, host) if self._aggregates(query) else None
+
+    def _group_join(self, query: exp.Select, host: Host) -> list[Expr] | None:
+        """Aggregates over rows that are tied by equalities alone: groups by their ends, joined. None for others."""
+        words = ("having", "limit", "offset", "with_", "distinct")
+        if any(query.args.get(word) for word in words) or not _only_ties(query, host.scope):
+            return None
+        if any(has_subquery(item) or given_columns(item, host.scope) for item in bodies(query)):
+            return None
+        if query.args.get("from_") is None:
+            return None
+        scope = Scope(host.scope, query)
         relation, outside = self.builder.from_where(query, scope, self.ctes)
-        inner, outer = self._equalities(outside, relation)
-        if has_subquery(query.expressions[0]):
-            raise _later("a subquery in the select list of a scalar subquery")
-        grouping = Grouping(tuple(inner), self.builder.fresh("scalar"), self.builder.aggregates)
+        pairs = equalities(outside, relation)
+        if pairs is None:
+            return None
+        return self._joined_groups(query, scope, _Keyed(Tied(relation, (), tuple(outside)), tuple(pairs)), host)
+
+    def _joined_groups(self, query: exp.Select, scope: Scope, keyed: _Keyed, host: Host) -> list[Expr]:
+        keys = tuple(dict.fromkeys(keyed.own))
+        grouping = Grouping(keys, self.builder.fresh("scalar"), self.builder.aggregates)
         if COLUMN in scope.columns:
             grouping.known.add(scope.columns[COLUMN].alias)
-        item = query.expressions[0]
-        value = grouping.over(scope.resolve(item.this if isinstance(item, exp.Alias) else item))
-        groups = checked(lambda: grouping.relation(relation))
+        values = [grouping.over(scope.resolve(item)) for item in bodies(query)]
+        groups = checked(lambda: grouping.relation(keyed.relation))
         # Of nothing, count is 0 and all else NULL: where no group is met, the columns are NULL already.
-        counts = {Ref(groups.alias, m.name) for m in groups.measures if m.call.function in _ZERO_OF_NOTHING}
-        value = value.substitute({ref: Expr.parse(f"COALESCE({ref.sql}, 0)") for ref in counts} if inner else {})
-        same = [Expr.parse(f'"{groups.alias}"."k{n}" = ({one.sql})') for n, one in enumerate(outer)]
-        host.join(groups, _all(same), "left" if inner else "inner")
-        return self.builder.beside_groups(scope, host, [value])[0]
-
-    def _equalities(self, outside: Sequence[Expr], relation: Relation) -> tuple[list[Expr], list[Expr]]:
-        """Each tie as (inside, outside) sides of an equality."""
-        inner, outer = list[Expr](), list[Expr]()
-        own = set(relation.columns)
-        for tie in outside:
-            node = unwrapped(tie.node)
-            sides = (
-                [Expr.of(unwrapped(one)) for one in (node.this, node.expression)] if isinstance(node, exp.EQ) else []
-            )
-            inside = [side for side in sides if side.refs and side.refs <= own]
-            around = [side for side in sides if not side.refs & own]
-            if len(inside) != 1 or len(around) != 1:
-                raise _later("an aggregating subquery tied to the row by anything but equalities")
-            inner, outer = [*inner, inside[0]], [*outer, around[0]]
-        return inner, outer
+        found = {Ref(groups.alias, m.name): of_group(m, groups.alias) for m in groups.measures} if keys else {}
+        changed = {ref: one for ref, one in found.items() if one.as_ref is None}
+        ties = zip(keyed.tied.ties, keyed.pairs, strict=True)
+        same = [retied(tie, value, Expr.ref(groups.alias, grouping.keys[own.sql])) for tie, (own, value) in ties]
+        host.join(groups, _all(same), keyed.kind)
+        return self.builder.beside_groups(scope, host, [value.substitute(changed) for value in values])
 
     # -- ties ------------------------------------------------------------------------------
 
-    def _tied(self, query: exp.Expression, host: Host) -> _Tied:
+    def _tied(self, query: exp.Expression, host: Host) -> Tied:
         """The subquery on its own, and its ties to the row around it."""
         query = query.this if isinstance(query, exp.Subquery) else query
-        scope = Scope(host.scope)
-        if not self._plain(query):
-            relation = self.builder.query(query, self.ctes, host.scope)
-            return _Tied(relation, tuple(Expr(ref.sql) for ref in relation.columns), ())
+        if not self._plain(query, host.scope):
+            return self.builder.tied(query, self.ctes, host.scope, host.around)
         assert isinstance(query, exp.Select)
+        scope = Scope(host.scope, query)
         relation, outside = self.builder.from_where(query, scope, self.ctes)
-        items = [item.this if isinstance(item, exp.Alias) else item for item in query.expressions]
         inner = Host(relation, scope)
-        outputs = tuple(self.expression(item, inner) for item in items)
-        return _Tied(inner.built(relation), outputs, tuple(outside))
+        outputs = tuple(self.expression(item, inner) for item in bodies(query))
+        return Tied(inner.built(relation), outputs, tuple(outside))
 
-    def _plain(self, query: exp.Expression) -> bool:
+    def _plain(self, query: exp.Expression, scope: Scope) -> bool:
         """Nothing but FROM, WHERE and a select list; DISTINCT changes nothing where only existence is asked."""
         if not isinstance(query, exp.Select) or query.args.get("from_") is None or self.builder.aggregates.group(query):
             return False
-        extra = any(query.args.get(name) for name in ("limit", "offset", "with_"))
-        return not extra and not any(item.find(exp.Window) for item in query.expressions)
+        distinct = query.args.get("distinct")
+        extra = any(query.args.get(name) for name in ("limit", "offset", "with_")) or (distinct and distinct.args["on"])
+        rows = any(item.find(exp.Window) or self.builder.sets.inside(item) for item in bodies(query))
+        return not extra and not rows and _only_ties(query, scope)
+
+    def _keyed(self, query: exp.Expression, host: Host, *, exact: bool = False) -> _Keyed:
+        """A subquery that is tied by equalities alone, of which it has one side; `exact`ly as many rows."""
+        query = query.this if isinstance(query, exp.Subquery) else query
+        tied = self._tied(query, host)
+        pairs = equalities(tied.ties, tied.relation)
+        own = set(tied.relation.columns)
+        distinct = exact and query.args.get("distinct")
+        if distinct or pairs is None or any(not output.refs <= own for output in tied.outputs):
+            tied = self.builder.tied(query, self.ctes, host.scope, host.around)
+            pairs = equalities(tied.ties, tied.relation)
+        assert pairs is not None, f"not equalities: {tied.ties}"
+        return _Keyed(tied, tuple(pairs))
 
 
 def _subqueries(node: exp.Expression) -> list[exp.Expression]:
@@ -342,9 +429,26 @@ def _sure(relation: Relation | None, value: Expr) -> bool:
     return ref is not None and relation is not None and never_null(relation, ref)
 
 
-def _one_row(tied: _Tied) -> bool:
+def _only_ties(select: exp.Select, scope: Scope) -> bool:
+    """Does it mention the row around it in conjuncts of its WHERE alone, or plainly in its select list?"""
+    rest = select.copy()
+    where = rest.args.get("where")
+    asking = [part.copy() for part in parts_of(where.this) if has_subquery(part)] if where else []
+    rest.set("where", exp.Where(this=exp.and_(*asking)) if asking else None)
+    rest.set("expressions", [one for one in rest.expressions if has_subquery(one)])
+    return not given_columns(rest, scope)
+
+
+def _limited_to_one(query: exp.Expression) -> bool:
+    limit = query.args.get("limit")
+    count = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression if limit else None
+    ties = isinstance(limit, exp.Fetch) and "TIES" in printed(limit)
+    return limit is not None and not ties and (count is None or (isinstance(count, exp.Literal) and count.name == "1"))
+
+
+def _one_row(keyed: _Keyed) -> bool:
     """Is at most one row met? Where the ties, or what is asked of the table itself, name a unique key of it."""
-    relation, conditions = tied.relation, list(tied.ties)
+    relation, conditions = keyed.relation, list(keyed.tied.ties)
     while isinstance(relation, Filter):
         conditions += conjuncts(relation.predicate)
         relation = relation.input
@@ -385,7 +489,6 @@ def _later(what: str, way_round: str = "Write it as a join.") -> Unsupported:
     return Unsupported.construct(what, reason="Millstream does not maintain it yet.", way_round=way_round)
 
 
-_ZERO_OF_NOTHING = frozenset({"count", "regr_count"})
 _SYMBOLS = {exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=", exp.EQ: "=", exp.NEQ: "<>"}
 
 

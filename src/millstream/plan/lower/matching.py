@@ -24,14 +24,17 @@ class Side:
     step: str
     columns: list[str]
     ends: list[str]
+    signs: list[str]
+    """By what each end is equal to the other's: `=`, or `<=>` where NULLs are."""
 
 
 def sides(node: Match, ctx: Lowering) -> tuple[Side, Side]:
     """Both sides, lowered; a pair may be written either way round."""
     lefts, rights = flat_columns(node.left), flat_columns(node.right)
-    pairs = [(flat(a), flat(b)) if flat(a) in lefts else (flat(b), flat(a)) for a, b in node.pairs]
-    left = Side(ctx.lower(node.left), lefts, [one for one, _ in pairs])
-    return left, Side(ctx.lower(node.right), rights, [other for _, other in pairs])
+    pairs = [pair if flat(pair.one) in lefts else pair.turned() for pair in node.pairs]
+    signs = ["<=>" if pair.nulls else "=" for pair in pairs]
+    left = Side(ctx.lower(node.left), lefts, [flat(pair.one) for pair in pairs], signs)
+    return left, Side(ctx.lower(node.right), rights, [flat(pair.other) for pair in pairs], signs)
 
 
 def pairs(node: Match, left: Side, right: Side, ctx: Lowering) -> str:
@@ -55,7 +58,7 @@ def counted(side: Side, other: Side, rest: tuple[Expr, ...], ctx: Lowering) -> s
     keys = list(dict.fromkeys(other.ends))
     grouped = f"SELECT {', '.join([*keys, sums])} FROM {other.step}" + (f" GROUP BY {', '.join(keys)}" if keys else "")
     step = ctx.step("counts", grouped)
-    same = " AND ".join(f"l.{one} = k.{two}" for one, two in zip(side.ends, other.ends, strict=True))
+    same = " AND ".join(_same(side, other, "k"))
     how = f"LEFT JOIN {step} AS k ON {same}" if keys else f"CROSS JOIN {step} AS k"
     listed = [*(f"l.{name}" for name in side.columns), f"l.{BEFORE}", f"l.{AFTER}"]
     found = [f"COALESCE(k.{name}, 0) AS {name}" for name in (WAS, IS)]
@@ -64,12 +67,16 @@ def counted(side: Side, other: Side, rest: tuple[Expr, ...], ctx: Lowering) -> s
 
 def _one_by_one(side: Side, other: Side, rest: tuple[Expr, ...], ctx: Lowering) -> str:
     numbered = ctx.step("numbered", f"SELECT *, MONOTONICALLY_INCREASING_ID() AS __nth FROM {side.step}")
-    same = [f"l.{one} = r.{two}" for one, two in zip(side.ends, other.ends, strict=True)]
-    met = " AND ".join([*same, *(f"({spark(one)})" for one in rest)])
+    met = " AND ".join([*_same(side, other, "r"), *(f"({spark(one)})" for one in rest)])
     listed = [f"FIRST(l.{name}) AS {name}" for name in (*side.columns, BEFORE, AFTER)]
     found = [f"COALESCE(SUM(r.{old}), 0) AS {new}" for old, new in ((BEFORE, WAS), (AFTER, IS))]
     joined = f"{numbered} AS l LEFT JOIN {other.step} AS r ON {met}"
     return ctx.step("counted", f"SELECT {', '.join(listed + found)} FROM {joined} GROUP BY l.__nth")
+
+
+def _same(side: Side, other: Side, alias: str) -> list[str]:
+    ends = zip(side.ends, side.signs, other.ends, strict=True)
+    return [f"l.{one} {sign} {alias}.{two}" for one, sign, two in ends]
 
 
 def padding(step: str, side: Side, columns: list[str], ctx: Lowering) -> str:

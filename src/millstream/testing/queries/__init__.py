@@ -3,7 +3,9 @@
     selects      plain, grouped, DISTINCT, UNION, INTERSECT, EXCEPT
     joins        FROM clauses: inner, cross, theta, LEFT, RIGHT, FULL, USING, parentheses
     derived      items of FROM that are queries: filtered, grouped, windowed, limited, combined; views, CTEs used twice
-    subqueries   EXISTS, IN, ANY, ALL, scalar, by a unique key; in WHERE, HAVING and the select list
+    laterals     LATERAL items: rows, first rows, groups, aggregates, set operations for each row before them
+    subqueries   EXISTS, IN, ANY, ALL, scalar, by a unique key; in WHERE, HAVING and the select list; tied by equality
+                 or by anything, to the query around or to one further out
     groups       keys, measures, FILTER, HAVING
     conditions   over one item, and ties between two; by the time, where that is asked for
     expressions  over one item, and over two

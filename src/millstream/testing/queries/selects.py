@@ -8,11 +8,18 @@ from millstream.testing.queries.conditions import comparison, predicate
 from millstream.testing.queries.expressions import across, made, of_family
 from millstream.testing.queries.groups import having, keys, measure
 from millstream.testing.queries.joins import commas
-from millstream.testing.queries.joins import source as from_clause
+from millstream.testing.queries.joins import source as items_joined
+from millstream.testing.queries.laterals import with_lateral
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.subqueries import Around, around, asking, condition, scalar
 from millstream.testing.queries.terms import Source, Term, free
 from millstream.testing.randomness import KINDS
+
+
+def from_clause(m: Maker, most: int = 4) -> Source:
+    """A FROM clause; sometimes a LATERAL item comes last."""
+    source = items_joined(m, most)
+    return with_lateral(m, source) if m.depth > 0 and m.chance(0.15) else source
 
 
 def query(m: Maker) -> str:

@@ -55,8 +55,11 @@ def scalar(m: Maker, host: Around) -> Term:
     """A scalar subquery that is a number, or a value found by a unique key."""
     with m.deeper():
         keyed = [table for table in m.tables if table.key]
-        if keyed and any(term.family == "int" for term in host.terms) and m.chance(0.25):
+        ints = [term for term in host.terms if term.family == "int"]
+        if keyed and ints and m.chance(0.25):
             return _by_key(m, host, m.one_of(keyed))
+        if ints and m.chance(0.2):
+            return _one_of_several(m, host, m.one_of(ints))
         return _aggregated(m, host)
 
 
@@ -66,10 +69,13 @@ def scalar(m: Maker, host: Around) -> Term:
 def _exists(m: Maker, host: Around) -> str:
     which = m.part("EXISTS", "NOT EXISTS")
     item = m.item()
-    return f"{which} (SELECT {m.one_of(['1', '*', item.alias + '.j'])} {_tied(m, host, item)})"
+    if m.chance(0.15):
+        m.parts.add("EXISTS of groups")
+        return f"{which} (SELECT {item.alias}.g {tied(m, host, item)} GROUP BY {item.alias}.g HAVING count(*) > 1)"
+    return f"{which} (SELECT {m.one_of(['1', '*', item.alias + '.j'])} {tied(m, host, item)})"
 
 
-def _tied(m: Maker, host: Around, item: Item, *, equal: bool = False, untied: float = 0.1) -> str:
+def tied(m: Maker, host: Around, item: Item, *, equal: bool = False, untied: float = 0.1) -> str:
     """FROM and WHERE of a subquery over one item, tied to the row around it."""
     ties = _case(m, host, item)
     if host.terms and not m.chance(untied):
@@ -79,7 +85,12 @@ def _tied(m: Maker, host: Around, item: Item, *, equal: bool = False, untied: fl
         ties.append(predicate(m, item.columns))
     if m.depth > 0 and m.chance(0.2):
         m.parts.add("asked inside")
-        ties.append(condition(m, Around(free(item.columns), [t.sql for t in item.columns if t.name == "cid"])))
+        further = list[Term]()
+        if host.terms and m.chance(0.4):
+            m.parts.add("two levels")
+            further = list(host.terms)
+        cases = [t.sql for t in item.columns if t.name == "cid"]
+        ties.append(condition(m, Around([*free(item.columns), *further], cases)))
     return f"FROM {item.sql}" + (f" WHERE {' AND '.join(ties)}" if ties else "")
 
 
@@ -105,7 +116,10 @@ def _tie(m: Maker, host: Around, item: Item, *, equal: bool) -> str:
 def _in(m: Maker, host: Around) -> str:
     which, item = m.part("IN", "NOT IN"), m.item()
     value, own = _same_kind(m, host, item)
-    return f"{value} {which} (SELECT {own} {_tied(m, host, item, untied=0.6)})"
+    first = " ORDER BY 1 LIMIT 2" if m.chance(0.15) else ""
+    if first:
+        m.parts.add("IN of the first")
+    return f"{value} {which} (SELECT {own} {tied(m, host, item, untied=0.6)}{first})"
 
 
 def _two_in(m: Maker, host: Around) -> str:
@@ -137,6 +151,8 @@ def _quantified(m: Maker, host: Around) -> str:
     which, operator, item = m.part("ANY", "ALL"), m.one_of(OPERATORS), m.item()
     m.parts.add(f"{operator} {which}")
     value, own = _same_int(m, host, item)
+    if m.chance(0.4):
+        return f"{value} {operator} {which} (SELECT {own} {tied(m, host, item)})"
     where = f" WHERE {predicate(m, item.columns)}" if m.chance(0.6) else ""
     return f"{value} {operator} {which} (SELECT {own} FROM {item.sql}{where})"
 
@@ -172,8 +188,22 @@ def _aggregated(m: Maker, host: Around) -> Term:
     }  # fmt: skip
     call = m.one_of(list(choices))
     m.parts.add(f"scalar {call.split('(')[0]}")
-    text = _tied(m, host, item, equal=True, untied=0.3)
+    equal = m.chance(0.6)
+    m.parts.add("scalar tied by equality" if equal else "scalar tied by anything")
+    text = tied(m, host, item, equal=equal, untied=0.3)
     return Term(f"(SELECT {call} {text})", choices[call])
+
+
+def _one_of_several(m: Maker, host: Around, value: Term) -> Term:
+    """A value of which there may be several rows, but for DISTINCT or LIMIT."""
+    item = m.item()
+    own = f"{item.alias}.j"
+    same = [*_case(m, host, item), f"{own} = {value.sql}"]
+    if m.chance(0.5):
+        m.parts.add("scalar DISTINCT")
+        return Term(f"(SELECT DISTINCT {own} FROM {item.sql} WHERE {' AND '.join(same)})", "int4")
+    m.parts.add("scalar LIMIT")
+    return Term(f"(SELECT {own} {tied(m, host, item)} ORDER BY 1{m.one_of(['', ' DESC'])} LIMIT 1)", "int4")
 
 
 def _by_key(m: Maker, host: Around, table: RandomTable) -> Term:

@@ -1,0 +1,105 @@
+"""LATERAL items of FROM: filtered, limited, grouped, aggregated, combined, for each row of the items before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from millstream.testing.queries.maker import Maker
+from millstream.testing.queries.subqueries import Around, around, tied
+from millstream.testing.queries.terms import Columns, Item, Source, Term
+
+
+def with_lateral(m: Maker, source: Source) -> Source:
+    """A FROM clause and one LATERAL item after it."""
+    host = around(source)
+    with m.deeper():
+        name = m.part(*BODIES)
+        body, columns = BODIES[name](m, host, source.case)
+    item = m.named(f"LATERAL ({body})", columns)
+    how = m.part("LATERAL", "LATERAL", "CROSS JOIN LATERAL", "LEFT JOIN LATERAL", "LEFT JOIN LATERAL ON")
+    if how == "LATERAL":
+        text = f"{source.sql}, {item.sql}"
+    elif how == "LEFT JOIN LATERAL ON":
+        text = f"{source.sql} LEFT JOIN {item.sql} ON {item.alias}.j > {source.items[-1].alias}.j"
+    else:
+        text = f"{source.sql} {how.removesuffix(' LATERAL')} {item.sql}{' ON true' if how.startswith('LEFT') else ''}"
+    return Source(text, (*source.items, item), source.conditions, source.padded)
+
+
+def _listed(m: Maker, case: str, shown: dict[str, Term]) -> tuple[str, Columns]:
+    whole = {**({"cid": Term(case, "int4")} if m.cased else {}), **shown}
+    return ", ".join(f"{term.sql} AS {name}" for name, term in whole.items()), [(n, t.kind) for n, t in whole.items()]
+
+
+def _shown(one: Item) -> dict[str, Term]:
+    return {name: one.column(name) for name in "jhg"}
+
+
+def _own_case(m: Maker, one: Item) -> str:
+    return f"{one.alias}.cid" if m.cased else ""
+
+
+def _rows(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
+    one = m.item()
+    listed, columns = _listed(m, _own_case(m, one), _shown(one))
+    return f"SELECT {m.one_of(['', 'DISTINCT '])}{listed} {tied(m, host, one)}", columns
+
+
+def _first(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
+    """Ordered by all that is shown, so that it is plain which rows are the first."""
+    text, columns = _rows(m, host, case)
+    order = ", ".join(str(place) + m.one_of(["", " DESC"]) for place in range(1, len(columns) + 1))
+    tail = m.one_of(["LIMIT 1", "LIMIT 2", "LIMIT 2 OFFSET 1", "FETCH FIRST 2 ROWS WITH TIES"])
+    return f"{text} ORDER BY {order} {tail}", columns
+
+
+def _groups(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
+    one = m.item()
+    shown = {"j": Term(f"max({one.alias}.j)", "int4"), "h": Term("count(*)", "int8"), "g": one.column("g")}
+    listed, columns = _listed(m, _own_case(m, one), shown)
+    keys = ", ".join([*([_own_case(m, one)] if m.cased else []), f"{one.alias}.g"])
+    return f"SELECT {listed} {tied(m, host, one)} GROUP BY {keys}", columns
+
+
+def _aggregate(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
+    """One row, whatever there is; the case is what it is given."""
+    one = m.item()
+    shown = {
+        "j": Term(f"max({one.alias}.j)", "int4"),
+        "h": Term("count(*)", "int8"),
+        "g": Term(f"min({one.alias}.g)", "text"),
+    }
+    listed, columns = _listed(m, case, shown)
+    having = " HAVING count(*) < 3" if m.chance(0.2) else ""
+    return f"SELECT {listed} {tied(m, host, one, equal=m.chance(0.5))}{having}", columns
+
+
+def _numbered(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
+    one = m.item()
+    by = f"PARTITION BY {one.alias}.g ORDER BY {one.alias}.j, {one.alias}.h"
+    shown = {**_shown(one), "h": Term(f"rank() OVER ({by})", "int8")}
+    listed, columns = _listed(m, _own_case(m, one), shown)
+    return f"SELECT {listed} {tied(m, host, one)}", columns
+
+
+def _united(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
+    # Not UNION ALL: below another set operation PostgreSQL 18 "could not find pathkey item to sort".
+    operator = m.one_of(["UNION", "EXCEPT", "INTERSECT"])
+    parts = list[str]()
+    columns: Columns = ()
+    for _ in range(2):
+        one = m.item()
+        shown = {"j": one.column("j"), "h": Term(f"{one.alias}.h::bigint", "int8"), "g": one.column("g")}
+        listed, columns = _listed(m, _own_case(m, one), shown)
+        parts.append(f"SELECT {listed} {tied(m, host, one)}")
+    return f" {operator} ".join(parts), columns
+
+
+BODIES: dict[str, Callable[[Maker, Around, str], tuple[str, Columns]]] = {
+    "lateral rows": _rows,
+    "lateral first": _first,
+    "lateral groups": _groups,
+    "lateral aggregate": _aggregate,
+    "lateral window": _numbered,
+    "lateral union": _united,
+}
