@@ -7,6 +7,7 @@ search_path, so the tables of a role "millstream" would be made among ours.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -23,6 +24,9 @@ from millstream.testing.server import Server, embedded
 # Nothing here survives the run, so nothing need reach the disk.
 SETTINGS = {"fsync": "off", "full_page_writes": "off"}
 ROLE = "tester"
+# Compiled once and not twice, Java takes half as long for what runs a few times. Processes of the tests get it too.
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+os.environ.setdefault("MILLSTREAM_SPARK_CONF", json.dumps(QUICK))
 
 _numbers = count(1)
 
@@ -85,7 +89,7 @@ def spark() -> SparkSession:
     """One warm Spark session for the whole run: starting one takes some ten seconds."""
     from millstream.spark import session
 
-    return session.start("local[2]", {})
+    return session.start("local[2]", QUICK)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from millstream.settings import Settings
 @pytest.fixture(autouse=True)
 def _empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MILLSTREAM_SPARK_CONF", raising=False)
 
 
 def test_without_any_place_the_defaults_hold() -> None:

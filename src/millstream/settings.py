@@ -75,7 +75,7 @@ class Settings(BaseSettings):
     spark_master: str = Field("local[*]", min_length=1, description="Where Spark runs, as Spark writes it.")
     spark_conf: dict[str, str] = Field(
         default_factory=dict,
-        description="Further Spark properties; they win over ours. In the environment: a JSON object.",
+        description="Further Spark properties; they win over ours, Java's options are added. In the environment: JSON.",
     )
 
     # Settings come by name from anywhere; pydantic checks each.

@@ -27,6 +27,8 @@ EXACT: Mapping[str, str] = {
 
 _QUIET = Path(__file__).with_name("log4j2.properties")
 
+_JAVA = "spark.driver.extraJavaOptions"
+
 # What keeps a local session small, quiet and quick to start.
 _LOCAL: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -35,7 +37,7 @@ _LOCAL: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
     # Out of memory, the driver ends: half-dead, it would leave us waiting for ever.
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError "
+    _JAVA: "-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError "
     f"-Dlog4j2.configurationFile=file:{_QUIET} -Dlog4j.configurationFile=file:{_QUIET}",
     "spark.log.level": "ERROR",
 }
@@ -50,7 +52,11 @@ def start(master: str, conf: Mapping[str, str]) -> SparkSession:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("millstream").master(master)
     memory = {"spark.driver.memory": f"{_memory()}m"} if master.startswith("local") else {}
-    for name, value in {**_LOCAL, **memory, **EXACT, **conf}.items():
+    given = dict(conf)
+    if _JAVA in given:
+        # Beside ours, not in their place.
+        given[_JAVA] = f"{_LOCAL[_JAVA]} {given[_JAVA]}"
+    for name, value in {**_LOCAL, **memory, **EXACT, **given}.items():
         builder = builder.config(name, value)
     return prepare(builder.getOrCreate())
 
