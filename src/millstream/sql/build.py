@@ -59,11 +59,15 @@ from millstream.sql.given import (
 )  # fmt: skip
 from millstream.sql.grouping import Aggregates, Grouping
 from millstream.sql.grouping_sets import Set, numbered, sets_of
+from millstream.sql.host import Host
+from millstream.sql.outermost import has_subquery
 from millstream.sql.recursion import reads_itself, recursion
+from millstream.sql.scalar import computed
 from millstream.sql.scope import Scope, checked
 from millstream.sql.sets import Sets
-from millstream.sql.subquery import Cte, Ctes, Host, Subqueries, has_subquery, text_with
+from millstream.sql.subquery import Subqueries
 from millstream.sql.windows import expanded, windowed
+from millstream.sql.with_queries import Cte, Ctes, text_with
 
 
 class Names(Protocol):
@@ -529,11 +533,11 @@ class _Builder:
             if is_call(join.this) and (join.this.find(exp.Column) or not _stands_apart(join)):
                 relation = self._expanded(relation, join, scope, ctes)
                 continue
-            computed = None
+            made = None
             if isinstance(join.this, exp.Lateral):
                 relation = _filtered(relation, scope.ready())
-                computed = self._computed(relation, join, scope, ctes)
-            relation = computed or self._with_item(relation, join, scope, ctes, given)
+                made = self._computed(relation, join, scope, ctes)
+            relation = made or self._with_item(relation, join, scope, ctes, given)
         return relation
 
     def _computed(self, relation: Relation, join: exp.Join, scope: Scope, ctes: Ctes) -> Relation | None:
@@ -542,7 +546,7 @@ class _Builder:
         if join.args.get("on") is not None and unwrapped(join.args["on"]) != exp.true():
             return None
         host, subqueries = Host(relation, scope), Subqueries(self, ctes)
-        exprs = subqueries.computed(item.this.this, host)
+        exprs = computed(subqueries, item.this.this, host)
         if exprs is None:
             return None
         before = relation.columns
