@@ -14,6 +14,7 @@ from sqlglot import exp
 from millstream.algebra.dialect import printed
 from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
 from millstream.algebra.relation import Aggregate, Filter, Join, Named, Project, Relation, Scan, Window
+from millstream.sql.beside_clock import beside_groups
 from millstream.sql.carried import of_group
 from millstream.sql.clock import COLUMN, asks
 from millstream.sql.given import Tied, bodies, equalities, given_columns, is_bare, retied
@@ -84,7 +85,7 @@ def _joined_groups(joining: Joining, query: exp.Select, scope: Scope, keyed: Key
     ties = zip(keyed.tied.ties, keyed.pairs, strict=True)
     same = [retied(tie, value, Expr.ref(groups.alias, grouping.keys[own.sql])) for tie, (own, value) in ties]
     host.join(groups, conjoined(same), keyed.kind)
-    return joining.builder.beside_groups(scope, host, [value.substitute(changed) for value in values])
+    return beside_groups(scope, host, [value.substitute(changed) for value in values], joining.builder.fresh)
 
 
 def _of_several(joining: Joining, rows: Project, keyed: Keyed, host: Host) -> Expr:
