@@ -14,8 +14,8 @@ import pytest
 from millstream.client import Millstream
 from millstream.errors import MillstreamError
 from millstream.refresh.cut import Cut
+from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
-from millstream.refresh.run import Job
 from millstream.store.connection import Connection
 from millstream.testing import oracle
 from millstream.testing.writers import VIEWS, make_tables

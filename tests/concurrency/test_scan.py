@@ -7,8 +7,8 @@ import pytest
 from millstream.client import Millstream
 from millstream.refresh import evaluate
 from millstream.refresh.cut import Cut
+from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
-from millstream.refresh.run import Job
 from millstream.store.connection import Connection
 from millstream.testing import oracle
 

@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 import millstream
 from millstream.observe.failpoint import VARIABLE
 from millstream.refresh.cut import Cut
+from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
-from millstream.refresh.run import Job
 from millstream.store.connection import connect
 from millstream.testing import oracle
 from millstream.testing.server import Server

@@ -17,8 +17,8 @@ import millstream
 from millstream import Millstream
 from millstream.errors import MillstreamError
 from millstream.refresh.cut import Cut
+from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
-from millstream.refresh.run import Job
 from millstream.store.connection import Connection, connect
 from millstream.testing import oracle
 from millstream.testing.server import Server

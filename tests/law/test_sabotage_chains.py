@@ -27,7 +27,7 @@ from millstream.plan.lower.matching import Side
 from millstream.plan.place import Placer
 from millstream.plan.region import Outer, OuterKind, Region
 from millstream.refresh import access, demand
-from millstream.sql import build
+from millstream.sql import build, given, group_by
 from millstream.sql.given import Given
 from millstream.store import state
 from millstream.store.names import Names
@@ -305,7 +305,7 @@ def values_that_meet_nothing_are_lost(patch: pytest.MonkeyPatch) -> None:
     def groups_alone(groups: Aggregate, given: Given, fresh: Callable[[str], str]) -> Aggregate:
         return groups
 
-    patch.setattr(build, "one_row_for_each", groups_alone)
+    patch.setattr(group_by, "one_row_for_each", groups_alone)
 
 
 def windows_forget_what_is_given(patch: pytest.MonkeyPatch) -> None:
@@ -319,7 +319,7 @@ def equalities_of_nulls_are_plain(patch: pytest.MonkeyPatch) -> None:
     def plain(one: Expr, other: Expr) -> Expr:
         return Expr.parse(f"({one.sql}) = ({other.sql})")
 
-    patch.setattr(build, "same", plain)
+    patch.setattr(given, "same", plain)
 
 
 NUMBERED = (

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 import millstream
 from millstream import Millstream
 from millstream.refresh.cut import Cut
+from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
-from millstream.refresh.run import Job
 from millstream.store.connection import Connection, connect
 from millstream.testing import oracle
 

@@ -8,8 +8,8 @@ import pytest
 from millstream.client import Millstream
 from millstream.errors import Unsupported
 from millstream.refresh.cut import Cut
+from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
-from millstream.refresh.run import Job
 from millstream.testing import oracle
 
 pytestmark = pytest.mark.spark

@@ -22,7 +22,8 @@ from millstream.errors import Unsupported
 from millstream.plan.block import Branch, Edge, Match, Pair, Read
 from millstream.plan.flatten import Flat
 from millstream.plan.moved import all_conditions, joinable, moved
-from millstream.plan.place import Placed, Placer, leaf_ref
+from millstream.plan.place import Placer
+from millstream.plan.placed import Placed, leaf_ref
 from millstream.plan.region import Atoms, Outer, Region
 from millstream.plan.server import Server
 

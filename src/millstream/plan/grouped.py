@@ -14,9 +14,11 @@ from millstream.plan import keys, measures
 from millstream.plan.block import AggregateHead, Block, BlockColumn, Key, Output
 from millstream.plan.body import BranchPlan
 from millstream.plan.flatten import Flat
-from millstream.plan.place import NUMERIC, Placed, Placer
+from millstream.plan.place import Placer
+from millstream.plan.placed import NUMERIC, Placed
 from millstream.plan.plain import cast, written
 from millstream.plan.server import Server
+from millstream.plan.shown_scale import shown_scale
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ class GroupedBranch:
             # PostgreSQL adds them as they are; Spark would add them as doubles.
             raise _NotKept(number)
         self.named.append((f"a{number}", placed))
-        if argument.use == "number" and (scale := placer.scale(argument.expr, placed)):
+        if argument.use == "number" and (scale := shown_scale(placer, argument.expr, placed)):
             self.named.append((f"a{number}s", scale))
         type_ = placer.types.get(argument.expr)
         if argument.use == "carry" and type_ is not None and measures.order_use(type_):

@@ -12,7 +12,7 @@ from millstream.plan.block import AggregateHead, Block, BlockColumn, Kept, Key, 
 from millstream.plan.body import BranchPlan
 from millstream.plan.flatten import Flat, flatten
 from millstream.plan.grouped import GroupedBranch, agreed_columns, plainly
-from millstream.plan.place import NUMERIC
+from millstream.plan.placed import NUMERIC
 from millstream.plan.plain import UNTOLD, written
 from millstream.plan.server import Server
 

@@ -22,7 +22,7 @@ from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, number_wire_of, wire_of
 from millstream.errors import Unsupported
 from millstream.plan.block import Accumulator, Function, Gathered, Strategy, Use
-from millstream.plan.place import INT4, NUMERIC, Placed
+from millstream.plan.placed import INT4, NUMERIC, Placed
 
 # Money has two digits after the point, rates four: these are counted.
 FEW = 4

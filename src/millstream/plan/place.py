@@ -2,7 +2,7 @@
 
 The largest parts that touch one table become leaf columns, whatever they contain: PostgreSQL
 computes them while reading. What is left, across tables, must be something that Spark computes
-exactly as PostgreSQL does; `SAFE` is the list. All else is refused by name.
+exactly as PostgreSQL does; `SAFE` in `safe.py` is the list. All else is refused by name.
 
     o.qty * p.price > lower(c.limit)::int   ->   leaves o.qty, p.price, lower(c.limit)::int
                                                  Spark  i0_c0 * i1_c0 > i2_c0
@@ -10,48 +10,23 @@ exactly as PostgreSQL does; `SAFE` is the list. All else is refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
-from millstream.algebra.expr import Expr, Ref, parenthesised, ref_of, transform, unwrapped
+from millstream.algebra.expr import Expr, Ref, transform, unwrapped
 from millstream.algebra.relation import Scan
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, wire_of
-from millstream.errors import Unsupported
 from millstream.plan.block import Input, Leaf, Use, wire_for
 from millstream.plan.moving import Moving
+from millstream.plan.placed import BOOL, Placed, across, literal, refused_number
 from millstream.plan.region import Atoms, Outer, Region
+from millstream.plan.safe import SAFE, children
 from millstream.plan.scale import Digits, digits_of, digits_of_type
 from millstream.plan.server import Constant, Server
-
-BOOL = PgType(16, "boolean", "bool")
-INT4 = PgType(23, "integer", "int4")
-NUMERIC = PgType(1700, "numeric", "numeric")
-_INTEGERS = {"int2": 5, "int4": 10, "int8": 19}
-
-
-@dataclass(frozen=True)
-class Placed:
-    """An expression over leaf columns, for Spark, with what it is."""
-
-    expr: Expr
-    wire: Wire
-    type: PgType | None
-    """PostgreSQL's type; None for a result that only Spark has, such as a product."""
-
-
-def _children(node: exp.Expression) -> list[exp.Expression]:
-    """The expressions it is made of; of a CASE, its conditions and results."""
-    found = list[exp.Expression]()
-    for child in node.iter_expressions():
-        if isinstance(node, exp.Case) and isinstance(child, exp.If):
-            found += [child.this, child.args["true"]]
-        elif not isinstance(child, exp.DataType | exp.Identifier | exp.Var):
-            found.append(child)
-    return found
 
 
 class Placer:
@@ -84,7 +59,7 @@ class Placer:
         elif (ref := expression.as_ref) is not None:
             yield from self.parts(self.atoms.sealed[ref][0])
         else:
-            for child in _children(unwrapped(expression.node)):
+            for child in children(unwrapped(expression.node)):
                 yield from self.parts(Expr.of(child))
 
     def single(self, expression: Expr) -> bool:
@@ -108,12 +83,13 @@ class Placer:
         """A numeric whose digits follow from its columns gets them back."""
         if type_.base != "numeric" or type_.precision is not None:
             return type_
-        digits = digits_of(self.atoms.expanded(expression), self._digits)
+        digits = digits_of(self.atoms.expanded(expression), self.digits)
         if digits is None or digits.after > 30:
             return type_
         return replace(type_, precision=min(38, digits.before + digits.after), scale=digits.after)
 
-    def _digits(self, ref: Ref) -> Digits | None:
+    def digits(self, ref: Ref) -> Digits | None:
+        """Those that a column's type declares."""
         column = self.scans[ref.alias].table.column(ref.column) if ref.alias in self.scans else None
         return digits_of_type(column.type) if column else None
 
@@ -148,7 +124,7 @@ class Placer:
         if wire is None:
             raise refused_number(expression, type_)
         if scan is None:
-            return Placed(_literal(self._values([wire.encode_sql(expression.sql)])[0], wire), wire, type_)
+            return Placed(literal(self._values([wire.encode_sql(expression.sql)])[0], wire), wire, type_)
         # Where a key needs no canonical form it travels as it is, and shares the carried column.
         use = "carry" if use == "key" and wire.canonical == "{x}" else use
         leaf = self._own(scan, self.atoms.expanded(expression), type_, use, wire)
@@ -171,7 +147,7 @@ class Placer:
         # A NULL needs no telling, unless a join further in has something else to tell.
         while values and values[-1][1] is None:
             values.pop()
-        whens = [f"WHEN {self._marker(side).sql} IS NULL THEN {_literal(v, leaf.wire).sql}" for side, v in values]
+        whens = [f"WHEN {self._marker(side).sql} IS NULL THEN {literal(v, leaf.wire).sql}" for side, v in values]
         return Expr.parse(f"CASE {' '.join(whens)} ELSE {ref.sql} END") if whens else ref
 
     def _without(self, expression: Expr, leaf: Leaf, scan: Scan) -> list[tuple[Region, Constant]]:
@@ -217,51 +193,6 @@ class Placer:
             return Expr.ref(self.names[certain.alias], leaf.name)
         full = next(member for member in region.members if isinstance(member, Outer))
         return Expr.parse(f"COALESCE({self._marker(full.left).sql}, {self._marker(full.right).sql})")
-
-    # -- digits after the point ------------------------------------------------------------
-
-    def scale(self, expression: Expr, placed: Placed) -> Placed | None:
-        """Beside a numeric whose digits are not known: how many it shows after the point, row by row."""
-        digits = digits_of(self.atoms.expanded(expression), self._digits)
-        if placed.wire.number != "decimal" or (digits is not None and digits.after == placed.wire.scale):
-            return None
-        if not self.single(expression):
-            shown = f"CASE WHEN ({placed.expr.sql}) IS NOT NULL THEN {self._scale(expression.node)} END"
-            return Placed(Expr.parse(shown), wire_of(INT4), INT4)
-        return self._scale_leaf(expression) if self.types[expression].scale is None else None
-
-    def _scale_leaf(self, expression: Expr) -> Placed:
-        told = Expr.parse(f"scale({expression.sql})")
-        self.types[told] = INT4
-        return self.leaf(told, "carry")
-
-    def _scale(self, node: exp.Expression) -> str:
-        """The scale of an expression, by PostgreSQL's rules, for Spark; what it is of is not NULL."""
-        node = unwrapped(node)
-        expression = Expr.of(node)
-        if self.single(expression):
-            digits = digits_of_type(self.types[expression])
-            return str(digits.after) if digits else self._scale_leaf(expression).expr.sql
-        if (ref := expression.as_ref) is not None:
-            return self._scale(self.atoms.sealed[ref][0].node)
-        if isinstance(node, exp.Case):
-            return self._scale_of_case(node)
-        if isinstance(node, exp.Coalesce):
-            ifs = [f"WHEN ({self.place(Expr.of(v), 'number').expr.sql}) IS NOT NULL THEN {self._scale(v)}"
-                   for v in (node.this, *node.expressions)]  # fmt: skip
-            return f"CASE {' '.join(ifs)} END"
-        parts = [self._scale(child) for child in _children(node)]
-        if isinstance(node, exp.Mul):
-            return f"({' + '.join(parts)})"
-        return f"greatest({', '.join(parts)})" if len(parts) > 1 else parts[0]
-
-    def _scale_of_case(self, node: exp.Case) -> str:
-        ifs = [
-            f"WHEN {self.place(Expr.of(branch.this), 'carry').expr.sql} THEN {self._scale(branch.args['true'])}"
-            for branch in node.args["ifs"]
-        ]
-        default = node.args.get("default")
-        return f"CASE {' '.join(ifs)}{f' ELSE {self._scale(default)}' if default is not None else ''} END"
 
     # -- any expression --------------------------------------------------------------------
 
@@ -326,187 +257,3 @@ class Placer:
             column = self.scans[ref.alias].table.column(ref.column) if ref.alias in self.scans else None
             self.types[expression] = column.type if column else self.type_of(expression.node)
         return self.place(expression, "carry")
-
-
-def _literal(value: Constant, wire: Wire) -> Expr:
-    """A value that travelled, as a constant for Spark."""
-    if value is None:
-        return Expr.parse(f"CAST(NULL AS {_SPARK_TO_SQL.get(wire.spark, wire.spark)})")
-    if isinstance(value, bool):
-        return Expr("TRUE" if value else "FALSE")
-    text = value.replace("'", "''") if isinstance(value, str) else repr(value)
-    quoted = f"'{text}'" if isinstance(value, str | float) else text
-    return Expr.parse(f"CAST({quoted} AS {_SPARK_TO_SQL.get(wire.spark, wire.spark)})")
-
-
-# Spark's names of types in PostgreSQL's words, which is what an Expr is written in.
-_SPARK_TO_SQL = {"string": "text", "double": "double precision", "float": "real"}
-
-
-# -- what Spark computes exactly as PostgreSQL does ------------------------------------------
-
-Rule = Callable[[Placer, exp.Expression, Use], Placed]
-
-
-def _logical(placer: Placer, node: exp.Expression, use: Use) -> Placed:
-    for child in _children(node):
-        child.replace(exp.Paren(this=placer.place(Expr.of(child), "carry").expr.node))
-    return Placed(Expr.of(node), wire_of(BOOL), BOOL)
-
-
-def _comparison(placer: Placer, node: exp.Expression, use: Use) -> Placed:
-    left, right = (Expr.of(unwrapped(child)) for child in (node.this, node.expression))
-    wanted: Use = "number" if _numeric(placer, left) or _numeric(placer, right) else "key"
-    one, other = placer.place(left, wanted), placer.place(right, wanted)
-    ordering = isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE)
-    if not _comparable(one, other) or (ordering and not (one.wire.ordered and other.wire.ordered)):
-        raise across(Expr.of(node), "Its order or equality is not the same in Spark.")
-    made = type(node)(this=parenthesised(one.expr.node), expression=parenthesised(other.expr.node))
-    return Placed(Expr.of(made), wire_of(BOOL), BOOL)
-
-
-def _numeric(placer: Placer, expression: Expr) -> bool:
-    """Is any part of it a numeric? Then both sides are compared as numbers."""
-    return any(placer.types[part].base == "numeric" for part in placer.parts(expression))
-
-
-def _comparable(one: Placed, other: Placed) -> bool:
-    if not (one.wire.equal and other.wire.equal):
-        return False
-    if one.wire.number and other.wire.number:
-        return (one.wire.number == "float") == (other.wire.number == "float")
-    return one.wire == other.wire and (one.type is None or other.type is None or one.type.base == other.type.base)
-
-
-def _arithmetic(placer: Placer, node: exp.Expression, use: Use) -> Placed:
-    one, other = placer.place(Expr.of(node.this), "number"), placer.place(Expr.of(node.expression), "number")
-    made = type(node)(this=exp.Paren(this=one.expr.node), expression=exp.Paren(this=other.expr.node))
-    if one.wire.number == "int" and other.wire.number == "int":
-        wider = max(one, other, key=lambda placed: _INTEGERS[placed.type.base] if placed.type else 0)
-        return Placed(Expr.of(made), wider.wire, wider.type)
-    if "float" in (one.wire.number, other.wire.number):
-        raise across(Expr.of(node), "Floating-point arithmetic overflows silently in Spark.")
-    return Placed(Expr.of(made), _result(node, _digits(one), _digits(other)), None)
-
-
-def _digits(placed: Placed) -> tuple[int, int]:
-    """Digits before and after the point."""
-    if placed.wire.number == "int":
-        assert placed.type is not None
-        return _INTEGERS[placed.type.base], 0
-    precision = int(placed.wire.spark.removeprefix("decimal(").split(",")[0])
-    return precision - placed.wire.scale, placed.wire.scale
-
-
-def _result(node: exp.Expression, one: tuple[int, int], other: tuple[int, int]) -> Wire:
-    if isinstance(node, exp.Mul):
-        before, after = one[0] + other[0] + 1, one[1] + other[1]
-    else:
-        before, after = max(one[0], other[0]) + 1, max(one[1], other[1])
-    if after > 30:
-        raise across(Expr.of(node), "Its exact result has too many digits after the point.")
-    precision = min(38, before + after)
-    return Wire("string", f"decimal({precision},{after})", equal=True, ordered=True, number="decimal", scale=after)
-
-
-def _negative(placer: Placer, node: exp.Expression, use: Use) -> Placed:
-    inner = placer.place(Expr.of(node.this), "number")
-    return Placed(Expr.of(exp.Neg(this=exp.Paren(this=inner.expr.node))), inner.wire, inner.type)
-
-
-def _cast(placer: Placer, node: exp.Expression, use: Use) -> Placed:
-    """An integer made a numeric: the only cast across tables that Spark repeats exactly (or to its own type)."""
-    if placer.type_of(node.this) == placer.type_of(node):
-        return placer.place(Expr.of(node.this), use)
-    to = node.args["to"]
-    inner = placer.place(Expr.of(node.this), "number")
-    if not (isinstance(to, exp.DataType) and to.this == exp.DType.DECIMAL and not to.expressions):
-        raise across(Expr.of(node))
-    if inner.wire.number == "decimal":
-        return Placed(inner.expr, inner.wire, None)
-    digits, _ = _digits(inner)
-    wire = Wire("string", f"decimal({digits},0)", equal=True, ordered=True, number="decimal")
-    made = exp.cast(inner.expr.node, f"decimal({digits}, 0)")
-    return Placed(Expr.of(made), wire, None)
-
-
-def _case(placer: Placer, node: exp.Expression, use: Use) -> Placed:
-    assert isinstance(node, exp.Case)
-    if node.this is not None:
-        raise across(Expr.of(node), "Write it as CASE WHEN x = 1 THEN ...")
-    results = [branch.args["true"] for branch in node.args["ifs"]]
-    default = node.args.get("default")
-    values = results + ([default] if default is not None else [])
-    placed = [placer.place(Expr.of(value), use) for value in values]
-    wire, type_ = _common(placed, node), placer.type_of(node)
-    made = exp.Case(
-        ifs=[
-            exp.If(this=placer.place(Expr.of(branch.this), "carry").expr.node, true=value.expr.node)
-            for branch, value in zip(node.args["ifs"], placed, strict=False)
-        ],
-        default=placed[-1].expr.node if default is not None else None,
-    )
-    return Placed(Expr.of(made), wire, type_)
-
-
-def _coalesce(placer: Placer, node: exp.Expression, use: Use) -> Placed:
-    placed = [placer.place(Expr.of(value), use) for value in (node.this, *node.expressions)]
-    made = exp.Coalesce(this=placed[0].expr.node, expressions=[one.expr.node for one in placed[1:]])
-    return Placed(Expr.of(made), _common(placed, node), placer.type_of(node))
-
-
-def _common(placed: list[Placed], node: exp.Expression) -> Wire:
-    """The one wire that fits all alternatives."""
-    if len({one.wire for one in placed}) == 1:
-        return placed[0].wire
-    if all(one.wire.number in ("int", "decimal") for one in placed):
-        digits = [_digits(one) for one in placed]
-        before, after = max(d[0] for d in digits), max(d[1] for d in digits)
-        precision = min(38, before + after)
-        return Wire("string", f"decimal({precision},{after})", equal=True, ordered=True, number="decimal", scale=after)
-    raise across(Expr.of(node), "Its alternatives travel in different ways.")
-
-
-def _is(placer: Placer, node: exp.Expression, use: Use) -> Placed:
-    """IS NULL, IS TRUE, IS FALSE."""
-    wanted = unwrapped(node.expression)
-    if not isinstance(wanted, exp.Null | exp.Boolean):
-        raise across(Expr.of(node))
-    inner = placer.place(Expr.of(node.this), "carry")
-    # sqlglot keeps the NOT of IS NOT NULL inside the node.
-    node.set("this", exp.Paren(this=inner.expr.node))
-    return Placed(Expr.of(node), wire_of(BOOL), BOOL)
-
-
-SAFE: dict[type[exp.Expression], Rule] = {
-    exp.And: _logical, exp.Or: _logical, exp.Not: _logical, exp.Is: _is,
-    exp.EQ: _comparison, exp.NEQ: _comparison, exp.GT: _comparison, exp.GTE: _comparison,
-    exp.LT: _comparison, exp.LTE: _comparison, exp.NullSafeEQ: _comparison, exp.NullSafeNEQ: _comparison,
-    exp.Add: _arithmetic, exp.Sub: _arithmetic, exp.Mul: _arithmetic, exp.Neg: _negative,
-    exp.Cast: _cast, exp.Case: _case, exp.Coalesce: _coalesce,
-}  # fmt: skip
-
-
-def across(expression: Expr, reason: str = "") -> Unsupported:
-    """The refusal of an expression over several tables."""
-    tables = ", ".join(sorted(expression.aliases))
-    return Unsupported.construct(
-        f"the expression {expression} over several tables ({tables})",
-        reason=reason or "Spark does not compute it exactly as PostgreSQL does.",
-        way_round="Compute it from one table's columns, or put it into the select list of a query without GROUP BY.",
-    )
-
-
-def refused_number(expression: Expr, type_: PgType) -> Unsupported:
-    """The refusal of arithmetic on a type that Spark has no exact number for."""
-    return Unsupported.construct(
-        f"arithmetic on {expression} of type {type_.name}",
-        reason="Spark has no type that computes with it exactly.",
-        way_round="Cast it to numeric(p,s) with p <= 38, to an integer type or to double precision.",
-    )
-
-
-def leaf_ref(placed: Placed) -> Ref | None:
-    """The leaf column it is, if it is nothing but one."""
-    node = unwrapped(placed.expr.node)
-    return ref_of(node) if isinstance(node, exp.Column) else None

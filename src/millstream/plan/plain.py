@@ -14,7 +14,7 @@ from millstream.plan import keys
 from millstream.plan.block import Block, BlockColumn, Branch, Key, Output
 from millstream.plan.body import BranchPlan
 from millstream.plan.flatten import Flat
-from millstream.plan.place import NUMERIC, Placed
+from millstream.plan.placed import NUMERIC, Placed
 from millstream.plan.server import Server
 
 # Until the server has told what an inner block's columns are.

@@ -25,7 +25,7 @@ from millstream.errors import Unsupported
 from millstream.plan.block import Block, Kept, Key, Output, Term
 from millstream.plan.body import BranchPlan
 from millstream.plan.flatten import Flat, flatten
-from millstream.plan.place import BOOL, INT4
+from millstream.plan.placed import BOOL, INT4
 from millstream.plan.plain import UNTOLD, cast, one_branch
 from millstream.plan.region import Region
 from millstream.plan.server import Server

@@ -20,7 +20,9 @@ from millstream.catalog.locks import waiting_at_most
 from millstream.catalog.prints import Memory
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import SourceChanged
-from millstream.refresh.run import Job, Refresher, Witness, try_lock, unlock
+from millstream.refresh.job import Job
+from millstream.refresh.lock import try_lock, unlock
+from millstream.refresh.run import Refresher, Witness
 from millstream.service import keep
 from millstream.service.planning import Planned, plan_query
 from millstream.settings import Settings

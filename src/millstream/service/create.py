@@ -13,8 +13,8 @@ from millstream.catalog.stream_tables import RefreshMode, StreamTable
 from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
 from millstream.observe import log
 from millstream.plan.block import Key
+from millstream.refresh.lock import try_lock, unlock
 from millstream.refresh.report import RefreshReport
-from millstream.refresh.run import try_lock, unlock
 from millstream.schedule.cadence import Cadence
 from millstream.service import keep
 from millstream.service.app import App

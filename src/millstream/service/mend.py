@@ -17,7 +17,7 @@ from millstream.catalog.locks import Patience
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import LockNotHad, MillstreamError, QueryError, SourceChanged
 from millstream.observe import log
-from millstream.refresh.run import Gap, Job, reads
+from millstream.refresh.job import Gap, Job, reads
 from millstream.service.app import App
 
 # Other stream tables wait meanwhile; what was not to be had now is tried again at the next tick.

@@ -14,8 +14,8 @@ from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import Conflict, MillstreamError, NoSuchStreamTable
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
+from millstream.refresh.job import Gap, Job, reads
 from millstream.refresh.report import RefreshReport
-from millstream.refresh.run import Gap, Job, reads
 from millstream.schedule.cadence import Cadence
 from millstream.service.app import App
 from millstream.service.mend import job_of, mended

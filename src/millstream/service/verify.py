@@ -13,8 +13,8 @@ from typing import Any
 
 from millstream.frontier.snapshot import Snapshot
 from millstream.refresh.cut import Cut
+from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
-from millstream.refresh.run import Job
 from millstream.service.app import App
 from millstream.service.compare import Difference, compare, rounded_columns
 from millstream.service.refresh import refresh

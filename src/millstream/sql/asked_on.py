@@ -20,8 +20,9 @@ from millstream.algebra.relation import Filter, Relation
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
 from millstream.sql.given import Given, given_columns
+from millstream.sql.host import Host
 from millstream.sql.scope import Scope, checked
-from millstream.sql.subquery import Host, Subqueries
+from millstream.sql.subquery import Subqueries
 
 Types = Callable[[Iterable[exp.Column]], tuple[PgType, ...]]
 

@@ -8,11 +8,16 @@ NULL, and GROUPING tells so by a number.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations, product
 
 from sqlglot import exp
 
+from millstream.algebra.dialect import parsed, printed
 from millstream.algebra.expr import Expr, transform, unwrapped
+from millstream.algebra.types import PgType
+from millstream.sql.clock import untold
+from millstream.sql.grouping import Aggregates
 
 Set = tuple[exp.Expression, ...]
 
@@ -61,3 +66,53 @@ def numbered(node: exp.Expression, present: set[str]) -> exp.Expression:
 
 def _is_grouping(node: exp.Expression) -> bool:
     return isinstance(node, exp.Anonymous) and str(node.name).lower() == "grouping"
+
+
+def keys_of(sets: list[Set]) -> list[str]:
+    """The text of each key that is in any of them."""
+    return list(dict.fromkeys(Expr.of(key).sql for keys in sets for key in keys))
+
+
+def of_set(
+    select: exp.Select,
+    keys: Set,
+    every: list[str],
+    text: str,
+    types: Callable[[str], tuple[PgType, ...]],
+    aggregates: Aggregates,
+) -> exp.Select:
+    """The same grouped by one set: of `every` key, those that are not in it are NULL. Its `text` is for the server."""
+    present = {Expr.of(key).sql for key in keys}
+    absent = [key for key in every if key not in present]
+    copy = select.copy()
+    # The keys as columns of FROM, so that the server can type them.
+    bare = parsed(text)
+    bare.set("expressions", [exp.alias_(Expr(key).node, f"c{number}") for number, key in enumerate(absent)])
+    for part in ("group", "having", "order"):
+        bare.set(part, None)
+    their = types(printed(untold(bare))) if absent else ()
+    nulls = {key: f"CAST(NULL AS {type_.name})" for key, type_ in zip(absent, their, strict=True)}
+
+    def null(node: exp.Expression) -> exp.Expression:
+        found = nulls.get(Expr.of(unwrapped(node)).sql) if not isinstance(node, exp.Identifier) else None
+        return Expr(found).node if found and not _inside_a_call(node, aggregates) else node
+
+    copy.set("expressions", [transform(numbered(one, present), null) for one in copy.expressions])
+    if having := copy.args.get("having"):
+        copy.set("having", exp.Having(this=transform(numbered(having.this, present), null)))
+    copy.set("group", exp.Group(expressions=[key.copy() for key in keys]) if keys else None)
+    copy.set("order", None)
+    if not keys and not aggregates.group(copy):
+        # The empty set has one row, even where no aggregate is asked for.
+        copy.set("having", exp.Having(this=Expr("count(*) >= 0").node))
+    return copy
+
+
+def _inside_a_call(node: exp.Expression, aggregates: Aggregates) -> bool:
+    """Is it an argument of an aggregate? There it is a column, whatever the set."""
+    parent = node.parent
+    while isinstance(parent, exp.Expression) and not isinstance(parent, exp.Select):
+        if aggregates.called(parent):
+            return True
+        parent = parent.parent
+    return False

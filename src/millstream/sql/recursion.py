@@ -18,7 +18,7 @@ from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Named, Project, Recursion, Relation, Scan
 from millstream.algebra.table import Table
 from millstream.algebra.types import Column, PgType
-from millstream.sql.subquery import Cte, Ctes, text_with
+from millstream.sql.with_queries import Cte, Ctes, text_with
 
 
 class Builder(Protocol):

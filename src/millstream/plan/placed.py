@@ -1,0 +1,67 @@
+"""A placed expression: what of it Spark computes, over leaf columns, and how it travels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from millstream.algebra.expr import Expr, Ref, ref_of, unwrapped
+from millstream.algebra.types import PgType
+from millstream.algebra.wire import Wire
+from millstream.errors import Unsupported
+from millstream.plan.server import Constant
+
+BOOL = PgType(16, "boolean", "bool")
+INT4 = PgType(23, "integer", "int4")
+NUMERIC = PgType(1700, "numeric", "numeric")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An expression over leaf columns, for Spark, with what it is."""
+
+    expr: Expr
+    wire: Wire
+    type: PgType | None
+    """PostgreSQL's type; None for a result that only Spark has, such as a product."""
+
+
+def leaf_ref(placed: Placed) -> Ref | None:
+    """The leaf column it is, if it is nothing but one."""
+    node = unwrapped(placed.expr.node)
+    return ref_of(node) if isinstance(node, exp.Column) else None
+
+
+def literal(value: Constant, wire: Wire) -> Expr:
+    """A value that travelled, as a constant for Spark."""
+    if value is None:
+        return Expr.parse(f"CAST(NULL AS {_SPARK_TO_SQL.get(wire.spark, wire.spark)})")
+    if isinstance(value, bool):
+        return Expr("TRUE" if value else "FALSE")
+    text = value.replace("'", "''") if isinstance(value, str) else repr(value)
+    quoted = f"'{text}'" if isinstance(value, str | float) else text
+    return Expr.parse(f"CAST({quoted} AS {_SPARK_TO_SQL.get(wire.spark, wire.spark)})")
+
+
+# Spark's names of types in PostgreSQL's words, which is what an Expr is written in.
+_SPARK_TO_SQL = {"string": "text", "double": "double precision", "float": "real"}
+
+
+def across(expression: Expr, reason: str = "") -> Unsupported:
+    """The refusal of an expression over several tables."""
+    tables = ", ".join(sorted(expression.aliases))
+    return Unsupported.construct(
+        f"the expression {expression} over several tables ({tables})",
+        reason=reason or "Spark does not compute it exactly as PostgreSQL does.",
+        way_round="Compute it from one table's columns, or put it into the select list of a query without GROUP BY.",
+    )
+
+
+def refused_number(expression: Expr, type_: PgType) -> Unsupported:
+    """The refusal of arithmetic on a type that Spark has no exact number for."""
+    return Unsupported.construct(
+        f"arithmetic on {expression} of type {type_.name}",
+        reason="Spark has no type that computes with it exactly.",
+        way_round="Cast it to numeric(p,s) with p <= 38, to an integer type or to double precision.",
+    )

@@ -1,0 +1,191 @@
+"""What Spark computes exactly as PostgreSQL does: `SAFE` is the list, with a rule for each kind of expression.
+
+    AND, OR, NOT, IS                    three-valued in both
+    =, <>, <, IS NOT DISTINCT FROM      of values that travel the same way; an order, where Spark's is PostgreSQL's
+    +, -, *                             of integers, and of numerics whose digits fit; never of floats
+    CASE, COALESCE                      where all alternatives can travel in one way
+    CAST                                of an integer to numeric
+
+Across tables, all else is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from sqlglot import exp
+
+from millstream.algebra.expr import Expr, parenthesised, unwrapped
+from millstream.algebra.types import PgType
+from millstream.algebra.wire import Wire, wire_of
+from millstream.plan.block import Use
+from millstream.plan.placed import BOOL, Placed, across
+
+_INTEGERS = {"int2": 5, "int4": 10, "int8": 19}
+
+
+class Placer(Protocol):
+    """What a rule asks of the placer around it."""
+
+    @property
+    def types(self) -> Mapping[Expr, PgType]: ...
+
+    def parts(self, expression: Expr) -> Iterator[Expr]: ...
+
+    def place(self, expression: Expr, use: Use) -> Placed: ...
+
+    def type_of(self, node: exp.Expression) -> PgType: ...
+
+
+Rule = Callable[[Placer, exp.Expression, Use], Placed]
+
+
+def children(node: exp.Expression) -> list[exp.Expression]:
+    """The expressions it is made of; of a CASE, its conditions and results."""
+    found = list[exp.Expression]()
+    for child in node.iter_expressions():
+        if isinstance(node, exp.Case) and isinstance(child, exp.If):
+            found += [child.this, child.args["true"]]
+        elif not isinstance(child, exp.DataType | exp.Identifier | exp.Var):
+            found.append(child)
+    return found
+
+
+def _logical(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    for child in children(node):
+        child.replace(exp.Paren(this=placer.place(Expr.of(child), "carry").expr.node))
+    return Placed(Expr.of(node), wire_of(BOOL), BOOL)
+
+
+def _comparison(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    left, right = (Expr.of(unwrapped(child)) for child in (node.this, node.expression))
+    wanted: Use = "number" if _numeric(placer, left) or _numeric(placer, right) else "key"
+    one, other = placer.place(left, wanted), placer.place(right, wanted)
+    ordering = isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE)
+    if not _comparable(one, other) or (ordering and not (one.wire.ordered and other.wire.ordered)):
+        raise across(Expr.of(node), "Its order or equality is not the same in Spark.")
+    made = type(node)(this=parenthesised(one.expr.node), expression=parenthesised(other.expr.node))
+    return Placed(Expr.of(made), wire_of(BOOL), BOOL)
+
+
+def _numeric(placer: Placer, expression: Expr) -> bool:
+    """Is any part of it a numeric? Then both sides are compared as numbers."""
+    return any(placer.types[part].base == "numeric" for part in placer.parts(expression))
+
+
+def _comparable(one: Placed, other: Placed) -> bool:
+    if not (one.wire.equal and other.wire.equal):
+        return False
+    if one.wire.number and other.wire.number:
+        return (one.wire.number == "float") == (other.wire.number == "float")
+    return one.wire == other.wire and (one.type is None or other.type is None or one.type.base == other.type.base)
+
+
+def _arithmetic(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    one, other = placer.place(Expr.of(node.this), "number"), placer.place(Expr.of(node.expression), "number")
+    made = type(node)(this=exp.Paren(this=one.expr.node), expression=exp.Paren(this=other.expr.node))
+    if one.wire.number == "int" and other.wire.number == "int":
+        wider = max(one, other, key=lambda placed: _INTEGERS[placed.type.base] if placed.type else 0)
+        return Placed(Expr.of(made), wider.wire, wider.type)
+    if "float" in (one.wire.number, other.wire.number):
+        raise across(Expr.of(node), "Floating-point arithmetic overflows silently in Spark.")
+    return Placed(Expr.of(made), _result(node, _digits(one), _digits(other)), None)
+
+
+def _digits(placed: Placed) -> tuple[int, int]:
+    """Digits before and after the point."""
+    if placed.wire.number == "int":
+        assert placed.type is not None
+        return _INTEGERS[placed.type.base], 0
+    precision = int(placed.wire.spark.removeprefix("decimal(").split(",")[0])
+    return precision - placed.wire.scale, placed.wire.scale
+
+
+def _result(node: exp.Expression, one: tuple[int, int], other: tuple[int, int]) -> Wire:
+    if isinstance(node, exp.Mul):
+        before, after = one[0] + other[0] + 1, one[1] + other[1]
+    else:
+        before, after = max(one[0], other[0]) + 1, max(one[1], other[1])
+    if after > 30:
+        raise across(Expr.of(node), "Its exact result has too many digits after the point.")
+    precision = min(38, before + after)
+    return Wire("string", f"decimal({precision},{after})", equal=True, ordered=True, number="decimal", scale=after)
+
+
+def _negative(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    inner = placer.place(Expr.of(node.this), "number")
+    return Placed(Expr.of(exp.Neg(this=exp.Paren(this=inner.expr.node))), inner.wire, inner.type)
+
+
+def _cast(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    """An integer made a numeric: the only cast across tables that Spark repeats exactly (or to its own type)."""
+    if placer.type_of(node.this) == placer.type_of(node):
+        return placer.place(Expr.of(node.this), use)
+    to = node.args["to"]
+    inner = placer.place(Expr.of(node.this), "number")
+    if not (isinstance(to, exp.DataType) and to.this == exp.DType.DECIMAL and not to.expressions):
+        raise across(Expr.of(node))
+    if inner.wire.number == "decimal":
+        return Placed(inner.expr, inner.wire, None)
+    digits, _ = _digits(inner)
+    wire = Wire("string", f"decimal({digits},0)", equal=True, ordered=True, number="decimal")
+    made = exp.cast(inner.expr.node, f"decimal({digits}, 0)")
+    return Placed(Expr.of(made), wire, None)
+
+
+def _case(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    assert isinstance(node, exp.Case)
+    if node.this is not None:
+        raise across(Expr.of(node), "Write it as CASE WHEN x = 1 THEN ...")
+    results = [branch.args["true"] for branch in node.args["ifs"]]
+    default = node.args.get("default")
+    values = results + ([default] if default is not None else [])
+    placed = [placer.place(Expr.of(value), use) for value in values]
+    wire, type_ = _common(placed, node), placer.type_of(node)
+    made = exp.Case(
+        ifs=[
+            exp.If(this=placer.place(Expr.of(branch.this), "carry").expr.node, true=value.expr.node)
+            for branch, value in zip(node.args["ifs"], placed, strict=False)
+        ],
+        default=placed[-1].expr.node if default is not None else None,
+    )
+    return Placed(Expr.of(made), wire, type_)
+
+
+def _coalesce(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    placed = [placer.place(Expr.of(value), use) for value in (node.this, *node.expressions)]
+    made = exp.Coalesce(this=placed[0].expr.node, expressions=[one.expr.node for one in placed[1:]])
+    return Placed(Expr.of(made), _common(placed, node), placer.type_of(node))
+
+
+def _common(placed: list[Placed], node: exp.Expression) -> Wire:
+    """The one wire that fits all alternatives."""
+    if len({one.wire for one in placed}) == 1:
+        return placed[0].wire
+    if all(one.wire.number in ("int", "decimal") for one in placed):
+        digits = [_digits(one) for one in placed]
+        before, after = max(d[0] for d in digits), max(d[1] for d in digits)
+        precision = min(38, before + after)
+        return Wire("string", f"decimal({precision},{after})", equal=True, ordered=True, number="decimal", scale=after)
+    raise across(Expr.of(node), "Its alternatives travel in different ways.")
+
+
+def _is(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    """IS NULL, IS TRUE, IS FALSE."""
+    wanted = unwrapped(node.expression)
+    if not isinstance(wanted, exp.Null | exp.Boolean):
+        raise across(Expr.of(node))
+    inner = placer.place(Expr.of(node.this), "carry")
+    # sqlglot keeps the NOT of IS NOT NULL inside the node.
+    node.set("this", exp.Paren(this=inner.expr.node))
+    return Placed(Expr.of(node), wire_of(BOOL), BOOL)
+
+
+SAFE: dict[type[exp.Expression], Rule] = {
+    exp.And: _logical, exp.Or: _logical, exp.Not: _logical, exp.Is: _is,
+    exp.EQ: _comparison, exp.NEQ: _comparison, exp.GT: _comparison, exp.GTE: _comparison,
+    exp.LT: _comparison, exp.LTE: _comparison, exp.NullSafeEQ: _comparison, exp.NullSafeNEQ: _comparison,
+    exp.Add: _arithmetic, exp.Sub: _arithmetic, exp.Mul: _arithmetic, exp.Neg: _negative,
+    exp.Cast: _cast, exp.Case: _case, exp.Coalesce: _coalesce,
+}  # fmt: skip

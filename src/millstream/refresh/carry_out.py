@@ -1,0 +1,84 @@
+"""Carry out what was decided for one stream table: its blocks in order, each evaluated and applied.
+
+No choice is made here but one: where only the clock has moved and no row with it, nothing was to be done.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from millstream.catalog import grounds
+from millstream.catalog.history import Initiator
+from millstream.frontier.snapshot import Slice
+from millstream.plan.block import Block
+from millstream.refresh.access import Access
+from millstream.refresh.apply import Apply
+from millstream.refresh.cut import Cut
+from millstream.refresh.decide import Decision
+from millstream.refresh.evaluate import Evaluation
+from millstream.refresh.job import Job, reads
+from millstream.refresh.record import advance_idle, idle_report, record
+from millstream.refresh.recurse import Recursing
+from millstream.refresh.report import RefreshReport, Tally
+from millstream.refresh.versions import Versions
+from millstream.spark.engine import Engine
+from millstream.store.connection import Connection
+
+
+class Means(Protocol):
+    """What it takes: a connection, Spark when it is asked for, and limits."""
+
+    conn: Connection
+    dsn: str
+    max_lookup_rows: int
+    max_recursion_steps: int
+
+    def engine(self) -> Engine: ...
+
+
+def carry_out(means: Means, now: Cut, job: Job, decision: Decision, initiated_by: Initiator) -> RefreshReport:
+    """Evaluate and apply the blocks, one after the other; then frontier and history."""
+    started, tally = time.perf_counter(), Tally()
+    since = job.table.data_timestamp if decision.action == "DIFFERENTIAL" else None
+    versions = Versions(now, job.names, since)
+    access = Access(now, job.names, means.engine, means.dsn, means.max_lookup_rows, tally, versions)
+    changed = False
+    for block in job.blocks:
+        if block.terms:
+            _recurse(means, job, block, access, decision)
+            changed = True
+            continue
+        evaluation = Evaluation(block, means.engine, access, tally)
+        apply = Apply(means.conn, block, job.names.at(block.position), tally, inner=block is not job.block)
+        if decision.action == "DIFFERENTIAL":
+            assert job.table.frontier is not None
+            slice_ = Slice(job.table.frontier, now.snapshot)
+            rows = evaluation.changes(slice_.start)
+            changed |= rows is not None
+            apply.difference(rows, evaluation)
+        else:
+            apply.whole(evaluation.everything(), evaluation)
+    if decision.reason == "CLOCK" and not changed:
+        advance_idle(means.conn, now, [job], initiated_by)
+        return idle_report(now, job, initiated_by)
+    report = RefreshReport(
+        job.table.name, decision.action, decision.reason, now.taken_at, now.frontier(reads(job)),
+        tally.changed["I"], tally.changed["U"], tally.changed["D"],
+        (time.perf_counter() - started) * 1000, tally.spark_jobs, tuple(tally.inputs), tally.phases, initiated_by,
+    )  # fmt: skip
+    record(means.conn, now, job, report)
+    if decision.action != "DIFFERENTIAL":
+        grounds.record(means.conn, job.table.id, job.grounds)
+    return report
+
+
+def _recurse(means: Means, job: Job, block: Block, access: Access, decision: Decision) -> None:
+    evaluations = [Evaluation(term.block, means.engine, access, access.tally) for term in block.terms]
+    names = job.names.at(block.position)
+    recursion = Recursing(means.conn, block, names, evaluations, access, means.max_recursion_steps)
+    if decision.action == "DIFFERENTIAL":
+        assert job.table.frontier is not None
+        recursion.difference(job.table.frontier)
+    else:
+        recursion.whole()

@@ -1,0 +1,72 @@
+"""What a refresh is asked for, and how it ends: a stream table with its plan, and its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from millstream.catalog import sources
+from millstream.catalog.grounds import Grounds
+from millstream.catalog.stream_tables import StreamTable
+from millstream.errors import MillstreamError
+from millstream.plan.block import Block, Input
+from millstream.refresh.report import RefreshReport
+from millstream.store.names import Names
+
+
+@dataclass(frozen=True)
+class Job:
+    """A stream table to refresh, with its plan."""
+
+    table: StreamTable
+    blocks: tuple[Block, ...]
+    full: bool = False
+    grounds: Grounds = field(default_factory=dict)
+
+    @property
+    def block(self) -> Block:
+        """The block whose outputs are the stream table."""
+        return self.blocks[-1]
+
+    @property
+    def clock(self) -> bool:
+        """Does its query ask what time it is?"""
+        inputs = [one for block in self.blocks for one in block.inputs()]
+        by = (scan for one in inputs for moving in one.moving for scan in moving.by)
+        return any(scan.table.is_clock for scan in (*by, *(one.scan for one in inputs)))
+
+    def reads(self) -> Iterator[Input]:
+        """Its inputs that are tables."""
+        return (one for block in self.blocks for one in block.inputs() if one.scan.table.stored)
+
+    @property
+    def names(self) -> Names:
+        return Names(self.table.id, self.table.schema_name, self.table.name)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Why a table could not be refreshed yet: its plan, and capture of these sources, must be made again."""
+
+    relids: tuple[int, ...]
+    what: str
+
+
+Outcome = RefreshReport | MillstreamError | Gap
+# By id of a stream table: its sources as they are recorded.
+Read = Mapping[int, Sequence[sources.Source]]
+
+
+def reads(job: Job) -> set[int]:
+    """The tables that it reads."""
+    return {one.scan.table.oid for one in job.reads()}
+
+
+def levels(jobs: Sequence[Job]) -> list[list[Job]]:
+    """The jobs, given in the order of their dependencies, in groups of which none reads another."""
+    found = list[list[Job]]()
+    for job in jobs:
+        if not found or reads(job) & {other.table.relid for other in found[-1]}:
+            found.append([])
+        found[-1].append(job)
+    return found

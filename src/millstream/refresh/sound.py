@@ -1,0 +1,97 @@
+"""Look whether a refresh can be trusted: the plan is of what is there, and every source is captured whole.
+
+What is not sound is put aside, and the others go on:
+
+    something under the query was replaced       a Gap: plan it again
+    a source is not captured whole               a Gap: set capture up again
+    a column that is read is not what it was     an error, told to whoever refreshes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from millstream.capture import inventory
+from millstream.catalog import grounds, prints, sources
+from millstream.catalog.grounds import Change
+from millstream.catalog.prints import Memory
+from millstream.errors import SourceChanged, TargetDiffers
+from millstream.refresh.job import Gap, Job, Outcome, Read, reads
+from millstream.store.connection import Connection
+
+
+def looked_at(
+    conn: Connection, memory: Memory, jobs: Sequence[Job], read: Read
+) -> tuple[dict[int, Outcome], dict[int, list[Change]]]:
+    """Which of these must be put aside, and what has changed under the others; those that are as they were when
+    they were last found sound are not looked at again."""
+    found = prints.taken(conn, {job.table.id: job.grounds for job in jobs})
+    new = [job for job in jobs if not memory.holds(job.table.id, job.grounds, found[job.table.id])]
+    changes = _changes(conn, new)
+    aside = {job.table.id: why for job in new if (why := _unplanned(job, changes.get(job.table.id, ())))}
+    aside |= _check_capture(conn, [job for job in new if job.table.id not in aside], read)
+    for job in new:
+        if job.table.id not in aside and job.table.id not in changes:
+            memory.keep(job.table.id, job.grounds, found[job.table.id])
+    return aside, changes
+
+
+def _changes(conn: Connection, jobs: Sequence[Job]) -> dict[int, list[Change]]:
+    """What is not as planned or not as recorded, by stream table: one question for all."""
+    found = dict[int, list[Change]]()
+    if not jobs:
+        return found
+    for one in grounds.changed(conn, {job.table.id: job.grounds for job in jobs}):
+        found.setdefault(one.stream_table_id, []).append(one)
+    return found
+
+
+def _unplanned(job: Job, changes: Sequence[Change]) -> Outcome | None:
+    """Why the plan cannot be carried out, if it cannot."""
+    planned_otherwise = {one.kind for one in changes if one.is_planned_otherwise}
+    if "target" in planned_otherwise and job.table.row_key:
+        return TargetDiffers.without_index(job.table.name, ", ".join(job.table.row_key.indexed().split("\n")))
+    if planned_otherwise:
+        return Gap((), f"{', '.join(sorted(planned_otherwise))} replaced under {job.table.name}")
+    return None
+
+
+def _check_capture(conn: Connection, jobs: Sequence[Job], read: Read) -> dict[int, Outcome]:
+    """Every source must be captured whole, as it was set up; otherwise nothing of it can be trusted.
+
+    What can be set up again is a Gap for whoever reads it. Where a column is not what it was, the stream tables
+    that read the column are told so. The others go on.
+    """
+    if not jobs:
+        return {}
+    relids = sorted(set().union(*map(reads, jobs)))
+    drifts = sources.drifts(conn, relids)
+    lacking = {relid: "; ".join(found) for relid, found in inventory.gaps(conn, relids).items() if found}
+    gaps = {**lacking, **{relid: "; ".join(found.values()) for relid, found in drifts.items()}}
+    aside = dict[int, Outcome]()
+    for job in jobs:
+        own = {relid: gaps[relid] for relid in sorted(reads(job)) if relid in gaps}
+        own |= _uncaptured(job, read[job.table.id])
+        if error := _changed(job, drifts):
+            aside[job.table.id] = error
+        elif own:
+            aside[job.table.id] = Gap(tuple(own), "; ".join(own.values()))
+    return aside
+
+
+def _uncaptured(job: Job, read: Sequence[sources.Source]) -> dict[int, str]:
+    """Sources that are not recorded, or whose buffers lack a column that is read: something was cut short."""
+    captured = {one.relid: {column.name for column in one.columns} for one in read}
+    wanted = [(one.scan.table.oid, one.used()) for one in job.reads()]
+    lacking = [oid for oid, used in wanted if oid not in captured or used - captured[oid]]
+    return dict.fromkeys(lacking, "a column is not captured")
+
+
+def _changed(job: Job, drifts: Mapping[int, Mapping[str, str]]) -> SourceChanged | None:
+    """A column that the job reads, or a whole table, that is not what it was."""
+    for one in job.reads():
+        table = one.scan.table
+        for column, what in drifts.get(table.oid, {}).items():
+            if column in one.used() or (not column and what != sources.MEMBERS_CHANGED):
+                return SourceChanged.shape(f"{table.schema}.{table.name}", what)
+    return None
