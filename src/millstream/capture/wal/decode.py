@@ -1,0 +1,321 @@
+"""Read rows out of pgoutput by the thousand: where each value lies, column by column, for all rows at once.
+
+    message       I <relation> N <columns>  t 0005 hello  n  u  t 0001 7
+    walk          kind, start and length of column 1 in every row, then of column 2, ...
+
+The messages of a batch lie one behind the other in one array; a row is a place in it, a column an array of places, and
+no value is ever an object of its own. A message that does not end where its last value ends is an error.
+
+What is captured of a row are its *images*: where the values of the captured columns lie. Of an update those are two,
+what went and what came; a large value that did not change is not sent, and is taken from the old row. Where the old
+row was not sent whole (replica identity other than FULL), or a captured column is not there, or is of another type,
+the images do not tell the change, and the transaction is marked X instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.capture.wal.protocol import HEADER, Relation
+from millstream.catalog.sources import Source
+from millstream.errors import LogNotUnderstood
+
+Places: TypeAlias = npt.NDArray[np.int64]
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+Action: TypeAlias = Literal["I", "D"]
+
+_T, _N, _U = b"tnu"
+_NEW, _OLD = b"NO"
+_TRUNCATE = b"T"[0]
+NULL = -1
+"""The length of a value that is NULL."""
+
+
+@dataclass(frozen=True)
+class Trailer:
+    """What lies behind the messages of a batch: constants that go into the text of its rows, see `copy_text.py`."""
+
+    null: int
+    starts: Places
+    """By transaction and action, I then D: how a row of it begins."""
+    lengths: Places
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Messages of one batch, all under the same layouts, and the transaction each is of."""
+
+    data: Bytes
+    starts: Places
+    """Behind each message's letter, and behind the transaction id if it has one."""
+    ends: Places
+    letters: Bytes
+    transactions: Places
+    layouts: Mapping[int, Relation]
+    trailer: Trailer
+
+    def at(self, chosen: Places) -> Rows:
+        """Some of them."""
+        return replace(
+            self,
+            starts=self.starts[chosen],
+            ends=self.ends[chosen],
+            letters=self.letters[chosen],
+            transactions=self.transactions[chosen],
+        )
+
+    def relids(self) -> Places:
+        """The relation of each; not of a truncation, which may have several."""
+        return big_endian(self.data, self.starts, 4)
+
+    def truncated(self) -> list[tuple[int, int]]:
+        """Every (transaction, relation) of which there is a truncation here."""
+        found = []
+        for row in np.flatnonzero(self.letters == _TRUNCATE):
+            relids = bytes(self.data[self.starts[row] + 5 : self.ends[row]])
+            found += [(int(self.transactions[row]), int(relid)) for relid in np.frombuffer(relids, ">u4")]
+        return found
+
+    def changes(self) -> Rows:
+        """Without truncations."""
+        chosen = np.flatnonzero(self.letters != _TRUNCATE)
+        return self if len(chosen) == len(self.letters) else self.at(chosen)
+
+
+def lay_out(
+    messages: Sequence[bytes],
+    relation_at: Places,
+    transactions: Places,
+    layouts: Mapping[int, Relation],
+    xids: Sequence[int],
+) -> Rows:
+    """Lay messages out in one array, and behind them how rows of these transactions begin."""
+    lengths = np.fromiter(map(len, messages), np.int64, len(messages))
+    ends = np.cumsum(lengths)
+    first = ends - lengths
+    begins = [b"\n%d\t%c" % (xid, action) for xid in xids for action in b"ID"]
+    # Some zeros between: a look behind the last value finds something.
+    data = np.frombuffer(bytearray().join([*messages, bytes(8), b"\t\\N", *begins]), np.uint8)
+    null = int(lengths.sum()) + 8
+    sizes = np.fromiter(map(len, begins), np.int64, len(begins))
+    trailer = Trailer(null, null + 3 + np.cumsum(sizes) - sizes, sizes)
+    return Rows(data, first + relation_at, ends, data[first + HEADER], transactions, layouts, trailer)
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images of rows of one source, as places in the batch."""
+
+    rows: Rows
+    columns: tuple[int, ...]
+    """The captured columns, by attnum in the source."""
+    starts: Places
+    """By row and column."""
+    lengths: Places
+    action: Action
+
+    def at(self, chosen: Places) -> Images:
+        """Some of them."""
+        return Images(self.rows.at(chosen), self.columns, self.starts[chosen], self.lengths[chosen], self.action)
+
+
+@dataclass
+class Decoded:
+    """What a batch says of one source."""
+
+    images: list[Images] = field(default_factory=list)
+    marked: set[int] = field(default_factory=set)
+    """Transactions of which the images do not tell the whole change."""
+
+    def mark(self, transactions: Places) -> None:
+        """Mark these transactions."""
+        self.marked |= {int(each) for each in np.unique(transactions)}
+
+
+def decode(rows: Rows, source: Source) -> Decoded:
+    """What these rows, all of one source and its members, say."""
+    found = Decoded()
+    relids = rows.relids()
+    for relid in np.unique(relids):
+        for letter, read in _READ.items():
+            chosen = np.flatnonzero((relids == relid) & (rows.letters == letter))
+            if len(chosen):
+                read(rows.at(chosen), _layout(rows, int(relid)), source, found)
+    return found
+
+
+def _layout(rows: Rows, relid: int) -> Relation:
+    layout = rows.layouts.get(relid)
+    if layout is None:
+        raise LogNotUnderstood.at(b"", f"rows of relation {relid} without a layout")
+    return layout
+
+
+# -- rows by their kind ----------------------------------------------------------------------
+
+
+def _inserted(rows: Rows, layout: Relation, source: Source, found: Decoded) -> None:
+    new, end = walk(rows.data, rows.starts + 4, len(layout.columns), (_NEW,))
+    _expect_end(rows, end)
+    whole = _whole(rows, layout, source, found, [new])
+    if whole is not None:
+        found.images.append(_images(rows, source, whole[0], "I"))
+
+
+def _deleted(rows: Rows, layout: Relation, source: Source, found: Decoded) -> None:
+    rows = _with_old(rows, found)
+    old, end = walk(rows.data, rows.starts + 4, len(layout.columns), (_OLD,))
+    _expect_end(rows, end)
+    whole = _whole(rows, layout, source, found, [old])
+    if whole is not None:
+        found.images.append(_images(rows, source, whole[0], "D"))
+
+
+def _updated(rows: Rows, layout: Relation, source: Source, found: Decoded) -> None:
+    rows = _with_old(rows, found)
+    old, middle = walk(rows.data, rows.starts + 4, len(layout.columns), (_OLD,))
+    new, end = walk(rows.data, middle, len(layout.columns), (_NEW,))
+    _expect_end(rows, end)
+    whole = _whole(rows, layout, source, found, [old, new.filled_from(old)])
+    if whole is None:
+        return
+    went, came = whole
+    changed = np.flatnonzero(~same(rows.data, went, came))
+    rows, went, came = rows.at(changed), went.at(changed), came.at(changed)
+    found.images += [_images(rows, source, went, "D"), _images(rows, source, came, "I")]
+
+
+_READ = {b"I"[0]: _inserted, b"U"[0]: _updated, b"D"[0]: _deleted}
+
+
+def _with_old(rows: Rows, found: Decoded) -> Rows:
+    """Those that carry the whole old row; of the others only that something changed is known."""
+    has_old = rows.data[rows.starts + 4] == _OLD
+    found.mark(rows.transactions[~has_old])
+    return rows if has_old.all() else rows.at(np.flatnonzero(has_old))
+
+
+def _expect_end(rows: Rows, end: Places) -> None:
+    if (end != rows.ends).any():
+        row = int(np.flatnonzero(end != rows.ends)[0])
+        message = bytes(rows.data[rows.starts[row] : rows.ends[row]])
+        raise LogNotUnderstood.at(message, "it does not end where its values end")
+
+
+# -- values ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Values:
+    """Where the values of some rows lie: by row and column."""
+
+    kinds: Bytes
+    starts: Places
+    lengths: Places
+
+    def at(self, chosen: Places) -> Values:
+        """Some of the rows."""
+        return Values(self.kinds[chosen], self.starts[chosen], self.lengths[chosen])
+
+    def of(self, columns: Sequence[int]) -> Values:
+        """Some of the columns."""
+        return Values(self.kinds[:, columns], self.starts[:, columns], self.lengths[:, columns])
+
+    def filled_from(self, old: Values) -> Values:
+        """Values that were not sent again are those of the old rows."""
+        unsent = self.kinds == _U
+        if not unsent.any():
+            return self
+        pairs = ((self.kinds, old.kinds), (self.starts, old.starts), (self.lengths, old.lengths))
+        return Values(*(np.where(unsent, theirs, ours) for ours, theirs in pairs))
+
+
+def walk(data: Bytes, at: Places, columns: int, letters: Sequence[int]) -> tuple[Values, Places]:
+    """Walk over the tuples that start at these places, each with its letter; give their values and where they end."""
+    count = big_endian(data, at + 1, 2)
+    if not np.isin(data[at], letters).all() or (count != columns).any():
+        raise LogNotUnderstood.at(b"", f"a row that is not of {columns} columns as its relation says")
+    shape = (len(at), columns)
+    found = Values(np.empty(shape, np.uint8), np.empty(shape, np.int64), np.empty(shape, np.int64))
+    at = at + 3
+    for column in range(columns):
+        kind = data[at]
+        is_sent = kind == _T
+        if not (is_sent | (kind == _N) | (kind == _U)).all():
+            raise LogNotUnderstood.at(bytes(data[at[0] : at[0] + 40]), "a value of unknown kind")
+        length = np.where(is_sent, big_endian(data, at + 1, 4), NULL)
+        found.kinds[:, column], found.starts[:, column], found.lengths[:, column] = kind, at + 5, length
+        at = at + np.where(is_sent, 5 + length, 1)
+    return found, at
+
+
+def big_endian(data: Bytes, at: Places, size: int) -> Places:
+    """The numbers that stand at these places."""
+    number = data[at].astype(np.int64)
+    for place in range(1, size):
+        number = (number << 8) | data[at + place]
+    return number
+
+
+def _whole(
+    rows: Rows, layout: Relation, source: Source, found: Decoded, sides: Sequence[Values]
+) -> list[Values] | None:
+    """The captured columns of each side; None, and X, where they do not tell the change."""
+    captured = _captured(layout, source)
+    if captured is None:
+        found.mark(rows.transactions)
+        return None
+    chosen = [side.of(captured) for side in sides]
+    if any((side.kinds == _U).any() for side in chosen):
+        found.mark(rows.transactions)
+        return None
+    return chosen
+
+
+def _captured(layout: Relation, source: Source) -> list[int] | None:
+    """Where the captured columns stand in these rows; None where one is absent or of another type."""
+    places = {(column.name, column.type_oid): place for place, column in enumerate(layout.columns)}
+    found = [places.get((column.name, column.type_oid)) for column in source.columns]
+    return None if None in found else [place for place in found if place is not None]
+
+
+def _images(rows: Rows, source: Source, values: Values, action: Action) -> Images:
+    columns = tuple(column.attnum for column in source.columns)
+    return Images(rows, columns, values.starts, values.lengths, action)
+
+
+def same(data: Bytes, one: Values, other: Values) -> Flags:
+    """Which rows are the same on both sides, byte for byte."""
+    alike: Flags = (one.lengths == other.lengths).all(axis=1)
+    chosen = np.flatnonzero(alike)
+    # Where both lie at one place there is nothing to compare.
+    lengths = np.where(one.starts == other.starts, 0, np.maximum(one.lengths, 0))[chosen]
+    left, right = (gathered(data, side.starts[chosen], lengths) for side in (one, other))
+    row = np.repeat(chosen, lengths.sum(axis=1))
+    alike[row[left != right]] = False
+    return alike
+
+
+# Stretches longer than this, on average, are sliced; shorter ones are gathered byte by byte, by places.
+_LONG = 100
+
+
+def gathered(data: Bytes, starts: Places, lengths: Places) -> Bytes:
+    """The bytes of these stretches, one stretch after the other."""
+    starts, lengths = starts.ravel(), lengths.ravel()
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    if total > _LONG * len(lengths):
+        view = data.data
+        stretches = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+        return np.frombuffer(bytearray().join([view[start:end] for start, end in stretches]), np.uint8)
+    places = np.repeat(starts - (ends - lengths), lengths)
+    places += np.arange(total)
+    found: Bytes = data[places]
+    return found
