@@ -64,9 +64,12 @@ def remove(conn: Connection, name: str) -> None:
     conn.execute(_SQL["remove"], (name,))
 
 
-def claim(conn: Connection, name: str) -> int | None:
-    """Be the one that stores from here on; returns what to prove it by."""
-    row = conn.execute(_SQL["claim"], (name,)).fetchone()
+def claim(conn: Connection, name: str, owner: str, *, take_over: bool) -> int | None:
+    """Be the one that stores from here on; returns what to prove it by.
+
+    None where there is no such slot, or where it is another's and is not to be taken over.
+    """
+    row = conn.execute(_SQL["claim"], {"name": name, "owner": owner, "take_over": take_over}).fetchone()
     return row[0] if row else None
 
 

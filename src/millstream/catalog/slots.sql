@@ -14,7 +14,9 @@ DELETE FROM millstream.slots WHERE name = %s;
 
 -- claim --
 -- Waits for the store that another process may be at, and keeps it from storing again.
-UPDATE millstream.slots SET epoch = epoch + 1 WHERE name = %s RETURNING epoch;
+UPDATE millstream.slots SET epoch = epoch + 1, owner = %(owner)s
+WHERE name = %(name)s AND (%(take_over)s OR owner = %(owner)s)
+RETURNING epoch;
 
 -- advance --
 -- The next transaction id comes along: by it the 32 bits of the log's ids are widened.

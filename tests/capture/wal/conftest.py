@@ -8,6 +8,7 @@ ends of the slice are decided by the rows' transaction ids.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -133,6 +134,14 @@ class Log:
             pipeline, self.pipeline = self.pipeline, None
             pipeline.stop()
 
+    def wait_until_free(self, seconds: float = 20.0) -> None:
+        """The server finds out by itself that its client is gone; a database with an active slot cannot be dropped."""
+        deadline = time.monotonic() + seconds
+        active = "SELECT 1 FROM pg_replication_slots WHERE active AND database = current_database()"
+        while self.conn.execute(active).fetchone():
+            assert time.monotonic() < deadline, "the server has not noticed"
+            time.sleep(0.02)
+
     def settle(self, seconds: float = 60.0) -> None:
         """Wait until all that has been committed is in the buffers."""
         assert self.pipeline is not None
@@ -166,20 +175,30 @@ class Log:
 
 
 @pytest.fixture
-def log(conn: Connection, database: str) -> Iterator[Log]:
-    """A fresh database with the catalog in it."""
-    install.install(conn)
+def make_log() -> Iterator[Callable[[str], Log]]:
+    """Sets a database up for capture by the log."""
     opened: list[Connection] = []
+    made: list[Log] = []
 
-    def open_one() -> Connection:
-        opened.append(connect(database))
-        return opened[-1]
+    def make(dsn: str) -> Log:
+        def open_one() -> Connection:
+            opened.append(connect(dsn))
+            return opened[-1]
 
-    made = Log(conn, database, open_one)
-    try:
-        yield made
-    finally:
-        if made.pipeline is not None:
-            made.pipeline.stop()
-        for each in opened:
-            each.close()
+        made.append(Log(open_one(), dsn, open_one))
+        install.install(made[-1].conn)
+        return made[-1]
+
+    yield make
+    for each in made:
+        if each.pipeline is not None:
+            each.pipeline.stop()
+            each.wait_until_free()
+    for conn in opened:
+        conn.close()
+
+
+@pytest.fixture
+def log(make_log: Callable[[str], Log], database: str) -> Log:
+    """A fresh database, set up."""
+    return make_log(database)

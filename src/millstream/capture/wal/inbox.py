@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass
-from threading import Condition
+from threading import Condition, Event
 
 from millstream.capture.wal.transactions import Transaction
 
@@ -24,8 +24,9 @@ class Marker:
 class Inbox:
     """Between the reader and the store."""
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, stop: Event) -> None:
         self.budget = budget
+        self._stop = stop
         self.size = 0
         self._items: deque[Transaction | Marker] = deque()
         self._changes = 0
@@ -36,7 +37,8 @@ class Inbox:
     def put(self, transaction: Transaction) -> None:
         """Add a transaction; waits while there is too much."""
         with self._changed:
-            self._changed.wait_for(lambda: self.size < self.budget or self.closed)
+            while self.size >= self.budget and not self.closed and not self._stop.is_set():
+                self._changed.wait(0.1)
             self._items.append(transaction)
             self.size += transaction.changes.size
             self._changes += transaction.changes.count

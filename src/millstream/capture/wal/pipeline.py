@@ -20,6 +20,7 @@ import time
 from dataclasses import dataclass
 from threading import Condition, Event, Thread
 from typing import Literal
+from uuid import uuid4
 
 import psycopg
 
@@ -80,6 +81,8 @@ class Pipeline:
         self.health = Health()
         self.state: State = "NEW"
         self.error: BaseException | None = None
+        self._owner = uuid4().hex
+        self._has_claimed = False
         self._stop = Event()
         self._moved = Condition()
         self._thread = Thread(target=self._run, name="millstream log", daemon=True)
@@ -139,8 +142,10 @@ class Pipeline:
     def _attempt(self) -> None:
         """Take the log up at the cursor, and follow it until something breaks or we are stopped."""
         with session(self.dsn) as conn:
-            conn.execute("SET synchronous_commit = on")
-            store = Store.claimed(conn, self.slot)
+            conn.execute("SET synchronous_commit = on; SET application_name = 'millstream store'")
+            # Whoever starts takes over; whoever was taken over from does not take back.
+            store = Store.claimed(conn, self.slot, self._owner, take_over=not self._has_claimed)
+            self._has_claimed = True
             slot = slots.get(conn, self.slot)
             assert slot is not None, "the store has claimed it"
             slot_of.check(conn, self.dsn, slot)
@@ -168,7 +173,7 @@ class _Session:
         self.options = pipeline.options
         self.store = store
         self.stream = stream
-        self.inbox = Inbox(self.options.budget)
+        self.inbox = Inbox(self.options.budget, pipeline._stop)
         self.assembler = Assembler(self.options.budget)
         self.feedback = Feedback(stream, store.ledger.acknowledged, self.options.status_interval)
         self.heartbeat = Heartbeat(

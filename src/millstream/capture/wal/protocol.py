@@ -16,6 +16,7 @@ Rows are read here one by one, for tests and for the eye; `decode.py` reads them
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -27,6 +28,8 @@ HEADER = 25
 DATA, KEEPALIVE = b"w"[0], b"k"[0]
 _KEEPALIVE = struct.Struct(">xQqB")
 _STATUS = struct.Struct(">cQQQqB")
+# The server counts from the year 2000; it shows our clock in pg_stat_replication.
+_EPOCH = 946_684_800
 
 
 # -- frames ----------------------------------------------------------------------------------
@@ -53,7 +56,8 @@ def status(position: int, *, ask: bool = False) -> bytes:
     """
     if position <= 0:
         raise ValueError("a status without a position would release nothing, or everything")
-    return _STATUS.pack(b"r", position, position, position, 0, ask)
+    clock = int((time.time() - _EPOCH) * 1_000_000)
+    return _STATUS.pack(b"r", position, position, position, clock, ask)
 
 
 # -- messages --------------------------------------------------------------------------------

@@ -100,14 +100,16 @@ class Store:
     """Of a transaction stored in parts, the last of which is to come: its commit, and each source's changes so far."""
 
     @classmethod
-    def claimed(cls, conn: Connection, slot: str) -> Store:
-        """Take the slot over from whoever stored from it before."""
-        with conn.transaction():
-            epoch, found = slots.claim(conn, slot), slots.get(conn, slot)
-            if epoch is None or found is None:
-                raise SlotLost.because(slot, "It is not in the catalog of this database.")
-            watermarks = slots.watermarks(conn, slot)
-        store = cls(conn, slot, epoch, watermarks, Ledger.starting_at(found.cursor, ()))
+    def claimed(cls, conn: Connection, slot: str, owner: str, *, take_over: bool = True) -> Store:
+        """Be the one that stores from the slot; take it over from another process, or stand back."""
+        epoch = slots.claim(conn, slot, owner, take_over=take_over)
+        # Read after the claim: it has waited for a store that may have moved the cursor.
+        found = slots.get(conn, slot)
+        if found is None:
+            raise SlotLost.because(slot, "It is not in the catalog of this database.")
+        if epoch is None:
+            raise LogTakenOver.by_other(slot)
+        store = cls(conn, slot, epoch, slots.watermarks(conn, slot), Ledger.starting_at(found.cursor, ()))
         store.look()
         return store
 

@@ -9,12 +9,14 @@ CREATE TABLE millstream.slots (
     timeline integer NOT NULL,
     created_lsn pg_lsn NOT NULL,
     cursor pg_lsn NOT NULL,
+    owner text,
     epoch bigint NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE millstream.slots IS 'The replication slot of this database, as it was made, and up to where all of it is durable';
-COMMENT ON COLUMN millstream.slots.epoch IS 'Counts the processes that have read from it; only the last may store';
+COMMENT ON COLUMN millstream.slots.owner IS 'The process that reads from it';
+COMMENT ON COLUMN millstream.slots.epoch IS 'Counts the connections that have read from it; only the last may store';
 
 CREATE TABLE millstream.watermarks (
     slot text NOT NULL REFERENCES millstream.slots ON DELETE CASCADE,
