@@ -30,7 +30,7 @@ from millstream.capture.wal.feedback import Feedback
 from millstream.capture.wal.health import Health
 from millstream.capture.wal.heartbeat import Heartbeat
 from millstream.capture.wal.inbox import Inbox, Marker
-from millstream.capture.wal.protocol import DATA, KEEPALIVE, keepalive
+from millstream.capture.wal.protocol import DATA, KEEPALIVE, Message, keepalive
 from millstream.capture.wal.store import BATCH_BYTES, BATCH_ROWS, Part, Store, parts
 from millstream.capture.wal.transactions import BUDGET, Assembler, Transaction
 from millstream.catalog import slots
@@ -212,16 +212,18 @@ class _Session:
 
     def _read(self) -> None:
         frames = self.stream.receive(0.1)
+        take = self.assembler.take
         for frame in frames:
             if frame[0] == DATA:
-                self._data(frame)
+                done = take(frame)
+                if done is not None:
+                    self._received(done)
             elif frame[0] == KEEPALIVE:
                 self._keepalive(frame)
         if not frames:
             self._look_for_life()
 
-    def _data(self, frame: bytes) -> None:
-        done = self.assembler.take(frame)
+    def _received(self, done: Transaction | Message) -> None:
         if isinstance(done, Transaction):
             failpoint("log_received")
             self.inbox.put(done)

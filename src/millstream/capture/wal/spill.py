@@ -53,11 +53,6 @@ class Changes:
     def count(self) -> int:
         return self.on_disk + len(self.tail)
 
-    def add(self, message: bytes) -> None:
-        """One change more."""
-        self.tail.append(message)
-        self.size += len(message)
-
     def relayout(self, layouts: Layouts) -> None:
         """Rows look different from here on."""
         self.layouts.append((self.count, layouts))

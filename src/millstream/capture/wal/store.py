@@ -41,6 +41,7 @@ from millstream.store.connection import Connection
 # A batch: more makes it no faster.
 BATCH_ROWS = 20_000
 BATCH_BYTES = 4 << 20
+SLAB = 2_000
 
 # What PostgreSQL's input says to a value it cannot read, whose type or name has changed since.
 UNREADABLE = (
@@ -284,7 +285,9 @@ class _Writing:
         columns = [sql.SQL("xid"), sql.SQL("action"), *(column_name(attnum) for attnum in images.columns)]
         statement = sql.SQL("COPY {} ({}) FROM STDIN").format(buffer_name(source), sql.SQL(", ").join(columns))
         with self.store.conn.cursor() as cursor, cursor.copy(statement) as copy:
-            copy.write(copy_text(images))
+            # In slabs: the server reads one while we make the next.
+            for start in range(0, len(images.starts), SLAB):
+                copy.write(copy_text(images.at(np.arange(start, min(start + SLAB, len(images.starts))))))
         self.written += len(images.starts)
 
     def _insert_marks(self, source: int, marks: set[tuple[int, str]]) -> None:

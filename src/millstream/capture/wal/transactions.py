@@ -91,7 +91,9 @@ class Assembler:
         changes = self._now.changes
         if self._in_chunk:
             changes.open_sub(int.from_bytes(frame[HEADER + 1 : HEADER + 5], "big"))
-        changes.add(frame)
+        # In place: a call for each row would be a good part of what reading costs.
+        changes.tail.append(frame)
+        changes.size += len(frame)
         self.size += len(frame)
         if self.size > self.budget:
             self._spill()
