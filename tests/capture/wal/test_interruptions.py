@@ -13,7 +13,7 @@ import pytest
 
 from millstream.capture.wal import slot
 from millstream.capture.wal.pipeline import Options, Pipeline
-from millstream.catalog import slots
+from millstream.catalog import relations, slots
 from millstream.errors import LogTakenOver, SlotLost
 from millstream.store.connection import Connection, connect
 from millstream.testing.proxy import proxy
@@ -183,6 +183,15 @@ def test_another_server_or_a_server_set_back_is_noticed(conn: Connection, log: L
     assert "restored, promoted or replaced" in _lost(log).detail
     conn.execute("UPDATE millstream.slots SET timeline = timeline - 1, cursor = 'FFFF/0'")
     assert "set back" in _lost(log).detail
+
+
+def test_publishing_again_adds_what_is_lacking(conn: Connection, log: Log, t: Logged) -> None:
+    conn.execute("CREATE TABLE u (id int)")
+    names = relations.names(conn, [t.source.relid, conn.execute("SELECT 'u'::regclass::oid").fetchall()[0][0]])
+    slot.publish(conn, names)
+    slot.publish(conn, names)
+    listed = conn.execute("SELECT tablename FROM pg_publication_tables ORDER BY 1").fetchall()
+    assert listed == [("t",), ("u",)]
 
 
 def test_a_slot_that_is_taken_away_leaves_nothing(conn: Connection, log: Log, t: Logged) -> None:

@@ -13,6 +13,9 @@ from threading import Condition, Event
 
 from millstream.capture.wal.transactions import Transaction
 
+# What a transaction takes besides its messages: a million small ones are not to be had for nothing.
+OVERHEAD = 1024
+
 
 @dataclass(frozen=True)
 class Marker:
@@ -40,7 +43,7 @@ class Inbox:
             while self.size >= self.budget and not self.closed and not self._stop.is_set():
                 self._changed.wait(0.1)
             self._items.append(transaction)
-            self.size += transaction.changes.size
+            self.size += transaction.changes.size + OVERHEAD
             self._changes += transaction.changes.count
             # Somebody may wait for a message.
             self._urgent = self._urgent or bool(transaction.messages)

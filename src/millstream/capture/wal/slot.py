@@ -47,13 +47,15 @@ def publish(conn: Connection, tables: Sequence[Name]) -> str:
     identity first. Changes come under the names of partitions, so that a truncation of one is told.
     """
     name = name_of(conn)
-    listed = sql.SQL(", ").join(table.identifier for table in tables)
+    published = {relid for (relid,) in conn.execute(_SQL["published"], (name,))}
+    lacking = [table.identifier for table in tables if table.oid not in published]
+    listed = sql.SQL(", ").join(lacking)
     if not conn.execute(_SQL["publication"], (name,)).fetchone():
         options = sql.SQL(", publish_generated_columns = stored" if conn.info.server_version >= 180000 else "")
         create = sql.SQL("CREATE PUBLICATION {}{} WITH (publish_via_partition_root = false{})")
-        of = sql.SQL(" FOR TABLE ") + listed if tables else sql.SQL("")
+        of = sql.SQL(" FOR TABLE ") + listed if lacking else sql.SQL("")
         conn.execute(create.format(sql.Identifier(name), of, options))
-    elif tables:
+    elif lacking:
         conn.execute(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(sql.Identifier(name), listed))
     return name
 

@@ -5,6 +5,9 @@ SELECT 'millstream_' || left(id::text, 8) FROM millstream.installation;
 -- publication --
 SELECT oid FROM pg_publication WHERE pubname = %s;
 
+-- published --
+SELECT prrelid FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE p.pubname = %s;
+
 -- database --
 SELECT oid FROM pg_database WHERE datname = current_database();
 
