@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.capture.wal.copy_text import copy_text
-from millstream.capture.wal.decode import Rows, decode, lay_out
+from millstream.capture.wal.decode import decode
 from millstream.capture.wal.protocol import (
     HEADER,
     UNCHANGED,
@@ -23,6 +23,7 @@ from millstream.capture.wal.protocol import (
     Truncate,
     Update,
 )
+from millstream.capture.wal.rows import Rows, lay_out
 from millstream.catalog.sources import CapturedColumn, Source
 from millstream.errors import LogNotUnderstood
 from millstream.testing.pgoutput import encode, frame

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.capture.wal.decode import Places
 from millstream.capture.wal.feedback import Feedback
 from millstream.capture.wal.pipeline import Options
+from millstream.capture.wal.rows import Places
 from millstream.capture.wal.spill import Changes
 from millstream.capture.wal.store import BATCH_ROWS, _Writing, parts, widened
 from millstream.capture.wal.transactions import Transaction

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from millstream.capture.wal.decode import NULL, Bytes, Images, Places, gathered
+from millstream.capture.wal.decode import NULL, Images
+from millstream.capture.wal.rows import Bytes, Places, gathered
 
 _TAB, _BACKSLASH = b"\t\\"
 _ESCAPES = bytes.maketrans(b"\b\t\n\v\f\r\\", b"btnvfr\\")

@@ -3,8 +3,7 @@
     message       I <relation> N <columns>  t 0005 hello  n  u  t 0001 7
     walk          kind, start and length of column 1 in every row, then of column 2, ...
 
-The messages of a batch lie one behind the other in one array; a row is a place in it, a column an array of places, and
-no value is ever an object of its own. A message that does not end where its last value ends is an error.
+A column is an array of places. A message that does not end where its last value ends is an error.
 
 What is captured of a row are its *images*: where the values of the captured columns lie. Of an update those are two,
 what went and what came; a large value that did not change is not sent, and is taken from the old row. Where the old
@@ -14,98 +13,25 @@ the images do not tell the change, and the transaction is marked X instead.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from millstream.capture.wal.protocol import HEADER, Relation
+from millstream.capture.wal.protocol import Relation
+from millstream.capture.wal.rows import Bytes, Places, Rows, big_endian, gathered
 from millstream.catalog.sources import Source
 from millstream.errors import LogNotUnderstood
 
-Places: TypeAlias = npt.NDArray[np.int64]
-Bytes: TypeAlias = npt.NDArray[np.uint8]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Action: TypeAlias = Literal["I", "D"]
 
 _T, _N, _U = b"tnu"
 _NEW, _OLD = b"NO"
-_TRUNCATE = b"T"[0]
 NULL = -1
 """The length of a value that is NULL."""
-
-
-@dataclass(frozen=True)
-class Trailer:
-    """What lies behind the messages of a batch: constants that go into the text of its rows, see `copy_text.py`."""
-
-    null: int
-    starts: Places
-    """By transaction and action, I then D: how a row of it begins."""
-    lengths: Places
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Messages of one batch, all under the same layouts, and the transaction each is of."""
-
-    data: Bytes
-    starts: Places
-    """Behind each message's letter, and behind the transaction id if it has one."""
-    ends: Places
-    letters: Bytes
-    transactions: Places
-    layouts: Mapping[int, Relation]
-    trailer: Trailer
-
-    def at(self, chosen: Places) -> Rows:
-        """Some of them."""
-        return replace(
-            self,
-            starts=self.starts[chosen],
-            ends=self.ends[chosen],
-            letters=self.letters[chosen],
-            transactions=self.transactions[chosen],
-        )
-
-    def relids(self) -> Places:
-        """The relation of each; not of a truncation, which may have several."""
-        return big_endian(self.data, self.starts, 4)
-
-    def truncated(self) -> list[tuple[int, int]]:
-        """Every (transaction, relation) of which there is a truncation here."""
-        found = []
-        for row in np.flatnonzero(self.letters == _TRUNCATE):
-            relids = bytes(self.data[self.starts[row] + 5 : self.ends[row]])
-            found += [(int(self.transactions[row]), int(relid)) for relid in np.frombuffer(relids, ">u4")]
-        return found
-
-    def changes(self) -> Rows:
-        """Without truncations."""
-        chosen = np.flatnonzero(self.letters != _TRUNCATE)
-        return self if len(chosen) == len(self.letters) else self.at(chosen)
-
-
-def lay_out(
-    messages: Sequence[bytes],
-    relation_at: Places,
-    transactions: Places,
-    layouts: Mapping[int, Relation],
-    xids: Sequence[int],
-) -> Rows:
-    """Lay messages out in one array, and behind them how rows of these transactions begin."""
-    lengths = np.fromiter(map(len, messages), np.int64, len(messages))
-    ends = np.cumsum(lengths)
-    first = ends - lengths
-    begins = [b"\n%d\t%c" % (xid, action) for xid in xids for action in b"ID"]
-    # Some zeros between: a look behind the last value finds something.
-    data = np.frombuffer(bytearray().join([*messages, bytes(8), b"\t\\N", *begins]), np.uint8)
-    null = int(lengths.sum()) + 8
-    sizes = np.fromiter(map(len, begins), np.int64, len(begins))
-    trailer = Trailer(null, null + 3 + np.cumsum(sizes) - sizes, sizes)
-    return Rows(data, first + relation_at, ends, data[first + HEADER], transactions, layouts, trailer)
 
 
 @dataclass(frozen=True)
@@ -255,14 +181,6 @@ def walk(data: Bytes, at: Places, columns: int, letters: Sequence[int]) -> tuple
     return found, at
 
 
-def big_endian(data: Bytes, at: Places, size: int) -> Places:
-    """The numbers that stand at these places."""
-    number = data[at].astype(np.int64)
-    for place in range(1, size):
-        number = (number << 8) | data[at + place]
-    return number
-
-
 def _whole(
     rows: Rows, layout: Relation, source: Source, found: Decoded, sides: Sequence[Values]
 ) -> list[Values] | None:
@@ -300,22 +218,3 @@ def same(data: Bytes, one: Values, other: Values) -> Flags:
     row = np.repeat(chosen, lengths.sum(axis=1))
     alike[row[left != right]] = False
     return alike
-
-
-# Stretches longer than this, on average, are sliced; shorter ones are gathered byte by byte, by places.
-_LONG = 100
-
-
-def gathered(data: Bytes, starts: Places, lengths: Places) -> Bytes:
-    """The bytes of these stretches, one stretch after the other."""
-    starts, lengths = starts.ravel(), lengths.ravel()
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    if total > _LONG * len(lengths):
-        view = data.data
-        stretches = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
-        return np.frombuffer(bytearray().join([view[start:end] for start, end in stretches]), np.uint8)
-    places = np.repeat(starts - (ends - lengths), lengths)
-    places += np.arange(total)
-    found: Bytes = data[places]
-    return found

@@ -27,7 +27,8 @@ from psycopg import errors, sql
 from millstream.capture.buffer import buffer_name, column_name
 from millstream.capture.wal.acknowledge import Ledger
 from millstream.capture.wal.copy_text import copy_text
-from millstream.capture.wal.decode import Images, Places, Rows, decode, lay_out
+from millstream.capture.wal.decode import Images, decode
+from millstream.capture.wal.rows import Places, Rows, lay_out
 from millstream.capture.wal.spill import Piece
 from millstream.capture.wal.transactions import Transaction
 from millstream.catalog import relations, slots, sources
