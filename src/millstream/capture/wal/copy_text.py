@@ -2,8 +2,8 @@
 
     <newline> xid <tab> action   <tab> value   <tab> value   <tab> \\N
 
-A row is a run of stretches of the batch's array. A value brings its tab along: it is written over the byte before it,
-the last of its length, which is no longer needed. What begins a row and what stands for NULL lie behind the messages.
+A row is a run of stretches of the batch's array. A value brings its tab along: for the time being it is written over
+the byte before the value, the last of its length. What begins a row and what stands for NULL lie behind the messages.
 So a batch is one gathering of bytes, and values are touched only to escape what COPY would take for its own.
 """
 
@@ -23,11 +23,14 @@ def copy_text(images: Images) -> bytes:
     """One line for each image."""
     data, trailer = images.rows.data, images.rows.trailer
     is_null = images.lengths == NULL
-    data[images.starts[~is_null] - 1] = _TAB
+    before = images.starts[~is_null] - 1
+    lent = data[before]
+    data[before] = _TAB
     begin = 2 * images.rows.transactions + (images.action == "D")
     starts = np.column_stack([trailer.starts[begin], np.where(is_null, trailer.null, images.starts - 1)])
     lengths = np.column_stack([trailer.lengths[begin], np.where(is_null, 3, images.lengths + 1)])
     text = gathered(data, starts, lengths)
+    data[before] = lent
     special = np.frombuffer(bytearray(text.tobytes().translate(_IS_SPECIAL)), np.bool_)
     ends = np.cumsum(lengths.ravel()).reshape(lengths.shape)
     # What is ours: the first byte of each stretch, the tab before the action, the backslash of a NULL.

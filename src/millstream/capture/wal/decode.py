@@ -39,16 +39,10 @@ class Images:
     """Images of rows of one source, as places in the batch."""
 
     rows: Rows
-    columns: tuple[int, ...]
-    """The captured columns, by attnum in the source."""
     starts: Places
-    """By row and column."""
+    """By row and captured column."""
     lengths: Places
     action: Action
-
-    def at(self, chosen: Places) -> Images:
-        """Some of them."""
-        return Images(self.rows.at(chosen), self.columns, self.starts[chosen], self.lengths[chosen], self.action)
 
 
 @dataclass
@@ -58,6 +52,11 @@ class Decoded:
     images: list[Images] = field(default_factory=list)
     marked: set[int] = field(default_factory=set)
     """Transactions of which the images do not tell the whole change."""
+
+    def add(self, rows: Rows, values: Values, action: Action) -> None:
+        """Images of these rows, if there are any."""
+        if len(rows.letters):
+            self.images.append(Images(rows, values.starts, values.lengths, action))
 
     def mark(self, transactions: Places) -> None:
         """Mark these transactions."""
@@ -91,7 +90,7 @@ def _inserted(rows: Rows, layout: Relation, source: Source, found: Decoded) -> N
     _expect_end(rows, end)
     whole = _whole(rows, layout, source, found, [new])
     if whole is not None:
-        found.images.append(_images(rows, source, whole[0], "I"))
+        found.add(rows, whole[0], "I")
 
 
 def _deleted(rows: Rows, layout: Relation, source: Source, found: Decoded) -> None:
@@ -100,7 +99,7 @@ def _deleted(rows: Rows, layout: Relation, source: Source, found: Decoded) -> No
     _expect_end(rows, end)
     whole = _whole(rows, layout, source, found, [old])
     if whole is not None:
-        found.images.append(_images(rows, source, whole[0], "D"))
+        found.add(rows, whole[0], "D")
 
 
 def _updated(rows: Rows, layout: Relation, source: Source, found: Decoded) -> None:
@@ -113,8 +112,8 @@ def _updated(rows: Rows, layout: Relation, source: Source, found: Decoded) -> No
         return
     went, came = whole
     changed = np.flatnonzero(~same(rows.data, went, came))
-    rows, went, came = rows.at(changed), went.at(changed), came.at(changed)
-    found.images += [_images(rows, source, went, "D"), _images(rows, source, came, "I")]
+    found.add(rows.at(changed), went.at(changed), "D")
+    found.add(rows.at(changed), came.at(changed), "I")
 
 
 _READ = {b"I"[0]: _inserted, b"U"[0]: _updated, b"D"[0]: _deleted}
@@ -201,11 +200,6 @@ def _captured(layout: Relation, source: Source) -> list[int] | None:
     places = {(column.name, column.type_oid): place for place, column in enumerate(layout.columns)}
     found = [places.get((column.name, column.type_oid)) for column in source.columns]
     return None if None in found else [place for place in found if place is not None]
-
-
-def _images(rows: Rows, source: Source, values: Values, action: Action) -> Images:
-    columns = tuple(column.attnum for column in source.columns)
-    return Images(rows, columns, values.starts, values.lengths, action)
 
 
 def same(data: Bytes, one: Values, other: Values) -> Flags:

@@ -27,7 +27,7 @@ from psycopg import errors, sql
 from millstream.capture.buffer import buffer_name, column_name
 from millstream.capture.wal.acknowledge import Ledger
 from millstream.capture.wal.copy_text import copy_text
-from millstream.capture.wal.decode import Images, decode
+from millstream.capture.wal.decode import decode
 from millstream.capture.wal.rows import Places, Rows, lay_out
 from millstream.capture.wal.spill import Piece
 from millstream.capture.wal.transactions import Transaction
@@ -42,6 +42,7 @@ from millstream.store.connection import Connection
 # A batch: more makes it no faster.
 BATCH_ROWS = 20_000
 BATCH_BYTES = 4 << 20
+# So much is made at once; it stays in the processor's cache.
 SLAB = 2_000
 
 # What PostgreSQL's input says to a value it cannot read, whose type or name has changed since.
@@ -231,10 +232,8 @@ class _Writing:
         fresh = rows.at(self._fresh(source, rows.transactions))
         last = int(rows.transactions[-1])
         self._reach(source, last, int(np.count_nonzero(rows.transactions == last)))
-        decoded = decode(fresh, self.store.sources[source])
-        for images in decoded.images:
-            self._copy(source, images)
-        self.marks.setdefault(source, set()).update((number, "X") for number in decoded.marked)
+        if len(fresh.letters):
+            self._copy(source, fresh)
 
     # -- what is stored already ------------------------------------------------------------
 
@@ -262,34 +261,39 @@ class _Writing:
 
     # -- writing ---------------------------------------------------------------------------
 
-    def _copy(self, source: int, images: Images) -> None:
-        if not len(images.starts):
-            return
+    def _copy(self, source: int, rows: Rows) -> None:
         if not self.careful:
-            self._send(source, images)
+            self._send(source, rows)
             return
         try:
             with self.store.conn.transaction():
-                self._send(source, images)
+                self._send(source, rows)
         except UNREADABLE:
-            numbers = images.rows.transactions
-            middle = int(np.searchsorted(numbers, numbers[len(numbers) // 2]))
-            if numbers[0] == numbers[-1]:
-                self.marks.setdefault(source, set()).add((int(numbers[0]), "X"))
-                return
-            # By whole transactions: those that can be read back are.
-            middle = middle or int(np.searchsorted(numbers, numbers[0], "right"))
-            self._copy(source, images.at(np.arange(middle)))
-            self._copy(source, images.at(np.arange(middle, len(numbers))))
+            self._copy_apart(source, rows)
 
-    def _send(self, source: int, images: Images) -> None:
-        columns = [sql.SQL("xid"), sql.SQL("action"), *(column_name(attnum) for attnum in images.columns)]
+    def _copy_apart(self, source: int, rows: Rows) -> None:
+        """By whole transactions, half and half: those that can be read back are, the others are marked."""
+        numbers = rows.transactions
+        if numbers[0] == numbers[-1]:
+            self.marks.setdefault(source, set()).add((int(numbers[0]), "X"))
+            return
+        middle = int(np.searchsorted(numbers, numbers[len(numbers) // 2]))
+        middle = middle or int(np.searchsorted(numbers, numbers[0], "right"))
+        self._copy(source, rows.at(np.arange(middle)))
+        self._copy(source, rows.at(np.arange(middle, len(numbers))))
+
+    def _send(self, source: int, rows: Rows) -> None:
+        captured = self.store.sources[source]
+        columns = [sql.SQL("xid"), sql.SQL("action"), *(column_name(column.attnum) for column in captured.columns)]
         statement = sql.SQL("COPY {} ({}) FROM STDIN").format(buffer_name(source), sql.SQL(", ").join(columns))
         with self.store.conn.cursor() as cursor, cursor.copy(statement) as copy:
             # In slabs: the server reads one while we make the next.
-            for start in range(0, len(images.starts), SLAB):
-                copy.write(copy_text(images.at(np.arange(start, min(start + SLAB, len(images.starts))))))
-        self.written += len(images.starts)
+            for start in range(0, len(rows.letters), SLAB):
+                decoded = decode(rows.at(np.arange(start, min(start + SLAB, len(rows.letters)))), captured)
+                for images in decoded.images:
+                    copy.write(copy_text(images))
+                    self.written += len(images.starts)
+                self.marks.setdefault(source, set()).update((number, "X") for number in decoded.marked)
 
     def _insert_marks(self, source: int, marks: set[tuple[int, str]]) -> None:
         insert = sql.SQL('INSERT INTO {} (xid, action) SELECT * FROM unnest(%s::xid8[], %s::"char"[])')
