@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 # As a service has it, but for the intervals.
 REAL = Options(status_interval=0.5, idle_seconds=0.5, idle_at_most=2.0, heartbeat_interval=0.5, heartbeat_timeout=5.0)
+# Some 5 MB each: MILLSTREAM_TEST_LOG_FLOODS=200 is a gigabyte.
+FLOODS = int(os.environ.get("MILLSTREAM_TEST_LOG_FLOODS", "5"))
 FLOOD = "INSERT INTO foreign_rows SELECT g, repeat('x', 200) FROM generate_series(1, 20000) AS g"
 
 
@@ -37,7 +40,7 @@ def test_the_slot_follows_log_that_concerns_nobody(conn: Connection, log: Log) -
     conn.execute("CREATE TABLE t (id int); CREATE TABLE foreign_rows (id int, v text)")
     t = log.capture("t")
     pipeline = log.start(REAL)
-    for _ in range(5):
+    for _ in range(FLOODS):
         conn.execute(FLOOD)
     flooded = _end(conn)
     _until(lambda: log.confirmed() >= flooded, "the slot did not follow", 10.0)

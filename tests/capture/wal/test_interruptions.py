@@ -185,6 +185,18 @@ def test_another_server_or_a_server_set_back_is_noticed(conn: Connection, log: L
     assert "set back" in _lost(log).detail
 
 
+def test_a_slot_is_made_once_and_one_that_was_not_recorded_is_made_again(conn: Connection, log: Log, t: Logged) -> None:
+    with pytest.raises(ValueError, match="there already"):
+        slot.create(conn, log.dsn)
+    conn.execute("DELETE FROM millstream.slots")
+    conn.execute("INSERT INTO t VALUES (1, 'before')")
+    log.slot = slot.create(conn, log.dsn)
+    t.frontier, t.content = t.cut()
+    conn.execute("INSERT INTO t VALUES (2, 'after')")
+    log.start(BRISK)
+    assert log.check(t)[0].images == 1
+
+
 def test_publishing_again_adds_what_is_lacking(conn: Connection, log: Log, t: Logged) -> None:
     conn.execute("CREATE TABLE u (id int)")
     names = relations.names(conn, [t.source.relid, conn.execute("SELECT 'u'::regclass::oid").fetchall()[0][0]])

@@ -63,6 +63,8 @@ def publish(conn: Connection, tables: Sequence[Name]) -> str:
 def create(conn: Connection, dsn: str) -> Slot:
     """Create the slot, after the publication, and record both as they were made."""
     name = name_of(conn)
+    if slots.get(conn, name) is not None:
+        raise ValueError(f"slot {name} is there already")
     # Of an attempt that was killed before it was recorded; the name is of this installation only.
     conn.execute(_SQL["drop"], (name,))
     with replication(dsn, "millstream slot") as server:
