@@ -205,6 +205,10 @@ class Reader:
         start, self.at = self.at, end + 1
         return self.data[start:end].decode(errors="surrogateescape")
 
+    def numbers(self, layout: struct.Struct) -> tuple[int, ...]:
+        """Several at once: transactions may be many and small."""
+        return layout.unpack(self.bytes(layout.size))
+
     def letter(self) -> str:
         return chr(self.number(1))
 
@@ -224,11 +228,11 @@ class Reader:
 
 def parse(message: bytes, *, at: int = 0, in_chunk: bool = False) -> Parsed:
     """Read the message that starts at `at`; `in_chunk` where a transaction id stands behind its letter."""
-    reader = Reader(message, at)
-    letter = reader.letter()
+    letter = chr(message[at])
     read = _READERS.get(letter)
     if read is None:
         return Unknown(letter)
+    reader = Reader(message, at + 1)
     if in_chunk and letter in IN_CHUNK:
         reader.number(4)
     return read(reader)
@@ -238,13 +242,16 @@ def parse(message: bytes, *, at: int = 0, in_chunk: bool = False) -> Parsed:
 IN_CHUNK = frozenset("RYIUDTM")
 
 
+_BEGIN, _COMMIT = struct.Struct(">QqI"), struct.Struct(">BQQ")
+
+
 def _begin(r: Reader) -> Begin:
-    lsn, _, xid = r.number(8), r.number(8), r.number(4)
+    lsn, _, xid = r.numbers(_BEGIN)
     return Begin(lsn, xid)
 
 
 def _commit(r: Reader) -> Commit:
-    _, lsn, end = r.number(1), r.number(8), r.number(8)
+    _, lsn, end = r.numbers(_COMMIT)
     return Commit(lsn, end)
 
 

@@ -92,11 +92,14 @@ class Changes:
         self.tail, self.size = [], 0
         failpoint("log_spilled")
 
+    def as_one(self, rows: int, size: int) -> Piece | None:
+        """All changes as one piece, if they are in memory, few and alike: most transactions are."""
+        if self._file is not None or len(self.layouts) > 1 or len(self.tail) > rows or self.size > size:
+            return None
+        return Piece(self.layouts[0][1], self.tail)
+
     def pieces(self, rows: int, size: int) -> Iterator[Piece]:
         """All changes in order, in pieces of at most so many changes and about so many bytes."""
-        if self._file is None and len(self.layouts) == 1 and len(self.tail) <= rows and self.size <= size:
-            yield Piece(self.layouts[0][1], self.tail)
-            return
         bounds = [*(index for index, _ in self.layouts[1:]), self.count]
         layouts = [each for _, each in self.layouts]
         part: list[bytes] = []

@@ -17,7 +17,7 @@ images, not the row its place: the transaction is marked X, and the readers rein
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -68,8 +68,13 @@ class Part:
     is_last: bool
 
 
-def parts(transaction: Transaction) -> Iterator[Part]:
+def parts(transaction: Transaction) -> Iterable[Part]:
     """A transaction in parts of the size of a batch; one without changes is one empty part."""
+    small = transaction.changes.as_one(BATCH_ROWS, BATCH_BYTES)
+    return [Part(transaction, small, is_last=True)] if small else _parts(transaction)
+
+
+def _parts(transaction: Transaction) -> Iterator[Part]:
     held: Piece | None = None
     for piece in transaction.changes.pieces(BATCH_ROWS, BATCH_BYTES):
         if held is not None:
