@@ -28,8 +28,8 @@ HASTY = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-# That a control is caught is enough; the smallest way to catch it is of no use.
-UNSHRUNK = settings(HASTY, phases=[Phase.generate])
+# That a control is caught is enough, the smallest way to catch it is of no use; it ends when it is caught.
+UNSHRUNK = settings(HASTY, phases=[Phase.generate], max_examples=5000)
 
 
 class World(RuleBasedStateMachine):
