@@ -401,6 +401,66 @@ class LockNotHad(MillstreamError):
         )
 
 
+class SlotLost(MillstreamError):
+    """The slot is not the one we left, or no longer holds changes we still need."""
+
+    code = "MS303"
+
+    @classmethod
+    def because(cls, slot: str, what: str) -> Self:
+        return cls(
+            f'replication slot "{slot}" cannot be continued from',
+            detail=what,
+            hint="Changes may be missing: have its sources captured by triggers, and refresh their readers in full.",
+            slot=slot,
+        )
+
+
+class LogBroken(MillstreamError):
+    """The connection that brings the log has ended or fallen silent."""
+
+    code = "MS304"
+    retryable = True
+
+    @classmethod
+    def off(cls, slot: str, reason: str) -> Self:
+        return cls(
+            f'the log of slot "{slot}" is interrupted',
+            detail=reason.strip(),
+            hint="It is taken up again by itself, from what is durable.",
+            slot=slot,
+        )
+
+
+class LogNotUnderstood(MillstreamError):
+    """A message of the log that does not read as PostgreSQL describes it."""
+
+    code = "MS305"
+
+    @classmethod
+    def at(cls, data: bytes, why: str) -> Self:
+        return cls(
+            "a message of the log cannot be read",
+            detail=f"It has {len(data)} bytes and starts with {data[:40]!r}: {why}.",
+            hint="Please report it, with the server's version; nothing after it has been captured.",
+        )
+
+
+class LogTakenOver(MillstreamError):
+    """Another process has begun to read the log of this database."""
+
+    code = "MS306"
+
+    @classmethod
+    def by_other(cls, slot: str) -> Self:
+        return cls(
+            f'another process reads the log of slot "{slot}" now',
+            detail="One process per database captures from the log; what this one had not yet stored, the other will.",
+            hint="Stop one of the two.",
+            slot=slot,
+        )
+
+
 # -- MS4xx: refresh --------------------------------------------------------------------------
 
 

@@ -9,9 +9,14 @@ import sys
 
 import pytest
 
-from millstream.observe.failpoint import FAILPOINTS, VARIABLE, failpoint
+from millstream.observe.failpoint import FAILPOINTS, LOG_FAILPOINTS, VARIABLE, failpoint
 
-PASSING = "from millstream.observe.failpoint import *\nfor name in FAILPOINTS: print(name, flush=True); failpoint(name)"
+PASSING = """
+from millstream.observe.failpoint import *
+for name in (*FAILPOINTS, *LOG_FAILPOINTS):
+    print(name, flush=True)
+    failpoint(name)
+"""
 
 
 def passed(armed: str | None) -> subprocess.CompletedProcess[str]:
@@ -23,10 +28,10 @@ def passed(armed: str | None) -> subprocess.CompletedProcess[str]:
 def test_unarmed_they_are_passed() -> None:
     done = passed(None)
     assert done.returncode == 0
-    assert done.stdout.split() == list(FAILPOINTS)
+    assert done.stdout.split() == [*FAILPOINTS, *LOG_FAILPOINTS]
 
 
-@pytest.mark.parametrize("armed", FAILPOINTS)
+@pytest.mark.parametrize("armed", [*FAILPOINTS, *LOG_FAILPOINTS])
 def test_the_armed_one_kills_and_those_before_it_do_not(armed: str) -> None:
     done = passed(armed)
     assert done.returncode == -signal.SIGKILL

@@ -11,6 +11,7 @@ the two have parted.
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -27,7 +28,7 @@ from millstream.store.statements import load
 SCHEMAS = ("millstream", "millstream_changes", "millstream_state")
 TABLES = (
     "installation", "migrations", "settings", "stream_tables", "sources", "dependencies", "blocks", "refresh_history",
-    "grounds",
+    "grounds", "slots", "watermarks",
 )  # fmt: skip
 """What the migrations make in the first of them."""
 
@@ -140,7 +141,25 @@ def uninstall(conn: Connection, *, cascade: bool = False, patience: Patience = P
     if version(conn) is None:
         return
     tables = {Name(oid, schema, table) for oid, _, schema, table in conn.execute(_SQL["triggers"])}
+    slots = [slot for (slot,) in conn.execute(_SQL["slots"])]
     under_lock(conn, sorted(tables, key=str), "ACCESS EXCLUSIVE", lambda: _remove(conn, cascade), patience)
+    # Last: it is not undone when a transaction is, and a slot without its catalog only waits to be dropped.
+    for slot in slots:
+        _drop_slot(conn, slot)
+
+
+def _drop_slot(conn: Connection, name: str, seconds: float = 10.0) -> None:
+    """Drop a replication slot; whoever reads from it has lost its catalog, and is sent away."""
+    deadline = time.monotonic() + seconds
+    while True:
+        conn.execute(_SQL["end_sender"], (name,))
+        try:
+            conn.execute(_SQL["drop_slot"], (name,))
+            return
+        except errors.ObjectInUse:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.05)
 
 
 def _remove(conn: Connection, cascade: bool) -> None:
@@ -150,6 +169,8 @@ def _remove(conn: Connection, cascade: bool) -> None:
         conn.execute(drop.format(sql.Identifier(trigger), sql.Identifier(schema, table)))
     for oid, schema, table in conn.execute(_SQL["stream_tables"]).fetchall():
         _drop_stream_table(conn, Name(oid, schema, table), cascade)
+    for (publication,) in conn.execute(_SQL["publications"]).fetchall():
+        conn.execute(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(publication)))
     strangers = [str(Name(*row)) for row in conn.execute(_SQL["strangers"], (list(TABLES),))]
     if strangers and not cascade:
         raise StillUsed.schema("millstream", strangers)

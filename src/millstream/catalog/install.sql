@@ -45,6 +45,19 @@ JOIN pg_class AS c ON c.oid = s.relid
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 ORDER BY s.id DESC;
 
+-- slots --
+-- Those of our replication slots that are there.
+SELECT slot_name FROM pg_replication_slots WHERE slot_name IN (SELECT name FROM millstream.slots);
+
+-- end_sender --
+SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active;
+
+-- drop_slot --
+SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s;
+
+-- publications --
+SELECT p.pubname FROM pg_publication AS p JOIN millstream.slots AS s ON s.publication_oid = p.oid;
+
 -- strangers --
 -- Tables in the catalog's schema that are not the catalog's. A role named "millstream" makes its tables here
 -- when it gives no schema: the default search_path starts with the role's own name.

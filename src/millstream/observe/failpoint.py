@@ -1,10 +1,11 @@
-"""Places in a refresh where a test can kill the process, to prove that a crash loses nothing.
+"""Places in a refresh and in capture where a test can kill the process, to prove that a crash loses nothing.
 
     cut -> changes -> demand -> Spark -> staged -> state -> target -> frontier -> commit -> prune
+    log: received -> spilled -> marker -> stored -> durable -> acknowledged
 
-Each step of a refresh calls `failpoint(name)` when it is done. With MILLSTREAM_FAILPOINT=name in the
-environment the process dies there by SIGKILL: nothing is unwound, flushed or rolled back by us, as
-when the machine is switched off. Otherwise a call is one look into the environment.
+Each step calls `failpoint(name)` when it is done. With MILLSTREAM_FAILPOINT=name in the environment the process
+dies there by SIGKILL: nothing is unwound, flushed or rolled back by us, as when the machine is switched off. Otherwise
+a call is one look into the environment.
 """
 
 from __future__ import annotations
@@ -27,17 +28,28 @@ FAILPOINTS: tuple[str, ...] = (
     "committed",
     "pruned",
 )
+# Those of capture by the log: a transaction was received whole; some of one went to disk; a marker is about to be
+# stored; a batch is stored and not committed; it is; the server was told so.
+LOG_FAILPOINTS: tuple[str, ...] = (
+    "log_received",
+    "log_spilled",
+    "log_marker",
+    "log_stored",
+    "log_durable",
+    "log_acknowledged",
+)
+_ALL = (*FAILPOINTS, *LOG_FAILPOINTS)
 
 
 def failpoint(name: str) -> None:
     """Die here if the environment says so."""
-    if name not in FAILPOINTS:
-        raise ValueError(f"unknown failpoint {name!r}; they are: {', '.join(FAILPOINTS)}")
+    if name not in _ALL:
+        raise ValueError(f"unknown failpoint {name!r}; they are: {', '.join(_ALL)}")
     armed = os.environ.get(VARIABLE)
     if armed is None:
         return
     # A misspelt name would kill nowhere, and the crash test would pass without a crash.
-    if armed not in FAILPOINTS:
-        raise ValueError(f"{VARIABLE} is {armed!r}; the failpoints are: {', '.join(FAILPOINTS)}")
+    if armed not in _ALL:
+        raise ValueError(f"{VARIABLE} is {armed!r}; the failpoints are: {', '.join(_ALL)}")
     if armed == name:
         os.kill(os.getpid(), signal.SIGKILL)

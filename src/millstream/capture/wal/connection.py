@@ -1,0 +1,139 @@
+"""The connection that brings the log: libpq's own replication calls, by way of psycopg.
+
+What decides how values print is set in the startup packet, as in every session of ours: a role's own DateStyle would
+otherwise be in the stream. libpq is not safe for two threads at one connection, so that each call holds the lock;
+waiting for the server happens outside of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import time
+from threading import Lock
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from psycopg.pq import DiagnosticField, ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
+
+from millstream.capture.wal.protocol import status
+from millstream.errors import LogBroken, MillstreamError, ServerDown, SlotLost
+from millstream.frontier import lsn
+from millstream.store.connection import Connection, pinned, without_password
+
+# Half-open connections are found by the kernel too, if it is asked to look.
+_SOCKET = {
+    "keepalives": "1",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+# The server ends a connection that has not answered for so long.
+SENDER_TIMEOUT = 60.0
+# How many messages are taken at once: between two such helpings the connection is free for our answers.
+_HELPING = 4096
+# Slot in use; all else that START_REPLICATION refuses is final.
+_IN_USE = "55006"
+
+
+def replication(dsn: str, application_name: str) -> Connection:
+    """A session that takes the commands of replication, besides SQL without parameters."""
+    settings = pinned(dsn, wal_sender_timeout=f"{SENDER_TIMEOUT:.0f}s")
+    conninfo = make_conninfo(settings, replication="database", application_name=application_name, **_SOCKET)
+    try:
+        return psycopg.connect(conninfo, autocommit=True)
+    except psycopg.OperationalError as error:
+        raise ServerDown.unreachable(without_password(dsn), str(error)) from error
+
+
+def hang_up(conn: Connection) -> None:
+    """End a session's traffic from another thread than the one that may hang in it: that one finds it closed."""
+    with contextlib.suppress(OSError, psycopg.OperationalError), socket.socket(fileno=os.dup(conn.fileno())) as line:
+        line.shutdown(socket.SHUT_RDWR)
+
+
+class Stream:
+    """The messages of a slot from a position on."""
+
+    def __init__(self, dsn: str, slot: str, publication: str, start: int, *, in_chunks: bool = False) -> None:
+        self.slot = slot
+        self.received_at = time.monotonic()
+        self._lock = Lock()
+        self._conn = replication(dsn, f"millstream log {slot}")
+        self._pgconn: PGconn = self._conn.pgconn
+        try:
+            self._start(publication, start, in_chunks)
+        except BaseException:
+            self.close()
+            raise
+        self._poll = select.poll()
+        self._poll.register(self._pgconn.socket, select.POLLIN)
+
+    def _start(self, publication: str, start: int, in_chunks: bool) -> None:
+        options = ["proto_version '2', streaming 'on'" if in_chunks else "proto_version '1'", "messages 'true'"]
+        name = sql.Literal(f'"{publication}"').as_string()
+        options.append(f"publication_names {name}")
+        command = f'START_REPLICATION SLOT "{self.slot}" LOGICAL {lsn.printed(start)} ({", ".join(options)})'
+        result = self._pgconn.exec_(command.encode())
+        if result.status != ExecStatus.COPY_BOTH:
+            raise self._refused(result)
+        # A status that cannot be sent must not hold the lock.
+        self._pgconn.nonblocking = 1
+
+    def receive(self, seconds: float) -> list[bytes]:
+        """The frames that are there, or that come within this time; none when none come."""
+        frames = self._take()
+        if frames or not self._poll.poll(seconds * 1000):
+            return frames
+        with self._lock:
+            try:
+                self._pgconn.consume_input()
+            except psycopg.OperationalError as error:
+                raise LogBroken.off(self.slot, str(error)) from error
+        return self._take()
+
+    def _take(self) -> list[bytes]:
+        frames: list[bytes] = []
+        with self._lock:
+            for _ in range(_HELPING):
+                try:
+                    size, frame = self._pgconn.get_copy_data(1)
+                except psycopg.OperationalError as error:
+                    raise LogBroken.off(self.slot, str(error)) from error
+                if size == 0:
+                    break
+                if size < 0:
+                    raise self._refused(self._pgconn.get_result())
+                frames.append(bytes(frame))
+        if frames:
+            self.received_at = time.monotonic()
+        return frames
+
+    def _refused(self, result: PGresult | None) -> MillstreamError:
+        """What the server said, as an error of ours: one that ends by itself, or one that does not."""
+        message = self._pgconn.get_error_message() if result is None else result.get_error_message()
+        state = None if result is None else result.error_field(DiagnosticField.SQLSTATE)
+        code = state.decode() if state else ""
+        # 42704: no such slot, or no such publication. 55000, 58P01: the slot or its log is gone.
+        if code in ("42704", "55000", "58P01"):
+            return SlotLost.because(self.slot, message)
+        return LogBroken.off(self.slot, message or "The server has ended the stream.")
+
+    def send(self, position: int, *, ask: bool = False) -> None:
+        """Tell the server what is durable. What the socket does not take now goes with the next one."""
+        with self._lock:
+            try:
+                self._pgconn.put_copy_data(status(position, ask=ask))
+                self._pgconn.flush()
+            except psycopg.OperationalError as error:
+                raise LogBroken.off(self.slot, str(error)) from error
+
+    def close(self) -> None:
+        """End it, at once."""
+        with self._lock:
+            self._conn.close()

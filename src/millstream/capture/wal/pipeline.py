@@ -1,0 +1,287 @@
+"""The pipeline from a slot to the change buffers.
+
+    server ─► reader ─► transactions ─► inbox ─► store ─► cursor ─► feedback ─► server
+              keepalives ─────────────► markers ──┘        durable
+
+One thread reads, one stores, one tells the server what is durable. A keepalive says that the server has sent all it has
+up to a position; it goes the same way as the rows, behind all that was received before it, and only what has come out
+at the other end is let go. So a table nobody writes to never holds the log, and nothing on its way is ever let go.
+
+Whatever breaks, all in memory is dropped and the log is taken up at the cursor, from the server again: there is one
+way to recover, and it is the way to start.
+
+A marker with no rows behind the last is stored seldom (`IDLE`): storing it makes log of its own, and a server with
+nothing to do should have nothing to do.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from threading import Condition, Event, Thread
+from typing import Literal
+from uuid import uuid4
+
+import psycopg
+
+from millstream.capture.wal import slot as slot_of
+from millstream.capture.wal.connection import SENDER_TIMEOUT, Stream, hang_up
+from millstream.capture.wal.feedback import Feedback
+from millstream.capture.wal.health import Health
+from millstream.capture.wal.heartbeat import Heartbeat
+from millstream.capture.wal.inbox import Inbox, Marker
+from millstream.capture.wal.protocol import DATA, KEEPALIVE, Message, keepalive
+from millstream.capture.wal.store import BATCH_BYTES, BATCH_ROWS, Part, Store, parts
+from millstream.capture.wal.transactions import BUDGET, Assembler, Transaction
+from millstream.catalog import slots
+from millstream.errors import LogBroken, MillstreamError, ServerDown
+from millstream.observe import log
+from millstream.observe.failpoint import failpoint
+from millstream.store.connection import session
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a pipeline goes about it; times are in seconds, sizes in bytes."""
+
+    budget: int = BUDGET
+    """Of open transactions in memory, and as much again of those that wait to be stored."""
+    linger: float = 0.05
+    """How long a batch waits to be filled."""
+    status_interval: float = min(10.0, SENDER_TIMEOUT / 3)
+    silence: float = 2 * SENDER_TIMEOUT
+    """Without a byte for so long the connection counts as dead."""
+    idle_bytes: int = 64 << 10
+    """A marker alone is stored when it is so far ahead of the cursor,"""
+    idle_seconds: float = 1.0
+    """and the last was stored so long ago;"""
+    idle_at_most: float = 30.0
+    """or after this time, however near it is."""
+    heartbeat_interval: float = 15.0
+    heartbeat_timeout: float = 600.0
+    in_chunks: bool = False
+    """Have large transactions sent before they end (protocol 2)."""
+    pause: float = 0.2
+    """Before the log is taken up again; doubled up to `longest_pause`."""
+    longest_pause: float = 30.0
+    patience: float = 10.0
+    """For a batch that is being stored when all ends."""
+
+
+State = Literal["NEW", "RUNNING", "STOPPED", "FAILED"]
+
+
+class Pipeline:
+    """Captures from one slot until it is stopped."""
+
+    def __init__(self, dsn: str, slot: str, options: Options | None = None) -> None:
+        self.dsn = dsn
+        self.slot = slot
+        self.options = options or Options()
+        self.health = Health()
+        self.state: State = "NEW"
+        self.error: BaseException | None = None
+        self._owner = uuid4().hex
+        self._has_claimed = False
+        self._stop = Event()
+        self._moved = Condition()
+        self._thread = Thread(target=self._run, name="millstream log", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self.state = "RUNNING"
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; what is not durable will be sent again to the next one. Raises the error it has ended by, if any."""
+        self._stop.set()
+        self._thread.join()
+        if self.error is not None:
+            raise self.error
+
+    def wait(self, position: int, seconds: float) -> bool:
+        """Wait until all before this position is durable."""
+        with self._moved:
+            self._moved.wait_for(lambda: self.health.durable >= position or self.state != "RUNNING", seconds)
+        if self.error is not None:
+            raise self.error
+        return self.health.durable >= position
+
+    # -- one connection after the other ------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._attempts()
+            self.state = "STOPPED"
+        except BaseException as error:  # It is raised again in the thread that stops or waits.
+            self.error, self.state = error, "FAILED"
+            log.error("capture by the log has ended", slot=self.slot, reason=str(error))
+        finally:
+            with self._moved:
+                self._moved.notify_all()
+
+    def _attempts(self) -> None:
+        pause = self.options.pause
+        while not self._stop.is_set():
+            began, former = time.monotonic(), self.health.durable
+            try:
+                self._attempt()
+            except (LogBroken, ServerDown, psycopg.OperationalError) as error:
+                self._interrupted(error)
+                if self.health.durable > former or time.monotonic() - began > self.options.longest_pause:
+                    pause = self.options.pause
+                self._stop.wait(pause)
+                pause = min(2 * pause, self.options.longest_pause)
+
+    def _interrupted(self, error: Exception) -> None:
+        reason = error.detail if isinstance(error, MillstreamError) else str(error).strip()
+        self.health.reconnects += 1
+        self.health.reason = reason
+        log.warning("the log is interrupted", slot=self.slot, reason=reason)
+
+    def _attempt(self) -> None:
+        """Take the log up at the cursor, and follow it until something breaks or we are stopped."""
+        with session(self.dsn) as conn:
+            conn.execute("SET synchronous_commit = on; SET application_name = 'millstream store'")
+            # Whoever starts takes over; whoever was taken over from does not take back.
+            store = Store.claimed(conn, self.slot, self._owner, take_over=not self._has_claimed)
+            self._has_claimed = True
+            slot = slots.get(conn, self.slot)
+            assert slot is not None, "the store has claimed it"
+            slot_of.check(conn, self.dsn, slot)
+            slot_of.end_stale_sender(conn, self.slot)
+            self._durable(store, slot.cursor)
+            stream = Stream(self.dsn, self.slot, slot.publication, slot.cursor, in_chunks=self.options.in_chunks)
+            try:
+                _Session(self, store, stream).run()
+            finally:
+                stream.close()
+
+    def _durable(self, store: Store, position: int) -> None:
+        with self._moved:
+            self.health.durable = max(self.health.durable, position)
+            self.health.life_at = time.monotonic()
+            self.health.written = store.written
+            self._moved.notify_all()
+
+
+class _Session:
+    """The threads of one connection; what they share dies with it."""
+
+    def __init__(self, pipeline: Pipeline, store: Store, stream: Stream) -> None:
+        self.pipeline = pipeline
+        self.options = pipeline.options
+        self.store = store
+        self.stream = stream
+        self.inbox = Inbox(self.options.budget, pipeline._stop)
+        self.assembler = Assembler(self.options.budget)
+        self.feedback = Feedback(stream, store.ledger.acknowledged, self.options.status_interval)
+        self.heartbeat = Heartbeat(
+            pipeline.dsn, pipeline.health, self.options.heartbeat_interval, self.options.heartbeat_timeout
+        )
+        self._writer = Thread(target=self._store, name="millstream store", daemon=True)
+        self._trouble: BaseException | None = None
+        self._marker = 0
+        self._stored_at = time.monotonic()
+
+    def run(self) -> None:
+        """Read until something breaks or the pipeline is stopped."""
+        self.feedback.start()
+        self.heartbeat.start()
+        self._writer.start()
+        try:
+            while not self.pipeline._stop.is_set() and self._trouble is None:
+                self._read()
+        finally:
+            self.inbox.close()
+            self._end_writer()
+            self.feedback.stop()
+            self.assembler.close()
+            self.heartbeat.stop()
+        if self._trouble is not None:
+            raise self._trouble
+
+    def _end_writer(self) -> None:
+        """Let it finish its batch; where its own connection is dead too, do not wait for that to be found out."""
+        self._writer.join(self.options.patience)
+        if self._writer.is_alive():
+            hang_up(self.store.conn)
+            self._writer.join()
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        frames = self.stream.receive(0.1)
+        take = self.assembler.take
+        for frame in frames:
+            if frame[0] == DATA:
+                done = take(frame)
+                if done is not None:
+                    self._received(done)
+            elif frame[0] == KEEPALIVE:
+                self._keepalive(frame)
+        if not frames:
+            self._look_for_life()
+
+    def _received(self, done: Transaction | Message) -> None:
+        if isinstance(done, Transaction):
+            failpoint("log_received")
+            self.inbox.put(done)
+            self.pipeline.health.received = done.end_lsn
+
+    def _keepalive(self, frame: bytes) -> None:
+        told = keepalive(frame)
+        if told.wants_reply:
+            self.feedback.reply()
+        if self.assembler.is_between:
+            self.inbox.mark(told.end)
+            self.pipeline.health.received = told.end
+
+    def _look_for_life(self) -> None:
+        silent = time.monotonic() - self.stream.received_at
+        if silent > self.options.silence:
+            raise LogBroken.off(self.pipeline.slot, f"Nothing has come for {silent:.0f} s, not even a keepalive.")
+        if self.heartbeat.is_lost():
+            raise LogBroken.off(self.pipeline.slot, "A heartbeat has not come back.")
+
+    # -- storing -----------------------------------------------------------------------------
+
+    def _store(self) -> None:
+        try:
+            while not self.inbox.closed:
+                self._batch(self.inbox.take(changes=BATCH_ROWS, linger=self.options.linger, wait=0.5))
+        except BaseException as error:  # It is raised again by the reader's thread.
+            self._trouble = error
+            self.inbox.close()
+
+    def _batch(self, items: list[Transaction | Marker]) -> None:
+        batch: list[Part] = []
+        size = changes = 0
+        for item in items:
+            if isinstance(item, Marker):
+                self._marker = max(self._marker, item.lsn)
+                continue
+            for part in parts(item):
+                batch.append(part)
+                changes += len(part.piece.messages)
+                size += item.changes.size
+                if changes >= BATCH_ROWS or size >= BATCH_BYTES or not part.is_last:
+                    self._flush(batch, 0)
+                    batch, size, changes = [], 0, 0
+            item.changes.close()
+        if batch or self._marker_is_due():
+            self._flush(batch, self._marker)
+
+    def _marker_is_due(self) -> bool:
+        ahead = self._marker - self.store.ledger.acknowledged
+        waited = time.monotonic() - self._stored_at
+        far = ahead >= self.options.idle_bytes and waited >= self.options.idle_seconds
+        return far or (ahead > 0 and waited >= self.options.idle_at_most)
+
+    def _flush(self, batch: list[Part], marker: int) -> None:
+        if marker:
+            failpoint("log_marker")
+        cursor = self.store.write(batch, marker)
+        self._stored_at = time.monotonic()
+        self.feedback.advance(cursor)
+        self.pipeline._durable(self.store, cursor)

@@ -1,0 +1,130 @@
+"""The slot and the publication of a database: make them, take them away, and tell whether they are still the same.
+
+A name proves nothing. A slot that was dropped and made again has a gap, a restored server has another past, a
+publication made anew did not publish in between; all of that looks well until rows are missing. So what they were
+made as is recorded, and compared before each start:
+
+    server        system identifier and timeline         another one: restored, promoted, upgraded
+    database      its oid
+    slot          plugin, not invalidated                and not ahead of our cursor: somebody else let the log go,
+                                                         or it is a new slot under the old name
+    publication   its oid
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from psycopg import sql
+
+from millstream.capture.wal.connection import replication
+from millstream.catalog import slots
+from millstream.catalog.relations import Name
+from millstream.catalog.slots import Slot
+from millstream.errors import SlotLost
+from millstream.frontier import lsn
+from millstream.store.connection import Connection
+from millstream.store.statements import load
+
+_SQL = load("millstream.capture.wal", "slot.sql")
+
+PLUGIN = "pgoutput"
+
+
+def name_of(conn: Connection) -> str:
+    """What the slot and the publication of this installation are called."""
+    name: str = conn.execute(_SQL["name"]).fetchall()[0][0]
+    return name
+
+
+# -- making and taking away ------------------------------------------------------------------
+
+
+def publish(conn: Connection, tables: Sequence[Name]) -> str:
+    """Create the publication of these tables, or add those it lacks; returns its name.
+
+    A table of which the old rows are not in the log (replica identity) can then not be updated by its users: set the
+    identity first. Changes come under the names of partitions, so that a truncation of one is told.
+    """
+    name = name_of(conn)
+    published = {relid for (relid,) in conn.execute(_SQL["published"], (name,))}
+    lacking = [table.identifier for table in tables if table.oid not in published]
+    listed = sql.SQL(", ").join(lacking)
+    if not conn.execute(_SQL["publication"], (name,)).fetchone():
+        options = sql.SQL(", publish_generated_columns = stored" if conn.info.server_version >= 180000 else "")
+        create = sql.SQL("CREATE PUBLICATION {}{} WITH (publish_via_partition_root = false{})")
+        of = sql.SQL(" FOR TABLE ") + listed if lacking else sql.SQL("")
+        conn.execute(create.format(sql.Identifier(name), of, options))
+    elif lacking:
+        conn.execute(sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(sql.Identifier(name), listed))
+    return name
+
+
+def create(conn: Connection, dsn: str) -> Slot:
+    """Create the slot, after the publication, and record both as they were made."""
+    name = name_of(conn)
+    if slots.get(conn, name) is not None:
+        raise ValueError(f"slot {name} is there already")
+    # Of an attempt that was killed before it was recorded; the name is of this installation only.
+    conn.execute(_SQL["drop"], (name,))
+    with replication(dsn, "millstream slot") as server:
+        system, timeline, *_ = server.execute("IDENTIFY_SYSTEM").fetchall()[0]
+        command = sql.SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput (SNAPSHOT 'nothing')")
+        _, point, *_ = server.execute(command.format(sql.Identifier(name))).fetchall()[0]
+    start = lsn.parse(point)
+    database = conn.execute(_SQL["database"]).fetchall()[0][0]
+    made = Slot(name, name, _publication(conn, name), database, system, timeline, start, start)
+    slots.put(conn, made)
+    return made
+
+
+def drop(conn: Connection, name: str) -> None:
+    """Drop the slot and the publication, and forget them. The slot first: a publication alone holds nothing."""
+    conn.execute(_SQL["drop"], (name,))
+    conn.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
+    slots.remove(conn, name)
+
+
+# -- still the same? -------------------------------------------------------------------------
+
+
+def check(conn: Connection, dsn: str, slot: Slot) -> None:
+    """Raise unless the log can be taken up where we left it."""
+    with replication(dsn, "millstream slot") as server:
+        system, timeline, end, _ = server.execute("IDENTIFY_SYSTEM").fetchall()[0]
+    if system != slot.system_identifier or timeline != slot.timeline:
+        raise SlotLost.because(slot.name, "The server was restored, promoted or replaced since.")
+    if conn.execute(_SQL["database"]).fetchall()[0][0] != slot.database_oid:
+        raise SlotLost.because(slot.name, "The database is another one.")
+    if lsn.parse(end) < slot.cursor:
+        raise SlotLost.because(slot.name, f"The log ends at {end}, before what was read: the server was set back.")
+    if _publication(conn, slot.publication) != slot.publication_oid:
+        raise SlotLost.because(slot.name, "The publication was made anew since: what came between was not published.")
+    _check_slot(conn, slot)
+
+
+def _check_slot(conn: Connection, slot: Slot) -> None:
+    row = conn.execute(_SQL["slot"], (slot.name,)).fetchone()
+    if row is None:
+        raise SlotLost.because(slot.name, "It was dropped.")
+    plugin, database, _, confirmed, wal_status, reason, conflicting = row
+    if plugin != PLUGIN or database != slot.database_oid:
+        raise SlotLost.because(slot.name, "There is another slot under its name.")
+    if wal_status == "lost" or reason or conflicting:
+        raise SlotLost.because(slot.name, f"The server has invalidated it ({reason or 'its log was removed'}).")
+    if confirmed is not None and lsn.parse(confirmed) > slot.cursor:
+        ours = lsn.printed(slot.cursor)
+        raise SlotLost.because(slot.name, f"It stands at {confirmed}, and we have stored only what is before {ours}.")
+
+
+def end_stale_sender(conn: Connection, name: str) -> bool:
+    """End the sender that still serves a dead connection of ours, if there is one."""
+    return bool(conn.execute(_SQL["stale_sender"], (name, f"millstream log {name}")).fetchall())
+
+
+def _publication(conn: Connection, name: str) -> int:
+    row = conn.execute(_SQL["publication"], (name,)).fetchone()
+    if row is None:
+        raise SlotLost.because(name, "Its publication does not exist.")
+    oid: int = row[0]
+    return oid

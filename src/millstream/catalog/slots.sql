@@ -1,0 +1,33 @@
+-- put --
+INSERT INTO millstream.slots
+    (name, publication, publication_oid, database_oid, system_identifier, timeline, created_lsn, cursor)
+VALUES
+    (%(name)s, %(publication)s, %(publication_oid)s, %(database_oid)s, %(system_identifier)s, %(timeline)s,
+    %(created_lsn)s::pg_lsn, %(cursor)s::pg_lsn);
+
+-- get --
+SELECT name, publication, publication_oid, database_oid, system_identifier, timeline, created_lsn::text, cursor::text
+FROM millstream.slots WHERE name = %s;
+
+-- remove --
+DELETE FROM millstream.slots WHERE name = %s;
+
+-- claim --
+-- Waits for the store that another process may be at, and keeps it from storing again.
+UPDATE millstream.slots SET epoch = epoch + 1, owner = %(owner)s
+WHERE name = %(name)s AND (%(take_over)s OR owner = %(owner)s)
+RETURNING epoch;
+
+-- advance --
+-- The next transaction id comes along: by it the 32 bits of the log's ids are widened.
+UPDATE millstream.slots SET cursor = greatest(cursor, %s::pg_lsn), updated_at = now()
+WHERE name = %s AND epoch = %s
+RETURNING pg_snapshot_xmax(pg_current_snapshot())::text::int8;
+
+-- watermarks --
+SELECT source_relid, commit_lsn::text, ordinal FROM millstream.watermarks WHERE slot = %s;
+
+-- put_watermarks --
+INSERT INTO millstream.watermarks (slot, source_relid, commit_lsn, ordinal)
+SELECT %s, relid, commit_lsn, ordinal FROM unnest(%s::oid[], %s::pg_lsn[], %s::int8[]) AS w (relid, commit_lsn, ordinal)
+ON CONFLICT (slot, source_relid) DO UPDATE SET commit_lsn = excluded.commit_lsn, ordinal = excluded.ordinal;
