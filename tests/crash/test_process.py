@@ -14,7 +14,7 @@ import pytest
 from millstream.client import Millstream
 from millstream.errors import NameTaken
 from millstream.observe.failpoint import FAILPOINTS
-from millstream.refresh import apply, cut, evaluate, run
+from millstream.refresh import apply, cut, evaluate, record, recurse
 from millstream.service import refresh
 from millstream.testing.writers import VIEWS
 
@@ -33,7 +33,7 @@ def passes(mill: Mill) -> Counter[str]:
     counted = Counter[str]()
     mill.change()
     with pytest.MonkeyPatch.context() as patch:
-        for module in (cut, evaluate, apply, run, refresh):
+        for module in (cut, evaluate, recurse, apply, record, refresh):
             patch.setattr(module, "failpoint", lambda name: counted.update([name]))
         assert mill.refresh() == DIFFERENTIAL
     return counted

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from millstream.errors import MillstreamError, ServerDown
 from millstream.observe.failpoint import FAILPOINTS
-from millstream.refresh import apply, cut, evaluate, run
+from millstream.refresh import apply, cut, evaluate, record, recurse
 from millstream.service import refresh
 from millstream.store.connection import connect
 from millstream.testing.server import Server, embedded
@@ -62,7 +62,7 @@ def when_passed(patch: pytest.MonkeyPatch, point: str, act: Callable[[], object]
         if name == point and left:
             left.pop()()
 
-    for module in (cut, evaluate, apply, run, refresh):
+    for module in (cut, evaluate, recurse, apply, record, refresh):
         patch.setattr(module, "failpoint", passed)
 
 

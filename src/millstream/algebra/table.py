@@ -48,7 +48,7 @@ class Table:
     @property
     def stored(self) -> bool:
         """Is it a table of the user's, whose rows may change?"""
-        return self.block is None and not self.rows
+        return self.block is None and not self.rows and self.recursion is None
 
     @property
     def is_clock(self) -> bool:
