@@ -114,7 +114,8 @@ def test_what_is_read_is_enough(moving: Law, seed: int) -> None:
 def test_more_rows_than_may_be_looked_up_are_read_as_everything_is(
     moving: Law, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moving.ms.app.settings, "max_lookup_rows", 5)
+    few = moving.ms.app.settings.model_copy(update={"max_lookup_rows": 5})
+    monkeypatch.setattr(moving.ms.app, "settings", few)
     moving.change("UPDATE sales SET amount = amount + id % 30")
     reports = {report.name: report for report in moving.ms.refresh_all()}
     assert {one.why for one in reports["st_0"].inputs if one.path == "read"} == {"more than 5 rows flipped"}
