@@ -95,9 +95,11 @@ def witness(now: Cut, job: Job, report: RefreshReport) -> None:
 
 def fill(conn: Connection, rnd: random.Random, first: int, number: int) -> None:
     """Visits and shops around now, and some that time does not reach."""
+    # How long ago infinity was, PostgreSQL tells from 17 on.
+    never = "'infinity'" if conn.info.server_version >= 170000 else "NULL"
     for id in range(first, first + number):
         offset = rnd.choice([f"{rnd.uniform(-3, 4):.2f} seconds"] * 5 + ["-40 days", "1 day"])
-        at = rnd.choice([f"clock_timestamp() + interval '{offset}'"] * 6 + ["NULL", "'infinity'"])
+        at = rnd.choice([f"clock_timestamp() + interval '{offset}'"] * 6 + ["NULL", never])
         amount, keep = rnd.choice(["NULL", "1.5", "3", "8"]), rnd.choice(["NULL", "'1 second'", "'-1 second'"])
         conn.execute(f"INSERT INTO visits VALUES ({id}, {rnd.randrange(4)}, {at}, {amount}, {keep})".encode())
         day = rnd.choice(["NULL", "current_date", "current_date - 1", "current_date + 2"])
