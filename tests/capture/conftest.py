@@ -22,22 +22,7 @@ from millstream.catalog import install, relations
 from millstream.catalog.sources import Source
 from millstream.frontier.snapshot import Snapshot
 from millstream.store.connection import Connection, connect
-
-Bag = Counter[tuple[str | None, ...]]
-
-
-@dataclass(frozen=True)
-class Slice:
-    """What the buffer held between two cuts."""
-
-    came: Bag
-    went: Bag
-    truncated: int
-    changed: int
-
-    @property
-    def images(self) -> int:
-        return self.came.total() + self.went.total()
+from millstream.testing.bags import Bag, Slice
 
 
 @dataclass

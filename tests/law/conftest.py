@@ -6,7 +6,7 @@ silently recomputed everything would satisfy the oracle and prove nothing, so th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import psycopg
@@ -80,6 +80,14 @@ class Law:
         with self.conn.transaction():
             for statement in statements:
                 self.conn.execute(statement.encode())
+
+    def waiting(self, setup: str, tables: Mapping[str, str], changes: Sequence[str]) -> Law:
+        """The same with stream tables that are right, and with changes that wait."""
+        self.change(setup)
+        for name, query in tables.items():
+            self.create(name, query)
+        self.change(*changes)
+        return self
 
     def broken_by(self, name: str) -> Exception | None:
         """Refresh, and roll it back in any case; the trouble there was, or None when the law held."""

@@ -102,11 +102,7 @@ CHANGES = (
 @pytest.fixture(scope="module")
 def changed(module_law: Law) -> Law:
     """Stream tables that are right, and changes that wait."""
-    module_law.change(SETUP)
-    for name, query in TABLES.items():
-        module_law.create(name, query)
-    module_law.change(*CHANGES)
-    return module_law
+    return module_law.waiting(SETUP, TABLES, CHANGES)
 
 
 # -- the sabotages ---------------------------------------------------------------------------

@@ -88,7 +88,7 @@ BAD = [
     Bad("SELECT count(*) AS n FROM orders o GROUP BY (SELECT max(c.id) FROM customers c WHERE c.id < o.id)",
         Unsupported, "GROUP BY a subquery"),
     Bad("SELECT o.id FROM orders o FULL JOIN customers c ON (SELECT count(*) FROM words) > o.id + c.id AND o.id = c.id",
-        MillstreamError, ""),
+        Unsupported, "the ON of a FULL JOIN", "ON (SELECT"),
     Bad("SELECT o.id FROM orders o ORDER BY o.id LIMIT (SELECT count(*) FROM words)", Unsupported, "LIMIT"),
     Bad("SELECT DISTINCT customer FROM orders GROUP BY ROLLUP (customer)", Unsupported, "GROUPING SETS"),
     Bad("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT n FROM r",

@@ -27,7 +27,7 @@ class Table:
     block: int | None = None
     """Of the rows of an inner block: its position in the chain. Its schema and name are those of planning."""
     single: bool = False
-    """It never has more than one row."""
+    """It always has exactly one row."""
     rows: str = ""
     """Of rows that stand in the query itself: the VALUES that they are."""
     recursion: int | None = None

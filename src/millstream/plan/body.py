@@ -1,7 +1,7 @@
 """Build a branch: place its expressions, join its members, and note how demand travels between them.
 
     conditions over one table    filters of that table's reads, unless an outer join may pad it above them
-    over one and single rows     moving filters of its reads (`moved.py`)
+    over one and single rows     moving filters of its reads (`move.py`)
     equal columns of two         joins, and edges for demand
     all else                     filters of the body
 
@@ -21,7 +21,7 @@ from millstream.algebra.relation import Filter, JoinKind, Named, Project, Relati
 from millstream.errors import Unsupported
 from millstream.plan.block import Branch, Edge, Match, Pair, Read
 from millstream.plan.flatten import Flat
-from millstream.plan.moved import all_conditions, joinable, moved
+from millstream.plan.move import all_conditions, joinable, moved
 from millstream.plan.place import Placer
 from millstream.plan.placed import Placed, leaf_ref
 from millstream.plan.region import Atoms, Outer, Region

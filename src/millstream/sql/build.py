@@ -28,7 +28,7 @@ from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
 from millstream.sql import clock
 from millstream.sql.beside_clock import with_clock
-from millstream.sql.closed import closed, types_of
+from millstream.sql.column_types import closed, types_of
 from millstream.sql.conditions import asked, filtered
 from millstream.sql.constants import as_selects, constants
 from millstream.sql.first_rows import distinct_on, limit_of, limited, ordered_by
@@ -55,7 +55,7 @@ from millstream.sql.recursion import reads_itself, recursion
 from millstream.sql.scope import Scope, checked
 from millstream.sql.select_list import shown, unique
 from millstream.sql.set_operations import INT4, combined
-from millstream.sql.sets import Sets
+from millstream.sql.set_returning import Sets
 from millstream.sql.subquery import Subqueries
 from millstream.sql.windows import expanded, windowed
 from millstream.sql.with_queries import Cte, Ctes

@@ -26,7 +26,7 @@ from millstream.sql.asked_on import Side, asked_on
 from millstream.sql.beside_clock import beside_clock
 from millstream.sql.calls import called, is_call
 from millstream.sql.carried import balanced, settled
-from millstream.sql.closed import types_of
+from millstream.sql.column_types import types_of
 from millstream.sql.conditions import asked, filtered
 from millstream.sql.constants import ONE
 from millstream.sql.given import GIVEN, Given, given_columns, names_before, parts_of, refs_of, unfolded

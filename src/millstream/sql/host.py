@@ -16,7 +16,7 @@ from millstream.algebra.relation import Join, JoinKind, Relation
 from millstream.sql.given import Tied, retied
 from millstream.sql.grouping import Aggregates
 from millstream.sql.scope import Scope
-from millstream.sql.sets import Sets
+from millstream.sql.set_returning import Sets
 from millstream.sql.with_queries import Ctes
 
 

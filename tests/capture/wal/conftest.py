@@ -28,8 +28,7 @@ from millstream.catalog.slots import Slot
 from millstream.catalog.sources import Source
 from millstream.frontier.snapshot import Snapshot
 from millstream.store.connection import Connection, connect
-
-Bag = Counter[tuple[str | None, ...]]
+from millstream.testing.bags import Bag, Slice
 
 # Quick, so that tests are.
 BRISK = Options(
@@ -51,20 +50,6 @@ def set_up(conn: Connection, name: str, columns: Sequence[str] | None = None) ->
     source = sources.get(conn, oid)
     assert source is not None
     return source
-
-
-@dataclass(frozen=True)
-class Slice:
-    """What the buffer held between two cuts."""
-
-    came: Bag
-    went: Bag
-    truncated: int
-    changed: int
-
-    @property
-    def images(self) -> int:
-        return self.came.total() + self.went.total()
 
 
 @dataclass
