@@ -45,7 +45,7 @@ class Watched:
         assert not taken.truncated, "after TRUNCATE images alone do not tell the change"
         assert not taken.changed, "after an X images alone do not tell the change"
         # Subtracting an image that is not there would show as a difference: compare sums, not clipped counts.
-        assert self.content + taken.came == content + taken.went
+        taken.account_for(self.content, content)
         self.frontier, self.content = snapshot, content
         return taken
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 
 # Each row as the texts of its columns.
 Bag = Counter[tuple[str | None, ...]]
@@ -21,3 +22,18 @@ class Slice:
     @property
     def images(self) -> int:
         return self.came.total() + self.went.total()
+
+    def account_for(self, before: Bag, after: Bag) -> None:
+        """What was there, with what came and without what went, is what is there."""
+        told, found = before + self.came, after + self.went
+        if told == found:
+            return
+        # Some rows of many: a comparison of whole bags prints them all, and takes as long as that takes.
+        lost, extra = found - told, told - found
+        raise AssertionError(
+            f"{lost.total()} changes are missing, such as {_some(lost)}; {extra.total()} are too many, such as {_some(extra)}"
+        )
+
+
+def _some(bag: Bag) -> list[tuple[str | None, ...]]:
+    return list(islice(bag, 3))

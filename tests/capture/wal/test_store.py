@@ -89,7 +89,7 @@ def test_the_control_without_watermarks_is_caught(conn: Connection, log: Log, mo
 
     monkeypatch.setattr(_Writing, "_fresh", all_of_them)
     t = _again(conn, log)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="are too many"):
         log.check(t)
 
 
