@@ -30,9 +30,9 @@ class Slice:
             return
         # Some rows of many: a comparison of whole bags prints them all, and takes as long as that takes.
         lost, extra = found - told, told - found
-        raise AssertionError(
-            f"{lost.total()} changes are missing, such as {_some(lost)}; {extra.total()} are too many, such as {_some(extra)}"
-        )
+        what = [f"{lost.total()} changes are missing, such as {_some(lost)}"] if lost else []
+        what += [f"{extra.total()} are too many, such as {_some(extra)}"] if extra else []
+        raise AssertionError("; ".join(what))
 
 
 def _some(bag: Bag) -> list[tuple[str | None, ...]]:
