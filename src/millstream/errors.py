@@ -446,6 +446,21 @@ class LogNotUnderstood(MillstreamError):
         )
 
 
+class LogBehind(MillstreamError):
+    """What the log has to tell up to the cut is not there yet."""
+
+    code = "MS307"
+    retryable = True
+
+    @classmethod
+    def after(cls, seconds: float, what: str) -> Self:
+        return cls(
+            f"the log has not come as far as the cut in {seconds:.0f} s",
+            detail=what,
+            hint="It is on its way; the next refresh goes on. `millstream health` tells how far it is.",
+        )
+
+
 class LogTakenOver(MillstreamError):
     """Another process has begun to read the log of this database."""
 

@@ -10,10 +10,11 @@ than none. `docs/reference/settings.md` is printed from this class.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
 from pydantic_settings import (
@@ -46,6 +47,29 @@ def _read(value: object) -> object:
 
 Duration = Annotated[timedelta, BeforeValidator(_read), PlainSerializer(duration.printed)]
 
+_UNITS = {"B": 0, "kB": 10, "MB": 20, "GB": 30, "TB": 40}
+
+
+def _bytes(value: object) -> object:
+    """Sizes as PostgreSQL writes them: `100MB`."""
+    if not isinstance(value, str) or value.isdigit():
+        return value
+    match = re.fullmatch(r"(\d+)\s*(B|kB|MB|GB|TB)", value.strip())
+    if match is None:
+        raise ValueError("a size is written as 100MB, with B, kB, MB, GB or TB")
+    return int(match[1]) << _UNITS[match[2]]
+
+
+def _printed(size: int) -> str:
+    unit = next(unit for unit, bits in reversed(_UNITS.items()) if size % (1 << bits) == 0)
+    return f"{size >> _UNITS[unit]}{unit}"
+
+
+Size = Annotated[int, BeforeValidator(_bytes), PlainSerializer(_printed), Field(gt=0)]
+
+
+CDC_MODES = ("trigger", "auto", "wal")
+
 
 class Settings(BaseSettings):
     """All settings; frozen, and right from birth: a bad one raises `BadSetting`."""
@@ -68,6 +92,27 @@ class Settings(BaseSettings):
         1_000,
         ge=1,
         description="A recursive query that has not ended after this many steps in one refresh is an error.",
+    )
+    cdc_mode: Literal["trigger", "auto", "wal"] = Field(
+        "auto",
+        description="How changes are captured: by `trigger`; `auto`: by triggers first, from the log where that is "
+        "possible; `wal`: from the log, and what cannot be is refused.",
+    )
+    wal_transition_timeout: Duration = Field(
+        timedelta(seconds=300), description="A hand-over to the log that takes longer is given up."
+    )
+    auto_replica_identity: bool = Field(
+        False, description="May Millstream set REPLICA IDENTITY FULL on sources, so that the log tells old rows whole?"
+    )
+    slot_lag_warning: Size = Field(100 << 20, description="An alert is sent when the slot lags further behind.")
+    slot_lag_critical: Size = Field(
+        1024 << 20, description="When the slot lags further behind, its sources return to triggers."
+    )
+    heartbeat_interval: Duration = Field(
+        timedelta(seconds=15), description="How often a message is sent through the log to see it come back."
+    )
+    heartbeat_timeout: Duration = Field(
+        timedelta(minutes=10), description="Without any sign of life for so long the log is taken up anew."
     )
     max_consecutive_errors: int = Field(
         3, ge=1, description="After this many failures in a row the scheduler suspends a stream table."

@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from millstream.observe.failpoint import FAILPOINTS, LOG_FAILPOINTS, VARIABLE, failpoint
+from millstream.observe.failpoint import ALL, VARIABLE, failpoint
 
 PASSING = """
 from millstream.observe.failpoint import *
-for name in (*FAILPOINTS, *LOG_FAILPOINTS):
+for name in ALL:
     print(name, flush=True)
     failpoint(name)
 """
@@ -28,10 +28,10 @@ def passed(armed: str | None) -> subprocess.CompletedProcess[str]:
 def test_unarmed_they_are_passed() -> None:
     done = passed(None)
     assert done.returncode == 0
-    assert done.stdout.split() == [*FAILPOINTS, *LOG_FAILPOINTS]
+    assert done.stdout.split() == list(ALL)
 
 
-@pytest.mark.parametrize("armed", [*FAILPOINTS, *LOG_FAILPOINTS])
+@pytest.mark.parametrize("armed", list(ALL))
 def test_the_armed_one_kills_and_those_before_it_do_not(armed: str) -> None:
     done = passed(armed)
     assert done.returncode == -signal.SIGKILL

@@ -4,7 +4,8 @@
 CREATE TABLE IF NOT EXISTS {buffer} (
     id bigint GENERATED ALWAYS AS IDENTITY (CACHE 100),
     xid xid8 NOT NULL,
-    action "char" NOT NULL
+    action "char" NOT NULL,
+    origin "char" NOT NULL DEFAULT 't'
 ) WITH (
     fillfactor = 100,
     autovacuum_vacuum_scale_factor = 0,

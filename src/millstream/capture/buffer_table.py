@@ -33,8 +33,8 @@ def make(conn: Connection, relid: int, columns: Sequence[CapturedColumn]) -> Non
 
 
 def mark(conn: Connection, relid: int) -> None:
-    """Leave an X: what is here does not tell the whole change."""
-    insert = sql.SQL("INSERT INTO {} (xid, action) VALUES (pg_current_xact_id(), 'X')")
+    """Leave an X: what is here does not tell the whole change, whoever captures."""
+    insert = sql.SQL("INSERT INTO {} (xid, action, origin) VALUES (pg_current_xact_id(), 'X', 'm')")
     conn.execute(insert.format(buffer_name(relid)))
 
 

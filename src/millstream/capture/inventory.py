@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millstream.capture.levels import Tree, Trigger, trees
+from millstream.capture.wal import published, slot
 from millstream.catalog.relations import Name
+from millstream.catalog.sources import Source
 from millstream.store.connection import Connection
 from millstream.store.statements import load
 
@@ -38,8 +40,21 @@ def missing(conn: Connection, relid: int) -> list[str]:
     return gaps(conn, [relid])[relid]
 
 
+def gaps_of(conn: Connection, known: Sequence[Source]) -> dict[int, list[str]]:
+    """The same for many sources, each by the way it is captured."""
+    found = gaps(conn, [source.relid for source in known if source.mode != "WAL"])
+    logged = [source for source in known if source.mode == "WAL"]
+    if logged:
+        publication = slot.name_of(conn)
+        buffered = {relid for (relid,) in conn.execute(_SQL["buffers"], ([source.relid for source in logged],))}
+        for source in logged:
+            absent = [] if source.relid in buffered else ["the change buffer is absent"]
+            found[source.relid] = absent + published.gaps(conn, publication, source)
+    return found
+
+
 def gaps(conn: Connection, relids: Sequence[int]) -> dict[int, list[str]]:
-    """The same for many sources; four queries in all. Read in a cut, it tells how things stood at the cut."""
+    """The same of triggers alone; four queries in all. Read in a cut, it tells how things stood at the cut."""
     wanted = trees(conn, relids)
     found = triggers(conn, relids)
     buffered = {relid for (relid,) in conn.execute(_SQL["buffers"], (list(relids),))}

@@ -16,7 +16,7 @@ before it alone the change cannot be told, so each reader whose slice holds the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from psycopg import errors, sql
 
@@ -26,11 +26,13 @@ from millstream.capture.buffer import SCHEMA
 from millstream.capture.function import Images, Watch, body, definition, function_name
 from millstream.capture.inventory import Found, gaps, lacking, missing, superfluous, triggers
 from millstream.capture.levels import Tree, trees
-from millstream.catalog import sources
+from millstream.capture.wal import slot
+from millstream.catalog import relations, sources
 from millstream.catalog.locks import PATIENT, Patience, under_lock
 from millstream.catalog.relations import Name
-from millstream.catalog.sources import CapturedColumn, Source
+from millstream.catalog.sources import CapturedColumn, Source, Turn
 from millstream.errors import BadSource, SourceChanged
+from millstream.frontier.snapshot import Snapshot
 from millstream.store.connection import Connection
 from millstream.store.statements import load
 
@@ -42,14 +44,25 @@ _SQL = load("millstream.capture", "trigger.sql")
 # -- setting up ------------------------------------------------------------------------------
 
 
-def install(conn: Connection, table: Table, columns: Sequence[str], *, patience: Patience = PATIENT) -> Source:
+def install(
+    conn: Connection,
+    table: Table,
+    columns: Sequence[str],
+    *,
+    patience: Patience = PATIENT,
+    back_because: str = "",
+    lost_because: str = "",
+) -> Source:
     """Capture these columns of a table, besides those captured already; return the source as recorded.
 
-    Call it outside a transaction: the cut of whoever will read the buffer must come after its commit.
+    Where the log is in charge of it already, that stays so while it can: without a reason to come back, or to give up
+    what the log might have told. Call it outside a transaction: the cut of whoever will read the buffer must come
+    after its commit.
     """
     root = Name(table.oid, table.schema, table.name)
+    back = _Back(back_because or lost_because, bool(lost_because))
     try:
-        return under_lock(conn, [root], "SHARE ROW EXCLUSIVE", lambda: _set_up(conn, root, columns), patience)
+        return under_lock(conn, [root], "SHARE ROW EXCLUSIVE", lambda: _set_up(conn, root, columns, back), patience)
     except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
         raise _moved(root) from error
     except errors.TooManyColumns as error:
@@ -61,29 +74,56 @@ def _moved(root: Name) -> SourceChanged:
     return SourceChanged.shape(str(root), "It was dropped or renamed.")
 
 
-def _set_up(conn: Connection, root: Name, asked: Sequence[str]) -> Source:
+@dataclass(frozen=True)
+class _Back:
+    """Why triggers take over from the log, if they do whatever else is found."""
+
+    reason: str = ""
+    is_lost: bool = False
+
+
+def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> Source:
     # Read under the lock: what the caller read before may be of yesterday.
     tree = trees(conn, [root.oid]).get(root.oid)
     if tree is None or tree.tables[0] != root:
         raise _moved(root)
-    former = sources.get(conn, root.oid)
-    has_gap = former is not None and _has_gap(conn, root.oid)
+    former = sources.hold(conn, root.oid)
+    has_gap = former is not None and (back.is_lost or _has_gap(conn, former))
     columns = _columns(conn, tree)
     images = _images(conn, tree, columns[root.oid], former, asked)
+    if former and former.mode == "WAL" and not (has_gap or back.reason) and images.columns == former.columns:
+        return former
     buffer_table.make(conn, root.oid, images.columns)
     _make_functions(conn, tree, images, columns)
     _make_triggers(conn, tree)
     if has_gap:
         buffer_table.mark(conn, root.oid)
-    mode = former.mode if former else "TRIGGER"
-    source = Source(root.oid, root.schema, root.name, mode, images.columns, tree.members)
+    source = Source(root.oid, root.schema, root.name, "TRIGGER", images.columns, tree.members)
+    if former:
+        source = _going_on(conn, source, former, back, has_gap=has_gap)
     sources.add(conn, source)
     return source
 
 
-def _has_gap(conn: Connection, relid: int) -> bool:
+def _has_gap(conn: Connection, former: Source) -> bool:
     """Does what was captured so far not tell the whole change?"""
-    return bool(missing(conn, relid) or sources.drift(conn, [relid]))
+    return bool(inventory.gaps_of(conn, [former])[former.relid] or sources.drift(conn, [former.relid]))
+
+
+def _going_on(conn: Connection, source: Source, former: Source, back: _Back, *, has_gap: bool) -> Source:
+    """What becomes of a hand-over, now that triggers capture these columns."""
+    # Where there is a gap all that waits is given up, so nobody needs to know who told it.
+    source = replace(source, turns=() if has_gap else former.turns, reason=back.reason or former.reason)
+    if former.mode == "TRANSITIONING" and not back.is_lost:
+        # The log may have told other columns so far: it counts from now on, at the earliest.
+        return replace(source, mode="TRANSITIONING")
+    if former.mode != "WAL" or has_gap:
+        return source
+    # Taken under the lock: whoever wrote before is seen, whoever writes after fires the triggers.
+    seen = Snapshot.parse(conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0])
+    return replace(
+        source, turns=(*source.turns, Turn(seen, "l")), reason=back.reason or "More of its columns are read."
+    )
 
 
 # -- what is captured ------------------------------------------------------------------------
@@ -194,9 +234,27 @@ def remove(conn: Connection, relid: int, *, patience: Patience = PATIENT) -> boo
     return True
 
 
+def drop_triggers(conn: Connection, relid: int, *, patience: Patience = PATIENT) -> bool:
+    """Drop the triggers of a source that the log is in charge of; False where there were none, or it is not."""
+    tables = list({each.table.oid: each.table for each in triggers(conn, [relid])[relid]}.values())
+    return bool(tables) and under_lock(conn, tables, "ACCESS EXCLUSIVE", lambda: _drop_unneeded(conn, relid), patience)
+
+
+def _drop_unneeded(conn: Connection, relid: int) -> bool:
+    source = sources.hold(conn, relid)
+    if source is None or source.mode != "WAL":
+        return False
+    _execute(conn, _drops(triggers(conn, [relid])[relid]))
+    _drop_functions(conn, relid, keep=set())
+    return True
+
+
 def _take_away(conn: Connection, relid: int) -> None:
+    source = sources.get(conn, relid)
     # First, because it fails where a stream table depends on the source.
     sources.remove(conn, relid)
+    if source is not None and source.is_logged:
+        slot.withdraw(conn, relations.names(conn, [relid, *source.members]))
     _execute(conn, _drops(triggers(conn, [relid])[relid]))
     _drop_functions(conn, relid, keep=set())
     buffer_table.drop(conn, relid)

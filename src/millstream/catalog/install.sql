@@ -47,7 +47,11 @@ ORDER BY s.id DESC;
 
 -- slots --
 -- Those of our replication slots that are there.
-SELECT slot_name FROM pg_replication_slots WHERE slot_name IN (SELECT name FROM millstream.slots);
+-- Also one that was made and not recorded any more.
+SELECT slot_name
+FROM pg_replication_slots
+WHERE database = current_database()
+    AND slot_name IN (SELECT 'millstream_' || left(id::text, 8) FROM millstream.installation);
 
 -- end_sender --
 SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active;
@@ -56,7 +60,7 @@ SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_nam
 SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s;
 
 -- publications --
-SELECT p.pubname FROM pg_publication AS p JOIN millstream.slots AS s ON s.publication_oid = p.oid;
+SELECT pubname FROM pg_publication WHERE pubname IN (SELECT 'millstream_' || left(id::text, 8) FROM millstream.installation);
 
 -- strangers --
 -- Tables in the catalog's schema that are not the catalog's. A role named "millstream" makes its tables here

@@ -17,6 +17,11 @@ SELECT p.kind, p.objid, md5(CASE p.kind
         (SELECT string_agg(concat(h.ctid, h.xmin), ' ') FROM pg_inherits AS h WHERE h.inhparent = p.objid),
         (SELECT string_agg(concat(h.ctid, h.xmin), ' ') FROM pg_inherits AS h WHERE h.inhrelid = p.objid),
         (SELECT string_agg(concat(w.ctid, w.xmin), ' ') FROM pg_rewrite AS w WHERE w.ev_class = p.objid),
+        (
+            SELECT string_agg(concat(r.ctid, r.xmin, b.ctid, b.xmin), ' ')
+            FROM pg_publication_rel AS r JOIN pg_publication AS b ON b.oid = r.prpubid
+            WHERE r.prrelid = p.objid
+        ),
         (SELECT string_agg(s.srsubid::text, ' ') FROM pg_subscription_rel AS s WHERE s.srrelid = p.objid),
         (
             SELECT concat(b.ctid, b.xmin)

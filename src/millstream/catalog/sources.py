@@ -7,7 +7,8 @@ captured of it is recorded column by column, so that `drift` can tell when the t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from psycopg.types.json import Jsonb
@@ -19,6 +20,8 @@ from millstream.store.connection import Connection
 from millstream.store.statements import load
 
 Mode = Literal["TRIGGER", "TRANSITIONING", "WAL"]
+Origin = Literal["t", "l"]
+"""Who wrote a row of a buffer: a trigger, or the log."""
 
 _SQL = load("millstream.catalog", "sources.sql")
 
@@ -40,6 +43,14 @@ class CapturedColumn:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """A hand-over: of the transactions that this snapshot sees, the rows of this origin count."""
+
+    seen: Snapshot
+    origin: Origin
+
+
+@dataclass(frozen=True)
 class Source:
     """A table that changes are captured from."""
 
@@ -51,11 +62,34 @@ class Source:
     members: tuple[int, ...] = ()
     reason: str | None = None
     """Why it is in this mode, where that needs saying."""
+    turns: tuple[Turn, ...] = ()
+    """The hand-overs that some reader has not passed yet, in their order."""
+    published_at: Snapshot | None = None
+    """The log holds all of every transaction that began after it."""
+    published_as: tuple[int, ...] = ()
+    """Its entries in the publication."""
+    turned_at: datetime | None = field(default=None, compare=False)
+    """When its mode last changed."""
 
     def __post_init__(self) -> None:
         attnums = [column.attnum for column in self.columns]
         if attnums != sorted(set(attnums)):
             raise ValueError(f"captured columns of {self.name} are not in order")
+
+    @property
+    def origin(self) -> Origin:
+        """Whose rows count after the last hand-over."""
+        return "l" if self.mode == "WAL" else "t"
+
+    @property
+    def is_logged(self) -> bool:
+        """Does anybody need, or will anybody need, what the log tells of it?"""
+        return self.mode != "TRIGGER" or bool(self.turns)
+
+    def needs_log(self, frontier: Snapshot) -> bool:
+        """Is any of what came after a frontier told by the log?"""
+        unpassed = [turn for turn in self.turns if not frontier.reaches(turn.seen)]
+        return self.mode == "WAL" or any(turn.origin == "l" for turn in unpassed)
 
     @property
     def qualified(self) -> str:
@@ -73,6 +107,12 @@ class Source:
 def get(conn: Connection, relid: int) -> Source | None:
     """The source of that oid, if changes are captured from it."""
     row = conn.execute(_SQL["get"], (relid,)).fetchone()
+    return _source(row) if row else None
+
+
+def hold(conn: Connection, relid: int) -> Source | None:
+    """The same, kept from others until the transaction ends."""
+    row = conn.execute(_SQL["hold"], (relid,)).fetchone()
     return _source(row) if row else None
 
 
@@ -104,9 +144,16 @@ def add(conn: Connection, source: Source) -> None:
     row = {
         "relid": source.relid, "schema": source.schema, "name": source.name, "mode": source.mode,
         "columns": Jsonb([asdict(column) for column in source.columns]), "members": list(source.members),
-        "reason": source.reason,
+        "reason": source.reason, "turns": Jsonb([[str(turn.seen), turn.origin] for turn in source.turns]),
+        "published_at": str(source.published_at) if source.published_at else None,
+        "published_as": list(source.published_as),
     }  # fmt: skip
     conn.execute(_SQL["put"], row)
+
+
+def explain(conn: Connection, relid: int, reason: str) -> None:
+    """Record why it is captured the way it is."""
+    conn.execute(_SQL["explain"], (reason, relid))
 
 
 def reserve(conn: Connection, relid: int, schema: str, name: str) -> None:
@@ -120,9 +167,13 @@ def remove(conn: Connection, relid: int) -> None:
 
 
 def _source(row: tuple[Any, ...]) -> Source:
-    relid, schema, name, mode, columns, members, reason = row
+    relid, schema, name, mode, columns, members, reason, turns, published_at, published_as, turned_at = row
     captured = tuple(CapturedColumn(**column) for column in columns)
-    return Source(relid, schema, name, mode, captured, tuple(members), reason)
+    turned = tuple(Turn(Snapshot.parse(seen), origin) for seen, origin in turns)
+    published = Snapshot.parse(published_at) if published_at else None
+    return Source(
+        relid, schema, name, mode, captured, tuple(members), reason, turned, published, tuple(published_as), turned_at
+    )
 
 
 # -- who reads them --------------------------------------------------------------------------
@@ -150,6 +201,24 @@ def consumers(conn: Connection, relid: int) -> list[Snapshot | None]:
     """The frontiers of the stream tables that read it; None for one that has none yet."""
     rows = conn.execute(_SQL["consumers"], (relid,))
     return [Snapshot.parse(frontier) if frontier else None for (frontier,) in rows]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the readers of a source want of its capture."""
+
+    modes: frozenset[str | None]
+    """Their own settings; None is the general one."""
+    is_read: bool
+    """All of them are filled."""
+    is_stream_table: bool
+    """We write it ourselves."""
+
+
+def wishes(conn: Connection) -> dict[int, Wish]:
+    """By source that is read."""
+    rows = conn.execute(_SQL["wanted_modes"])
+    return {relid: Wish(frozenset(modes), filled, ours) for relid, modes, filled, ours in rows}
 
 
 # -- what has changed ------------------------------------------------------------------------

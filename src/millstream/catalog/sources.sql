@@ -1,9 +1,16 @@
 -- put --
-INSERT INTO millstream.sources (relid, schema_name, name, cdc_mode, columns, members, reason)
-VALUES (%(relid)s, %(schema)s, %(name)s, %(mode)s, %(columns)s, %(members)s::oid[], %(reason)s)
+INSERT INTO millstream.sources AS s (
+    relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at, published_as
+)
+VALUES (
+    %(relid)s, %(schema)s, %(name)s, %(mode)s, %(columns)s, %(members)s::oid[], %(reason)s, %(turns)s,
+    %(published_at)s::pg_snapshot, %(published_as)s::oid[]
+)
 ON CONFLICT (relid) DO UPDATE SET
     schema_name = excluded.schema_name, name = excluded.name, cdc_mode = excluded.cdc_mode,
-    columns = excluded.columns, members = excluded.members, reason = excluded.reason;
+    columns = excluded.columns, members = excluded.members, reason = excluded.reason, turns = excluded.turns,
+    published_at = excluded.published_at, published_as = excluded.published_as,
+    turned_at = CASE WHEN s.cdc_mode = excluded.cdc_mode THEN s.turned_at ELSE now() END;
 
 -- reserve --
 INSERT INTO millstream.sources (relid, schema_name, name, columns)
@@ -11,24 +18,36 @@ VALUES (%s, %s, %s, '[]')
 ON CONFLICT (relid) DO NOTHING;
 
 -- get --
-SELECT relid, schema_name, name, cdc_mode, columns, members, reason FROM millstream.sources WHERE relid = %s;
+SELECT relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at::text, published_as, turned_at
+FROM millstream.sources WHERE relid = %s;
 
 -- every --
-SELECT relid, schema_name, name, cdc_mode, columns, members, reason FROM millstream.sources ORDER BY relid;
+SELECT relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at::text, published_as, turned_at
+FROM millstream.sources ORDER BY relid;
 
 -- read_by --
-SELECT s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason
+SELECT s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason, s.turns, s.published_at::text,
+    s.published_as, s.turned_at
 FROM millstream.sources AS s
 JOIN millstream.dependencies AS d ON d.source_relid = s.relid
 WHERE d.stream_table_id = %s
 ORDER BY s.relid;
 
 -- read_by_each --
-SELECT d.stream_table_id, s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason
+SELECT d.stream_table_id, s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason, s.turns, s.published_at::text,
+    s.published_as, s.turned_at
 FROM millstream.sources AS s
 JOIN millstream.dependencies AS d ON d.source_relid = s.relid
 WHERE d.stream_table_id = ANY (%s)
 ORDER BY d.stream_table_id, s.relid;
+
+-- hold --
+-- As it is now, and nobody changes it meanwhile.
+SELECT relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at::text, published_as, turned_at
+FROM millstream.sources WHERE relid = %s FOR NO KEY UPDATE;
+
+-- explain --
+UPDATE millstream.sources SET reason = %s WHERE relid = %s;
 
 -- remove --
 DELETE FROM millstream.sources WHERE relid = %s;
@@ -56,8 +75,17 @@ JOIN millstream.stream_tables AS t ON t.id = d.stream_table_id
 WHERE d.source_relid = %s
 ORDER BY t.id;
 
+-- wanted_modes --
+-- Of each source that stream tables read: how they want it captured, and whether all of them are filled.
+SELECT d.source_relid, array_agg(DISTINCT t.cdc_mode), bool_and(t.frontier IS NOT NULL),
+    EXISTS (SELECT FROM millstream.stream_tables AS o WHERE o.relid = d.source_relid)
+FROM millstream.dependencies AS d
+JOIN millstream.stream_tables AS t ON t.id = d.stream_table_id
+GROUP BY d.source_relid;
+
 -- unread --
-SELECT s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason
+SELECT s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason, s.turns, s.published_at::text,
+    s.published_as, s.turned_at
 FROM millstream.sources AS s
 WHERE NOT EXISTS (SELECT FROM millstream.dependencies AS d WHERE d.source_relid = s.relid)
 ORDER BY s.relid;

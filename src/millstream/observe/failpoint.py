@@ -2,6 +2,7 @@
 
     cut -> changes -> demand -> Spark -> staged -> state -> target -> frontier -> commit -> prune
     log: received -> spilled -> marker -> stored -> durable -> acknowledged
+    hand-over: begun -> identity -> published -> slot -> waiting -> turned -> released; given up; taken back; lost
 
 Each step calls `failpoint(name)` when it is done. With MILLSTREAM_FAILPOINT=name in the environment the process
 dies there by SIGKILL: nothing is unwound, flushed or rolled back by us, as when the machine is switched off. Otherwise
@@ -38,18 +39,31 @@ LOG_FAILPOINTS: tuple[str, ...] = (
     "log_durable",
     "log_acknowledged",
 )
-_ALL = (*FAILPOINTS, *LOG_FAILPOINTS)
+# Those of a hand-over, each after the step of that name is recorded: to the log, back from it, and without it.
+HAND_OVER_FAILPOINTS: tuple[str, ...] = (
+    "handover_begun",
+    "handover_identity",
+    "handover_published",
+    "handover_slot",
+    "handover_waiting",
+    "handover_turned",
+    "handover_released",
+    "handover_given_up",
+    "handover_taken_back",
+    "handover_lost",
+)
+ALL = (*FAILPOINTS, *LOG_FAILPOINTS, *HAND_OVER_FAILPOINTS)
 
 
 def failpoint(name: str) -> None:
     """Die here if the environment says so."""
-    if name not in _ALL:
-        raise ValueError(f"unknown failpoint {name!r}; they are: {', '.join(_ALL)}")
+    if name not in ALL:
+        raise ValueError(f"unknown failpoint {name!r}; they are: {', '.join(ALL)}")
     armed = os.environ.get(VARIABLE)
     if armed is None:
         return
     # A misspelt name would kill nowhere, and the crash test would pass without a crash.
-    if armed not in _ALL:
-        raise ValueError(f"{VARIABLE} is {armed!r}; the failpoints are: {', '.join(_ALL)}")
+    if armed not in ALL:
+        raise ValueError(f"{VARIABLE} is {armed!r}; the failpoints are: {', '.join(ALL)}")
     if armed == name:
         os.kill(os.getpid(), signal.SIGKILL)

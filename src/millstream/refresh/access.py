@@ -169,8 +169,13 @@ class Access:
             return _netted(fetch(self.cut.conn, images, reading.schema_of(one)))
         if one.scan.table.rows:
             return reading.schema_of(one).empty_table()
-        query = reading.slice_sql(one, frontier, self.names, self.versions.moved(one))
-        rows = fetch(self.cut.conn, query, reading.schema_of(one))
+        moved = self.versions.moved(one)
+        if one.scan.table.block is not None:
+            conn, query = self.cut.conn, reading.changes_sql(one, self.names, moved)
+        else:
+            conn, condition = self.cut.buffers.slice(one.scan.table.oid, frontier)
+            query = reading.slice_sql(one, condition, moved)
+        rows = fetch(conn, query, reading.schema_of(one))
         self._note(one, "changes", rows.num_rows, "")
         return _netted(rows)
 

@@ -15,6 +15,7 @@ from datetime import datetime
 from millstream.catalog.relations import Name
 from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
+from millstream.refresh.buffers import Buffers
 from millstream.refresh.hold import holding
 from millstream.store.connection import Connection
 
@@ -35,6 +36,10 @@ class Cut:
     """The id of its own transaction."""
     written: set[int] = field(default_factory=set)
     """Stream tables that were changed here: what reads them, in this transaction, sees that."""
+    buffers: Buffers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.buffers = Buffers(self.conn, self.snapshot)
 
     def frontier(self, reads: set[int]) -> Snapshot:
         """How far a stream table has come that was refreshed here and reads these tables."""

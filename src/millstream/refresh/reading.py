@@ -16,7 +16,6 @@ import pyarrow as pa
 from millstream.algebra.table import ROW as STANDS
 from millstream.algebra.table import quoted
 from millstream.capture import buffer
-from millstream.frontier.snapshot import Snapshot
 from millstream.plan.block import Input, Leaf
 from millstream.store.names import Names
 
@@ -61,17 +60,21 @@ def schema_of(one: Input, *, located: bool = False) -> pa.Schema:
     return pa.schema(fields + ([(ROW, pa.string())] if located else []))
 
 
-def slice_sql(one: Input, frontier: Snapshot, own: Names, moved: Moved = STILL) -> str:
-    """The images between the frontier and the snapshot of the transaction that runs this."""
+def changes_sql(one: Input, own: Names, moved: Moved = STILL) -> str:
+    """What this refresh did to the block that an input reads."""
+    assert one.scan.table.block is not None
+    return images_sql(one, own.at(one.scan.table.block).changes, moved)
+
+
+def slice_sql(one: Input, condition: str, moved: Moved = STILL) -> str:
+    """The images in a source's buffer that meet the condition of a slice."""
     table = one.scan.table
-    if table.block is not None:
-        return images_sql(one, own.at(table.block).changes, moved)
     used = one.used()
     columns = [c for c in table.columns if c.name in used]
     listed = "".join(f", {buffer.column_name(c.attnum).as_string()} AS {quoted(c.name)}" for c in columns)
     changes = (
         f"(SELECT action AS __ms_action{listed} FROM {buffer.buffer_name(table.oid).as_string()}"
-        f" WHERE action IN ('I', 'D') AND {buffer.slice_condition(frontier).as_string()})"
+        f" WHERE action IN ('I', 'D') AND {condition})"
     )
     return images_sql(one, changes, moved)
 

@@ -18,11 +18,12 @@ from millstream.catalog import relations, sources, stream_tables
 from millstream.catalog.history import Initiator
 from millstream.catalog.prints import Memory
 from millstream.errors import Busy, Conflict, LockNotHad, MillstreamError, NoSuchStreamTable, RefreshFailed
+from millstream.refresh.buffers import Log
 from millstream.refresh.carry_out import carry_out
 from millstream.refresh.cut import Cut, cut
 from millstream.refresh.decide import Decision, Facts, decide
-from millstream.refresh.facts import facts_of
-from millstream.refresh.job import Job, Outcome, levels, reads
+from millstream.refresh.facts import facts_of, slices
+from millstream.refresh.job import Job, Outcome, Read, levels, reads
 from millstream.refresh.lock import locked
 from millstream.refresh.record import advance_idle, idle_report
 from millstream.refresh.report import RefreshReport
@@ -44,6 +45,7 @@ class Refresher:
     max_lookup_rows: int
     max_change_ratio: float
     max_recursion_steps: int
+    log: Log | None = None
     witness: Witness | None = None
     memory: Memory = field(default_factory=Memory)
 
@@ -84,12 +86,20 @@ class Refresher:
         read = sources.read_by_each(self.conn, list(tables))
         aside_too, changes = looked_at(self.conn, self.memory, current, read)
         aside |= aside_too
+        aside |= self._behind(now, [job for job in current if job.table.id not in aside], read)
         done = dict[int, Outcome]()
         for level in levels([job for job in current if job.table.id not in aside]):
-            facts = facts_of(self.conn, level, read, changes, self.max_change_ratio)
+            facts = facts_of(self.conn, now.buffers, level, read, changes, self.max_change_ratio)
             outcomes = self._decided(now, level, facts, initiated_by)
             done |= {job.table.id: outcome for job, outcome in zip(level, outcomes, strict=True)}
         return [aside.get(job.table.id) or done[job.table.id] for job in jobs]
+
+    def _behind(self, now: Cut, jobs: list[Job], read: Read) -> dict[int, Outcome]:
+        """Those that need what the log has not brought yet; for the others it has come past the cut."""
+        now.buffers.sources = {source.relid: source for job in jobs for source in read[job.table.id]}
+        now.buffers.reach(slices(jobs, read), self.log)
+        lacking = [(job.table.id, now.buffers.lacks(*pair)) for job in jobs for pair in slices([job], read)]
+        return {id: error for id, error in lacking if error is not None}
 
     def _decided(
         self, now: Cut, current: list[Job], facts: list[Facts], initiated_by: Initiator

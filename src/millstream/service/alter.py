@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import get_args
 
-from millstream.catalog import stream_tables
+from millstream.catalog import sources, stream_tables
 from millstream.catalog.stream_tables import RefreshMode
 from millstream.errors import BadSetting, NotYet
 from millstream.schedule.cadence import Cadence
+from millstream.service import hand_over
 from millstream.service.app import App
 from millstream.service.verb import verb
+from millstream.settings import CDC_MODES
 
 
 @verb
@@ -26,14 +28,16 @@ def alter(
     """Change what is given; all of it or nothing."""
     if query is not None:
         raise NotYet.feature("changing the query of a stream table", "Drop it and create it again.")
-    if cdc_mode not in (None, "trigger"):
-        raise BadSetting.of("cdc_mode", cdc_mode, "trigger; capture from the log is not there yet")
+    if cdc_mode not in (None, *CDC_MODES):
+        raise BadSetting.of("cdc_mode", cdc_mode, "trigger, auto or wal")
     if refresh_mode is not None and refresh_mode not in get_args(RefreshMode):
         raise BadSetting.of("refresh_mode", refresh_mode, "AUTO, DIFFERENTIAL or FULL")
     if status not in (None, "ACTIVE", "SUSPENDED"):
         raise BadSetting.of("status", status, "ACTIVE or SUSPENDED")
     cadence = str(Cadence.parse(schedule, shortest=app.settings.min_schedule)) if schedule is not None else None
     table = app.named(name)
+    if cdc_mode == "wal":
+        hand_over.require(app, sources.read_by(app.conn, table.id))
     stream_tables.change(
         app.conn, table.id, schedule=cadence, refresh_mode=refresh_mode, status=status, cdc_mode=cdc_mode
     )

@@ -24,7 +24,9 @@ from millstream.refresh.job import Job
 from millstream.refresh.lock import try_lock, unlock
 from millstream.refresh.run import Refresher, Witness
 from millstream.service import keep
+from millstream.service.follower import Follower
 from millstream.service.planning import Planned, plan_query
+from millstream.service.steps import Steps
 from millstream.settings import Settings
 from millstream.spark.engine import Engine
 from millstream.store.connection import Connection, session
@@ -47,6 +49,8 @@ class App:
         self.conn: Connection = session(dsn)
         self.progress: Progress = progress or (lambda step, share: None)
         self.witness: Witness | None = None
+        self.follower = Follower(dsn, settings)
+        self.steps = Steps()
         self._given = spark
         self._engine: Engine | None = None
         self._memory = Memory()
@@ -81,6 +85,7 @@ class App:
             settings.max_lookup_rows,
             settings.differential_max_change_ratio,
             settings.max_recursion_steps,
+            self.follower.session,
             self.witness,
             self._memory,
         )
@@ -128,7 +133,8 @@ class App:
             self._memory.forget()
 
     def close(self) -> None:
-        """Close the connection; a Spark session that we started stays warm for the process."""
+        """Close the connections; a Spark session that we started stays warm for the process."""
+        self.follower.close()
         self.conn.close()
 
 

@@ -9,6 +9,7 @@ import psycopg
 from millstream.algebra.table import quoted
 from millstream.capture import trigger
 from millstream.catalog import relations, sources, stream_tables
+from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import RefreshMode, StreamTable
 from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
 from millstream.observe import log
@@ -16,12 +17,13 @@ from millstream.plan.block import Key
 from millstream.refresh.lock import try_lock, unlock
 from millstream.refresh.report import RefreshReport
 from millstream.schedule.cadence import Cadence
-from millstream.service import keep
+from millstream.service import hand_over, keep
 from millstream.service.app import App
 from millstream.service.drop import drop_table
 from millstream.service.planning import Planned, plan_query
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb
+from millstream.settings import CDC_MODES
 from millstream.store import target
 from millstream.store.connection import users_path
 from millstream.store.names import Names
@@ -42,11 +44,13 @@ def create(
     cadence = Cadence.parse(schedule, shortest=app.settings.min_schedule)
     if refresh_mode not in get_args(RefreshMode):
         raise BadSetting.of("refresh_mode", refresh_mode, "AUTO, DIFFERENTIAL or FULL")
-    if cdc_mode not in (None, "trigger"):
-        raise BadSetting.of("cdc_mode", cdc_mode, "trigger; capture from the log is not there yet")
+    if cdc_mode not in (None, *CDC_MODES):
+        raise BadSetting.of("cdc_mode", cdc_mode, "trigger, auto or wal")
     schema, bare = _name(app, name)
     app.progress("planning the query", None)
     planned = _with_key(app, plan_query(app.conn, query))
+    if (cdc_mode or app.settings.cdc_mode) == "wal":
+        hand_over.require(app, _as_sources(app, planned))
     table = _recorded(app, schema, bare, planned, str(cadence), refresh_mode, cdc_mode)
     try:
         for source, columns in planned.sources().values():
@@ -61,6 +65,14 @@ def create(
         raise
     finally:
         unlock(app.conn, [table.id])
+
+
+def _as_sources(app: App, planned: Planned) -> list[Source]:
+    """The tables that it reads, as sources that nothing is captured of yet; but for those that we write ourselves."""
+    own = {one.relid for one in stream_tables.every(app.conn)}
+    tables = [table for table, _ in planned.sources().values() if table.oid not in own]
+    members = relations.members(app.conn, [table.oid for table in tables])
+    return [Source(one.oid, one.schema, one.name, "TRIGGER", (), members[one.oid]) for one in tables]
 
 
 def _with_key(app: App, planned: Planned) -> Planned:

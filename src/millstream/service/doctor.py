@@ -14,7 +14,7 @@ from importlib import metadata
 import psycopg
 
 from millstream.algebra.table import quoted
-from millstream.capture.inventory import gaps
+from millstream.capture.inventory import gaps_of
 from millstream.catalog import install, sources
 from millstream.errors import MillstreamError
 from millstream.spark.java import java_version
@@ -167,9 +167,9 @@ def _capture(conn: Connection) -> Check:
     captured = sources.every(conn)
     names = {source.relid: source.qualified for source in captured}
     found = [f"{names[relid]}: {what}" for relid, what in sources.drift(conn).items()]
-    found += [f"{names[relid]}: {'; '.join(what)}" for relid, what in gaps(conn, list(names)).items() if what]
+    found += [f"{names[relid]}: {'; '.join(what)}" for relid, what in gaps_of(conn, captured).items() if what]
     if not found:
-        return Check("capture", True, f"sources: {len(captured)}, all triggers in place")
+        return Check("capture", True, f"sources: {len(captured)}, all captured whole")
     return Check("capture", False, " | ".join(found), "The next refresh sets capture up again and reinitialises.")
 
 

@@ -8,7 +8,7 @@ from millstream.capture import trigger
 from millstream.catalog import relations, sources, stream_tables
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import StillUsed
-from millstream.service import keep
+from millstream.service import hand_over, keep
 from millstream.service.app import App
 from millstream.service.verb import verb
 
@@ -39,3 +39,4 @@ def drop_table(app: App, table: StreamTable, *, cascade: bool = False) -> None:
     app.forget(table.id)
     for source in sources.unread(app.conn):
         trigger.remove(app.conn, source.relid)
+    hand_over.tidy(app)

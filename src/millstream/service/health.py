@@ -19,7 +19,7 @@ def health(app: App) -> list[Check]:
     now = datetime.now(UTC)
     tables = [_table(table, now) for table in stream_tables.every(app.conn)]
     known = sources.every(app.conn)
-    lacking = inventory.gaps(app.conn, [source.relid for source in known])
+    lacking = inventory.gaps_of(app.conn, known)
     changed = sources.drift(app.conn)
     captured = []
     for source in known:

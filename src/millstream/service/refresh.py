@@ -17,6 +17,7 @@ from millstream.observe.failpoint import failpoint
 from millstream.refresh.job import Gap, Job, reads
 from millstream.refresh.report import RefreshReport
 from millstream.schedule.cadence import Cadence
+from millstream.service import hand_over
 from millstream.service.app import App
 from millstream.service.mend import job_of, mended
 from millstream.service.verb import verb
@@ -41,7 +42,9 @@ def tick(app: App) -> list[RefreshReport]:
     """One tick: refresh whatever is due, at one cut. A table that fails is noted and does not stop the others."""
     now = datetime.now(UTC)
     due = [table for table in _active(app) if Cadence.parse(table.schedule).due(table.data_timestamp, now)]
-    return [outcome for outcome in _several(app, due, "SCHEDULER") if isinstance(outcome, RefreshReport)]
+    outcomes = _several(app, due, "SCHEDULER")
+    hand_over.advance(app)
+    return [outcome for outcome in outcomes if isinstance(outcome, RefreshReport)]
 
 
 def _reports(outcomes: Sequence[RefreshReport | MillstreamError]) -> list[RefreshReport]:
@@ -124,7 +127,9 @@ def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator) -> Done:
     for _ in range(_TRIES):
         outcomes = list(zip(waiting, app.refresher().refresh(waiting, initiated_by), strict=True))
         done |= {job.table.id: one for job, one in outcomes if not isinstance(one, Gap)}
-        waiting = [job for job, one in outcomes if isinstance(one, Conflict)]
+        waiting = [job for job, one in outcomes if isinstance(one, (Conflict, *hand_over.LOST))]
+        if lost := next((one for _, one in outcomes if isinstance(one, hand_over.LOST)), None):
+            hand_over.fall_back(app, lost.detail)
         if gaps := [(job, one) for job, one in outcomes if isinstance(one, Gap)]:
             again, failed = _sorted(mended(app, gaps))
             waiting, done = waiting + again, done | failed

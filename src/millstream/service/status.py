@@ -61,12 +61,14 @@ def _status(table: StreamTable, rows: int, pending: int) -> StreamTableStatus:
 
 def _pending(app: App, tables: list[StreamTable]) -> dict[int, int]:
     pairs = [
-        (table.id, source.relid, table.frontier)
+        (table.id, source, table.frontier)
         for table in tables
         if table.frontier
         for source in sources.read_by(app.conn, table.id)
     ]
-    found = buffer.pending(app.conn, [(relid, frontier) for _, relid, frontier in pairs], cap=_CAP)
+    known = {source.relid: source for _, source, _ in pairs}
+    asked = [(source.relid, frontier) for _, source, frontier in pairs]
+    found = buffer.pending(app.conn, asked, cap=_CAP, sources=known)
     waiting = dict[int, int]()
     for (id_, _, _), one in zip(pairs, found, strict=True):
         waiting[id_] = waiting.get(id_, 0) + one.rows

@@ -3,7 +3,8 @@
     S0 ── cut: content, S1 ── barrier ── wait ── buffer: rows of transactions that S1 sees and S0 does not
 
 The barrier comes after the cut; what it waits for has been stored since, so the buffer is read afterwards, and both
-ends of the slice are decided by the rows' transaction ids.
+ends of the slice are decided by the rows' transaction ids; and so is whose rows count, by what the catalog says at the
+cut.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ import pytest
 from psycopg import sql
 
 from millstream.capture import trigger
-from millstream.capture.buffer import buffer_name, column_name, slice_condition
+from millstream.capture.buffer import (
+    buffer_name,
+    column_name,
+    origin_condition,
+    seen_condition,
+    slice_condition,
+)
 from millstream.capture.inventory import triggers
 from millstream.capture.wal import slot
 from millstream.capture.wal.heartbeat import barrier
@@ -68,6 +75,7 @@ class Logged:
         """The table's content at a snapshot."""
         self.reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         snapshot = Snapshot.parse(self.reader.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0])
+        self.source = sources.get(self.reader, self.source.relid) or self.source
         columns = [sql.SQL("{}::text").format(sql.Identifier(column.name)) for column in self.source.columns]
         content = self._bag(columns, sql.Identifier(self.source.schema, self.source.name), sql.SQL("true"))
         self.reader.execute("COMMIT")
@@ -76,10 +84,10 @@ class Logged:
     def slice(self, end: Snapshot) -> Slice:
         """What the buffer holds between the last cut and this one."""
         columns = [sql.SQL("{}::text").format(column_name(column.attnum)) for column in self.source.columns]
-        seen = sql.SQL("pg_visible_in_snapshot(xid, {}::pg_snapshot)").format(sql.Literal(str(end)))
+        told = [slice_condition(self.frontier), seen_condition(end), origin_condition(self.source)]
 
         def images(action: str) -> Bag:
-            where = [sql.SQL("action = {}").format(sql.Literal(action)), slice_condition(self.frontier), seen]
+            where = [sql.SQL("action = {}").format(sql.Literal(action)), *told]
             return self._bag(columns, buffer_name(self.source.relid), sql.SQL(" AND ").join(where))
 
         return Slice(images("I"), images("D"), images("T").total(), images("X").total())
@@ -105,6 +113,10 @@ class Log:
         source = set_up(self.conn, name, columns)
         if self.slot is None:
             self.slot = slot.create(self.conn, self.dsn)
+        return self.watch(source)
+
+    def watch(self, source: Source) -> Logged:
+        """Watch a source, however it is captured."""
         return Logged(self.open_one(), source)
 
     def start(self, options: Options = BRISK, dsn: str = "") -> Pipeline:

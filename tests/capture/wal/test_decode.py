@@ -60,7 +60,7 @@ def line(number: int, action: bytes, cells: Cells) -> bytes:
             values.append(b"\\N")
         elif isinstance(cell, bytes):
             values.append(b"".join(_ESCAPES.get(bytes([byte]), bytes([byte])) for byte in cell))
-    return b"\t".join([str(XIDS[number]).encode(), action, *values]) + b"\n"
+    return b"\t".join([str(XIDS[number]).encode(), action, b"l", *values]) + b"\n"
 
 
 VALUES = st.none() | st.binary(max_size=12) | st.sampled_from([b"\\", b"\t", b"\\N", b"x\ny", b"x" * 300, b""])

@@ -41,10 +41,10 @@ _HELPING = 4096
 _IN_USE = "55006"
 
 
-def replication(dsn: str, application_name: str) -> Connection:
+def replication(dsn: str, application_name: str, **settings: str) -> Connection:
     """A session that takes the commands of replication, besides SQL without parameters."""
-    settings = pinned(dsn, wal_sender_timeout=f"{SENDER_TIMEOUT:.0f}s")
-    conninfo = make_conninfo(settings, replication="database", application_name=application_name, **_SOCKET)
+    given = pinned(dsn, wal_sender_timeout=f"{SENDER_TIMEOUT:.0f}s", **settings)
+    conninfo = make_conninfo(given, replication="database", application_name=application_name, **_SOCKET)
     try:
         return psycopg.connect(conninfo, autocommit=True)
     except psycopg.OperationalError as error:

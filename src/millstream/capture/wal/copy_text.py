@@ -1,6 +1,6 @@
 """The text that COPY reads, built from images: PostgreSQL's own text of each value, read by PostgreSQL's own input.
 
-    <newline> xid <tab> action   <tab> value   <tab> value   <tab> \\N
+    <newline> xid <tab> action <tab> origin   <tab> value   <tab> value   <tab> \\N
 
 A row is a run of stretches of the batch's array. A value brings its tab along: for the time being it is written over
 the byte before the value, the last of its length. What begins a row and what stands for NULL lie behind the messages.
@@ -33,8 +33,9 @@ def copy_text(images: Images) -> bytes:
     data[before] = lent
     special = np.frombuffer(bytearray(text.tobytes().translate(_IS_SPECIAL)), np.bool_)
     ends = np.cumsum(lengths.ravel()).reshape(lengths.shape)
-    # What is ours: the first byte of each stretch, the tab before the action, the backslash of a NULL.
+    # What is ours: the first byte of each stretch, the tabs before action and origin, the backslash of a NULL.
     special[ends - lengths] = False
+    special[ends[:, 0] - 4] = False
     special[ends[:, 0] - 2] = False
     special[ends[:, 1:][is_null] - 2] = False
     return _escaped(text, np.flatnonzero(special))[1:].tobytes() + b"\n"

@@ -83,7 +83,7 @@ def lay_out(
     lengths = np.fromiter(map(len, messages), np.int64, len(messages))
     ends = np.cumsum(lengths)
     first = ends - lengths
-    begins = [b"\n%d\t%c" % (xid, action) for xid in xids for action in b"ID"]
+    begins = [b"\n%d\t%c\tl" % (xid, action) for xid in xids for action in b"ID"]
     # Some zeros between: a look behind the last value finds something.
     data = np.frombuffer(bytearray().join([*messages, bytes(8), b"\t\\N", *begins]), np.uint8)
     null = int(lengths.sum()) + 8

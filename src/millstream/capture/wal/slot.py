@@ -29,6 +29,8 @@ from millstream.store.statements import load
 _SQL = load("millstream.capture.wal", "slot.sql")
 
 PLUGIN = "pgoutput"
+# A new slot waits for every transaction that runs, in any database; the server measures that by this setting.
+PATIENCE = "2s"
 
 
 def name_of(conn: Connection) -> str:
@@ -67,7 +69,7 @@ def create(conn: Connection, dsn: str) -> Slot:
         raise ValueError(f"slot {name} is there already")
     # Of an attempt that was killed before it was recorded; the name is of this installation only.
     conn.execute(_SQL["drop"], (name,))
-    with replication(dsn, "millstream slot") as server:
+    with replication(dsn, "millstream slot", lock_timeout=PATIENCE) as server:
         system, timeline, *_ = server.execute("IDENTIFY_SYSTEM").fetchall()[0]
         command = sql.SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput (SNAPSHOT 'nothing')")
         _, point, *_ = server.execute(command.format(sql.Identifier(name))).fetchall()[0]
@@ -76,6 +78,20 @@ def create(conn: Connection, dsn: str) -> Slot:
     made = Slot(name, name, _publication(conn, name), database, system, timeline, start, start)
     slots.put(conn, made)
     return made
+
+
+def ensure(conn: Connection, dsn: str) -> Slot:
+    """The slot, made if there is none."""
+    return slots.get(conn, name_of(conn)) or create(conn, dsn)
+
+
+def withdraw(conn: Connection, tables: Sequence[Name]) -> None:
+    """Take these tables out of the publication, those that are in it."""
+    name = name_of(conn)
+    published = {relid for (relid,) in conn.execute(_SQL["published"], (name,))}
+    listed = sql.SQL(", ").join(table.identifier for table in tables if table.oid in published)
+    if published & {table.oid for table in tables}:
+        conn.execute(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), listed))
 
 
 def drop(conn: Connection, name: str) -> None:

@@ -124,7 +124,7 @@ class Store:
     def look(self) -> None:
         """Read from the catalog which sources are captured from the log, and what of them."""
         self.strangers = set()
-        found = {source.relid: source for source in sources.every(self.conn) if source.mode != "TRIGGER"}
+        found = {source.relid: source for source in sources.every(self.conn) if source.is_logged}
         if found != self.sources:
             self.sources = found
             for gone in self.ledger.stores.keys() - found.keys():
@@ -182,7 +182,7 @@ class Store:
             self.routes |= {member: root for root, below in members.items() for member in below}
             if relid not in self.routes:
                 self.strangers.add(relid)
-                log.warning("rows of a table that no source has are passed over", slot=self.slot, relid=relid)
+                log.debug("rows of a table that no source has are passed over", slot=self.slot, relid=relid)
         return self.routes.get(relid)
 
 
@@ -289,7 +289,12 @@ class _Writing:
 
     def _send(self, source: int, rows: Rows) -> None:
         captured = self.store.sources[source]
-        columns = [sql.SQL("xid"), sql.SQL("action"), *(column_name(column.attnum) for column in captured.columns)]
+        columns = [
+            sql.SQL("xid"),
+            sql.SQL("action"),
+            sql.SQL("origin"),
+            *(column_name(column.attnum) for column in captured.columns),
+        ]
         statement = sql.SQL("COPY {} ({}) FROM STDIN").format(buffer_name(source), sql.SQL(", ").join(columns))
         with self.store.conn.cursor() as cursor, cursor.copy(statement) as copy:
             # In slabs: the server reads one while we make the next.
@@ -301,7 +306,10 @@ class _Writing:
                 self.marks.setdefault(source, set()).update((number, "X") for number in decoded.marked)
 
     def _insert_marks(self, source: int, marks: set[tuple[int, str]]) -> None:
-        insert = sql.SQL('INSERT INTO {} (xid, action) SELECT * FROM unnest(%s::xid8[], %s::"char"[])')
+        insert = sql.SQL(
+            'INSERT INTO {} (xid, action, origin) SELECT xid, action, $$l$$ FROM unnest(%s::xid8[], %s::"char"[])'
+            " AS m (xid, action)"
+        )
         listed = sorted(marks)
         xids, actions = [str(self.xids[number]) for number, _ in listed], [action for _, action in listed]
         if listed:

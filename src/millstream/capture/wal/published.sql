@@ -1,0 +1,46 @@
+-- entries --
+-- The entries of a publication for these tables. A partition is published with its root, under its own name.
+SELECT r.oid FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid
+WHERE p.pubname = %s AND r.prrelid = ANY (%s::oid[])
+ORDER BY r.oid;
+
+-- whole --
+-- Does the publication tell everything, and tell it as we read it?
+SELECT p.pubinsert AND p.pubupdate AND p.pubdelete AND p.pubtruncate AND NOT p.pubviaroot
+    AND NOT EXISTS (SELECT FROM pg_publication_rel AS r WHERE r.prpubid = p.oid AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL))
+FROM pg_publication AS p WHERE p.pubname = %s;
+
+-- identities --
+-- Those of these tables that hold rows and whose log does not tell the old row whole.
+SELECT c.oid, n.nspname, c.relname
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = ANY (%s::oid[]) AND c.relkind = 'r' AND c.relreplident <> 'f'
+ORDER BY c.oid;
+
+-- server --
+-- What the server has to offer, and what our role may do with it.
+SELECT
+    current_setting('wal_level'), current_setting('server_version_num')::int,
+    (SELECT count(*) FROM pg_replication_slots) < current_setting('max_replication_slots')::int,
+    (SELECT count(*) FROM pg_stat_replication) < current_setting('max_wal_senders')::int,
+    (SELECT rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user)
+        OR EXISTS (
+            SELECT FROM pg_roles WHERE rolname IN ('rds_replication', 'azure_pg_admin', 'cloudsqlsuperuser')
+                AND pg_has_role(current_user, oid, 'USAGE')
+        ),
+    has_database_privilege(current_database(), 'CREATE'), pg_is_in_recovery(), current_user::text;
+
+-- tables --
+-- What keeps a table out of the log, or its rows from being told whole.
+SELECT
+    c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, pg_has_role(c.relowner, 'USAGE'),
+    ARRAY(
+        SELECT a.attname::text FROM pg_attribute AS a
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+            AND (a.attgenerated = 'v' OR (a.attgenerated = 's' AND current_setting('server_version_num')::int < 180000))
+        ORDER BY a.attnum
+    ),
+    EXISTS (SELECT FROM pg_subscription_rel AS s WHERE s.srrelid = c.oid)
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = ANY (%s::oid[])
+ORDER BY c.oid;
