@@ -172,9 +172,7 @@ def subclasses(kind: type[errors.MillstreamError]) -> Iterator[type[errors.Mills
 def failpoints() -> str:
     """The places where a test can kill a refresh."""
     told = inspect.cleandoc(failpoint.__doc__ or "").split("\n\n")
-    listed = "\n".join(
-        f"{number}. `{name}`" for number, name in enumerate(failpoint.ALL, 1)
-    )
+    listed = "\n".join(f"{number}. `{name}`" for number, name in enumerate(failpoint.ALL, 1))
     return page("Failpoints", told[0], f"```\n{inspect.cleandoc(told[1])}\n```", told[2], listed)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -50,7 +51,16 @@ def database(server: Server) -> Iterator[str]:
             yield f"postgresql://{ROLE}@127.0.0.1:{server.port}/{name}"
         finally:
             _roll_back_prepared(admin, name)
+            _end_senders(admin, name)
             admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _end_senders(admin: psycopg.Connection, database: str) -> None:
+    # A slot that is read from keeps its database from being dropped; the server sees a moment later that we are gone.
+    query = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = %s AND active"
+    deadline = time.monotonic() + 10
+    while admin.execute(query, (database,)).fetchall() and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def _roll_back_prepared(admin: psycopg.Connection, database: str) -> None:

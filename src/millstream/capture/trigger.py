@@ -30,7 +30,7 @@ from millstream.capture.wal import slot
 from millstream.catalog import relations, sources
 from millstream.catalog.locks import PATIENT, Patience, under_lock
 from millstream.catalog.relations import Name
-from millstream.catalog.sources import CapturedColumn, Source, Turn
+from millstream.catalog.sources import RETURNED, CapturedColumn, Source, Turn
 from millstream.errors import BadSource, SourceChanged
 from millstream.frontier.snapshot import Snapshot
 from millstream.store.connection import Connection
@@ -88,7 +88,8 @@ def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> 
     if tree is None or tree.tables[0] != root:
         raise _moved(root)
     former = sources.hold(conn, root.oid)
-    has_gap = former is not None and (back.is_lost or _has_gap(conn, former))
+    gap = _gap(conn, former) if former else ""
+    has_gap = back.is_lost or bool(gap)
     columns = _columns(conn, tree)
     images = _images(conn, tree, columns[root.oid], former, asked)
     if former and former.mode == "WAL" and not (has_gap or back.reason) and images.columns == former.columns:
@@ -100,14 +101,17 @@ def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> 
         buffer_table.mark(conn, root.oid)
     source = Source(root.oid, root.schema, root.name, "TRIGGER", images.columns, tree.members)
     if former:
-        source = _going_on(conn, source, former, back, has_gap=has_gap)
+        why = _Back(back.reason or f"{RETURNED}{gap}.", back.is_lost) if former.mode == "WAL" and has_gap else back
+        source = _going_on(conn, source, former, why, has_gap=has_gap)
     sources.add(conn, source)
     return source
 
 
-def _has_gap(conn: Connection, former: Source) -> bool:
-    """Does what was captured so far not tell the whole change?"""
-    return bool(inventory.gaps_of(conn, [former])[former.relid] or sources.drift(conn, [former.relid]))
+def _gap(conn: Connection, former: Source) -> str:
+    """Why what was captured so far does not tell the whole change, if it does not."""
+    return "; ".join(inventory.gaps_of(conn, [former])[former.relid]) or sources.drift(conn, [former.relid]).get(
+        former.relid, ""
+    )
 
 
 def _going_on(conn: Connection, source: Source, former: Source, back: _Back, *, has_gap: bool) -> Source:

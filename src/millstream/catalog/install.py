@@ -11,7 +11,6 @@ the two have parted.
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -19,6 +18,7 @@ from importlib import resources
 from psycopg import errors, sql
 
 from millstream.algebra.table import quoted
+from millstream.catalog import slots
 from millstream.catalog.locks import PATIENT, Patience, read_committed, under_lock
 from millstream.catalog.relations import Name
 from millstream.errors import NameTaken, NoRights, NotInstalled, StillUsed
@@ -141,25 +141,11 @@ def uninstall(conn: Connection, *, cascade: bool = False, patience: Patience = P
     if version(conn) is None:
         return
     tables = {Name(oid, schema, table) for oid, _, schema, table in conn.execute(_SQL["triggers"])}
-    slots = [slot for (slot,) in conn.execute(_SQL["slots"])]
+    found = [slot for (slot,) in conn.execute(_SQL["slots"])]
     under_lock(conn, sorted(tables, key=str), "ACCESS EXCLUSIVE", lambda: _remove(conn, cascade), patience)
     # Last: it is not undone when a transaction is, and a slot without its catalog only waits to be dropped.
-    for slot in slots:
-        _drop_slot(conn, slot)
-
-
-def _drop_slot(conn: Connection, name: str, seconds: float = 10.0) -> None:
-    """Drop a replication slot; whoever reads from it has lost its catalog, and is sent away."""
-    deadline = time.monotonic() + seconds
-    while True:
-        conn.execute(_SQL["end_sender"], (name,))
-        try:
-            conn.execute(_SQL["drop_slot"], (name,))
-            return
-        except errors.ObjectInUse:
-            if time.monotonic() > deadline:
-                raise
-        time.sleep(0.05)
+    for slot in found:
+        slots.drop_on_server(conn, slot)
 
 
 def _remove(conn: Connection, cascade: bool) -> None:

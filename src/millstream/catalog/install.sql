@@ -53,12 +53,6 @@ FROM pg_replication_slots
 WHERE database = current_database()
     AND slot_name IN (SELECT 'millstream_' || left(id::text, 8) FROM millstream.installation);
 
--- end_sender --
-SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active;
-
--- drop_slot --
-SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s;
-
 -- publications --
 SELECT pubname FROM pg_publication WHERE pubname IN (SELECT 'millstream_' || left(id::text, 8) FROM millstream.installation);
 

@@ -6,8 +6,11 @@ it is never behind what the server was told.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from psycopg import errors
 
 from millstream.frontier import lsn
 from millstream.store.connection import Connection
@@ -62,6 +65,20 @@ def get(conn: Connection, name: str) -> Slot | None:
 def remove(conn: Connection, name: str) -> None:
     """Forget it, and the watermarks in it."""
     conn.execute(_SQL["remove"], (name,))
+
+
+def drop_on_server(conn: Connection, name: str, seconds: float = 10.0) -> None:
+    """Drop a replication slot that is not needed any more; whoever still reads from it is sent away."""
+    deadline = time.monotonic() + seconds
+    while True:
+        conn.execute(_SQL["end_sender"], (name,))
+        try:
+            conn.execute(_SQL["drop_slot"], (name,))
+            return
+        except errors.ObjectInUse:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
 
 
 def claim(conn: Connection, name: str, owner: str, *, take_over: bool) -> int | None:

@@ -31,3 +31,9 @@ SELECT source_relid, commit_lsn::text, ordinal FROM millstream.watermarks WHERE 
 INSERT INTO millstream.watermarks (slot, source_relid, commit_lsn, ordinal)
 SELECT %s, relid, commit_lsn, ordinal FROM unnest(%s::oid[], %s::pg_lsn[], %s::int8[]) AS w (relid, commit_lsn, ordinal)
 ON CONFLICT (slot, source_relid) DO UPDATE SET commit_lsn = excluded.commit_lsn, ordinal = excluded.ordinal;
+
+-- end_sender --
+SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s AND active;
+
+-- drop_slot --
+SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s;

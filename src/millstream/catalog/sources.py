@@ -42,6 +42,10 @@ class CapturedColumn:
     """Of a generated column: a digest of how it is computed; the text would vary with the search_path."""
 
 
+# How the reason begins where a source came back from the log, and not by the wish of its readers.
+RETURNED = "Returned to triggers: "
+
+
 @dataclass(frozen=True)
 class Turn:
     """A hand-over: of the transactions that this snapshot sees, the rows of this origin count."""

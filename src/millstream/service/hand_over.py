@@ -16,7 +16,7 @@ import psycopg
 from millstream.capture import hand_over
 from millstream.capture.wal import published, slot
 from millstream.catalog import slots, sources
-from millstream.catalog.sources import Source, Wish
+from millstream.catalog.sources import RETURNED, Source, Wish
 from millstream.errors import BadSource, LockNotHad, LogBehind, LogNotUnderstood, MillstreamError, ServerDown, SlotLost
 from millstream.observe import log
 from millstream.service import alerts
@@ -60,7 +60,7 @@ def _try(app: App, source: Source, wish: Wish | None, lag: int) -> None:
     except (MillstreamError, psycopg.Error) as error:
         if app.conn.closed:
             raise
-        _give_up(app, source, f"{_BACK}{str(error).strip()}")
+        _give_up(app, source, f"{RETURNED}{str(error).strip()}")
 
 
 def _step(app: App, source: Source, wish: Wish | None, lag: int) -> None:
@@ -97,7 +97,7 @@ def _begin(app: App, source: Source) -> None:
             sources.explain(app.conn, source.relid, why)
         return
     hand_over.begin(app.conn, source.relid)
-    _told(app, source, "TRANSITIONING")
+    tell(app, source, "TRANSITIONING")
     hand_over.publish(app.conn, app.dsn, source.relid)
     app.follower.follow()
 
@@ -119,11 +119,8 @@ def require(app: App, wanted: Sequence[Source]) -> None:
 
 def _rests(source: Source) -> bool:
     """Has it come back a short while ago, and not by the wish of its readers?"""
-    came_back = source.reason is not None and source.reason.startswith(_BACK)
+    came_back = source.reason is not None and source.reason.startswith(RETURNED)
     return came_back and source.turned_at is not None and datetime.now(UTC) - source.turned_at < REST
-
-
-_BACK = "Returned to triggers: "
 
 
 def _go_on(app: App, source: Source, unwanted: str) -> None:
@@ -131,7 +128,7 @@ def _go_on(app: App, source: Source, unwanted: str) -> None:
     assert source.turned_at is not None
     waited, longest = datetime.now(UTC) - source.turned_at, app.settings.wal_transition_timeout
     if unwanted or waited > longest:
-        late = f"{_BACK}the hand-over took longer than {longest.total_seconds():.0f} s. {_waits_for(app, source)}"
+        late = f"{RETURNED}the hand-over took longer than {longest.total_seconds():.0f} s. {_waits_for(app, source)}"
         _give_up(app, source, unwanted or late)
     elif source.published_at is None:
         hand_over.publish(app.conn, app.dsn, source.relid)
@@ -146,7 +143,7 @@ def _go_on(app: App, source: Source, unwanted: str) -> None:
 
 
 def _done(app: App, source: Source) -> None:
-    _told(app, source, "WAL")
+    tell(app, source, "WAL")
     alerts.alert(app.conn, "cdc_transition_complete", source=source.qualified)
     hand_over.release(app.conn, source.relid)
 
@@ -154,7 +151,7 @@ def _done(app: App, source: Source) -> None:
 def _give_up(app: App, source: Source, reason: str) -> None:
     hand_over.give_up(app.conn, source.relid, reason)
     hand_over.unpublish(app.conn, source.relid)
-    _told(app, source, "TRIGGER")
+    tell(app, source, "TRIGGER")
     alerts.alert(app.conn, "cdc_transition_failed", source=source.qualified, reason=reason)
 
 
@@ -177,17 +174,17 @@ def _waits_for(app: App, source: Source) -> str:
 def _trouble(app: App, source: Source, lag: int) -> str:
     """Why a source should return to triggers while all is still told; empty when it should not."""
     if lag > app.settings.slot_lag_critical:
-        return f"{_BACK}the slot lags {lag >> 20} MB behind."
+        return f"{RETURNED}the slot lags {lag >> 20} MB behind."
     lacking = published.without_old_rows(app.conn, source)
     if lacking:
-        return f"{_BACK}the replica identity of {', '.join(map(str, lacking))} is no longer FULL."
+        return f"{RETURNED}the replica identity of {', '.join(map(str, lacking))} is no longer FULL."
     return ""
 
 
 def _stay(app: App, source: Source, reason: str) -> None:
     if reason:
         hand_over.take_back(app.conn, source.relid, reason)
-        _told(app, source, "TRIGGER")
+        tell(app, source, "TRIGGER")
     else:
         hand_over.release(app.conn, source.relid)
 
@@ -212,13 +209,13 @@ def fall_back(app: App, reason: str) -> None:
     for source in sources.every(app.conn):
         if not source.is_logged:
             continue
-        why = f"{_BACK}{reason}"
+        why = f"{RETURNED}{reason}"
         try:
             hand_over.lose(app.conn, source.relid, why)
         except MillstreamError as error:
             left.append(f"{source.qualified}: {error.message}")
             continue
-        _told(app, source, "TRIGGER")
+        tell(app, source, "TRIGGER")
         alerts.alert(app.conn, "reinitialize_needed", source=source.qualified, reason=why)
     if left:
         log.error("still without triggers", sources=left)
@@ -243,6 +240,7 @@ def _drop_slot(conn: Connection) -> None:
         log.info("the slot is in use", reason=str(error))
 
 
-def _told(app: App, source: Source, new: str) -> None:
+def tell(app: App, source: Source, new: str) -> None:
+    """A source is captured another way from now on."""
     log.info("captured another way", source=source.qualified, mode=new)
     alerts.transition(app.conn, source.qualified, source.mode, new, slot.name_of(app.conn))

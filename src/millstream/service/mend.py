@@ -18,6 +18,7 @@ from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import LockNotHad, MillstreamError, QueryError, SourceChanged
 from millstream.observe import log
 from millstream.refresh.job import Gap, Job, reads
+from millstream.service import alerts, hand_over
 from millstream.service.app import App
 
 # Other stream tables wait meanwhile; what was not to be had now is tried again at the next tick.
@@ -76,7 +77,11 @@ def _captured_again(app: App, relid: int) -> MillstreamError | None:
         table = relations.table(app.conn, relid)
         there = {column.name for column in table.columns}
         needed = [name for name in sources.needed(app.conn, relid) if name in there]
-        trigger.install(app.conn, table, needed, patience=HASTY)
+        former = sources.get(app.conn, relid)
+        now = trigger.install(app.conn, table, needed, patience=HASTY)
+        if former is not None and former.mode != now.mode:
+            hand_over.tell(app, former, now.mode)
+            alerts.alert(app.conn, "reinitialize_needed", source=now.qualified, reason=now.reason)
     except MillstreamError as error:
         return error
     return None

@@ -68,7 +68,7 @@ def create(conn: Connection, dsn: str) -> Slot:
     if slots.get(conn, name) is not None:
         raise ValueError(f"slot {name} is there already")
     # Of an attempt that was killed before it was recorded; the name is of this installation only.
-    conn.execute(_SQL["drop"], (name,))
+    slots.drop_on_server(conn, name)
     with replication(dsn, "millstream slot", lock_timeout=PATIENCE) as server:
         system, timeline, *_ = server.execute("IDENTIFY_SYSTEM").fetchall()[0]
         command = sql.SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput (SNAPSHOT 'nothing')")
@@ -96,7 +96,7 @@ def withdraw(conn: Connection, tables: Sequence[Name]) -> None:
 
 def drop(conn: Connection, name: str) -> None:
     """Drop the slot and the publication, and forget them. The slot first: a publication alone holds nothing."""
-    conn.execute(_SQL["drop"], (name,))
+    slots.drop_on_server(conn, name)
     conn.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
     slots.remove(conn, name)
 

@@ -25,6 +25,3 @@ SELECT pg_terminate_backend(a.pid)
 FROM pg_replication_slots AS s
 JOIN pg_stat_activity AS a ON a.pid = s.active_pid
 WHERE s.slot_name = %s AND a.application_name = %s;
-
--- drop --
-SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s;
