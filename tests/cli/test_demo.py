@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from millstream.cli.demo.board import Board
-from millstream.cli.demo.loop import keep_fresh
+from millstream.cli.demo.loop import MODES, PEEK, keep_fresh
 from millstream.cli.demo.story import CHAPTERS
 from millstream.cli.demo.view import plain, screen, sparkline
 from millstream.testing.shop import Count
@@ -84,6 +84,13 @@ def test_a_sparkline_is_as_tall_as_its_values() -> None:
     assert sparkline([1, 8]) == "▁█"
 
 
+def test_how_each_source_is_captured_is_shown() -> None:
+    board = filled_board()
+    board.modes = {"orders": "WAL", "customers": "TRIGGER", "products": "TRANSITIONING"}
+    assert "orders from the log" in " ".join(shown(board).split())
+    assert "captured: orders from the log, customers by trigger, products handing over" in plain(board)
+
+
 def test_the_chapters_name_their_sources() -> None:
     assert all(source in SIZES for chapter in CHAPTERS for source in chapter.sources)
 
@@ -100,13 +107,15 @@ def test_ticks_note_reports_and_trouble_and_end_with_the_length() -> None:
         tick=lambda: [report(name="open_orders")],
         status=lambda: [status(name="price_range", consecutive_errors=2, last_error="it broke"), status()],
     )
-    reader: Any = SimpleNamespace(execute=lambda _: SimpleNamespace(fetchall=lambda: [("north", 1, Decimal(2))]))
+    answers = {PEEK: [("north", 1, Decimal(2))], MODES: [("orders", "WAL")]}
+    reader: Any = SimpleNamespace(execute=lambda query: SimpleNamespace(fetchall=lambda: answers[query]))
     board = Board(Count, SIZES, length=1.2)
     with (console := Console(width=120)).capture() as printed:
         keep_fresh(client, reader, board, console)
     assert board.lines["open_orders"].refreshes == 3
     assert board.trouble == "price_range: it broke"
     assert board.peek == [("north", 1, Decimal(2))]
+    assert board.modes == {"orders": "WAL"}
     assert printed.get() == ""
 
 

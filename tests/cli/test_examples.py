@@ -71,4 +71,5 @@ def test_the_demo_proves_its_three_stream_tables() -> None:
     proof = json.loads(ended.stdout)
     assert [one["ok"] for one in proof["verifications"]] == [True, True, True]
     assert proof["traffic"]["committed"] > 0
+    assert set(proof["captured"]) == {"customers", "order_lines", "orders", "products"}
     assert "create stream table sales_by_region" in ended.stderr

@@ -9,7 +9,20 @@ from typing import Annotated
 
 import typer
 
-from millstream.cli import create, demo, doctor, drop, explain, history, init, refresh, status, uninstall, verify
+from millstream.cli import (
+    create,
+    demo,
+    doctor,
+    drop,
+    explain,
+    health,
+    history,
+    init,
+    refresh,
+    status,
+    uninstall,
+    verify,
+)
 from millstream.cli import list as list_
 from millstream.cli.command import Program, with_example
 from millstream.cli.doors import REAL
@@ -27,6 +40,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     history,
     explain,
     verify,
+    health,
     drop,
     uninstall,
 )

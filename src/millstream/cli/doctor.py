@@ -39,10 +39,11 @@ def run(
     if as_json:
         print_json(checks)
     else:
-        out().print(table("", ("", "what", "found", "what to do"), [_row(check) for check in checks]))
+        out().print(table("", ("", "what", "found", "what to do"), [row(check) for check in checks]))
     if any(check.ok is False for check in checks):
         raise typer.Exit(Exit.CHECK_FAILED)
 
 
-def _row(check: Check) -> tuple[str | Text, ...]:
+def row(check: Check) -> tuple[str | Text, ...]:
+    """A line of the table."""
     return Text(*SIGNS[check.ok]), check.name, check.found, check.hint

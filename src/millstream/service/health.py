@@ -1,4 +1,4 @@
-"""The verb health: does every stream table keep up, and is every source captured whole?"""
+"""The verb health: does every stream table keep up, is every source captured whole, and how far is the log?"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from millstream.capture import inventory
 from millstream.catalog import sources, stream_tables
+from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import StreamTable
 from millstream.schedule.cadence import Cadence
 from millstream.service.app import App
@@ -15,7 +16,7 @@ from millstream.service.verb import verb
 
 @verb
 def health(app: App) -> list[Check]:
-    """One check per stream table and per source. Never starts Spark."""
+    """One check per stream table, per source and of the slot. Never starts Spark."""
     now = datetime.now(UTC)
     tables = [_table(table, now) for table in stream_tables.every(app.conn)]
     known = sources.every(app.conn)
@@ -24,12 +25,44 @@ def health(app: App) -> list[Check]:
     captured = []
     for source in known:
         trouble = [*lacking[source.relid], *([changed[source.relid]] if source.relid in changed else [])]
-        found = "; ".join(trouble) or f"captured by {source.mode.lower()}"
-        captured.append(Check(f"source {source.schema}.{source.name}", not trouble, found, _REPAIR if trouble else ""))
-    return tables + captured
+        captured.append(_source(source, "; ".join(trouble)))
+    return [*tables, *captured, *_slot(app)]
 
 
 _REPAIR = "The next refresh sets capture up again and reinitialises what reads it."
+_WAYS = {"TRIGGER": "captured by triggers", "TRANSITIONING": "on its way to the log", "WAL": "captured from the log"}
+
+
+def _source(source: Source, trouble: str) -> Check:
+    name = f"source {source.schema}.{source.name}"
+    if trouble:
+        return Check(name, False, trouble, _REPAIR)
+    since = f" since {source.turned_at:%Y-%m-%d %H:%M:%S} UTC" if source.turned_at else ""
+    return Check(name, True, f"{_WAYS[source.mode]}{since}", source.reason or "")
+
+
+def _slot(app: App) -> list[Check]:
+    """How far the slot is behind, and who holds the log where that is not us."""
+    query = "SELECT slot_name, confirmed_lag_bytes, restart_lag_bytes, held_by, trouble FROM millstream.slot_health()"
+    return [_lagging(app, *row) for row in app.conn.execute(query)]
+
+
+def _lagging(
+    app: App, slot: str, behind: int | None, kept: int | None, held_by: str | None, trouble: str | None
+) -> Check:
+    name = f"slot {slot}"
+    if trouble:
+        return Check(
+            name, False, trouble, "Its sources return to triggers by themselves, where a scheduler runs (tick)."
+        )
+    found = f"{_size(behind or 0)} behind, the server keeps {_size(kept or 0)} of log for it"
+    if held_by:
+        return Check(name, None, found, f"Held by {held_by}, not by Millstream.")
+    return Check(name, (behind or 0) <= app.settings.slot_lag_warning, found)
+
+
+def _size(count: int) -> str:
+    return f"{count / (1 << 20):.1f} MB"
 
 
 def _table(table: StreamTable, now: datetime) -> Check:

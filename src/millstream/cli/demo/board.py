@@ -52,6 +52,8 @@ class Board:
     sizes: Mapping[str, int]
     lines: dict[str, Line] = field(default_factory=lambda: {one.name: Line(one) for one in CHAPTERS})
     peek: list[tuple[str, int, Decimal]] = field(default_factory=list)
+    modes: dict[str, str] = field(default_factory=dict)
+    """By source: how its changes are captured now."""
     trouble: str = ""
     seconds: float = 0.0
     length: float | None = None

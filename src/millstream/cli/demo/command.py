@@ -24,6 +24,7 @@ from millstream.cli.exits import Exit
 from millstream.cli.options import AsJson
 from millstream.cli.output import err, number, out, print_json
 from millstream.cli.verify import verdict
+from millstream.settings import Settings
 from millstream.store.connection import connect
 from millstream.testing.shop import Size, Traffic, open_shop, rows_by_table
 
@@ -39,7 +40,8 @@ LENGTH_WITHOUT_TERMINAL = 30.0
 WELCOME = """\
 A shop sells; its application writes to four plain PostgreSQL tables. Millstream
 keeps three SQL views over them fresh. It does not run the views again: it reads
-what changed, and the rows that this can meet.
+what changed, and the rows that this can meet. Changes are captured by triggers at
+first; then the sources are handed over to the log, and writers pay no more for it.
 """
 
 
@@ -62,7 +64,9 @@ def run(
     length = seconds if seconds or console.is_terminal else LENGTH_WITHOUT_TERMINAL
     board, results = _play(ctx.obj, console, length)
     if as_json:
-        print_json({"verifications": results, "traffic": board.traffic(), "seconds": board.seconds})
+        print_json(
+            {"verifications": results, "traffic": board.traffic(), "captured": board.modes, "seconds": board.seconds}
+        )
     else:
         _prove(console, board, results)
     if not all(result.ok for result in results):
@@ -80,7 +84,8 @@ def _play(doors: Doors, console: Console, length: float | None) -> tuple[Board, 
         with steps.step("open the shop"):
             open_shop(reader, SIZE)
         with steps.step("install Millstream"):
-            client = stack.enter_context(doors.connect(server.dsn, progress=steps.report))
+            settings = Settings(auto_replica_identity=True)
+            client = stack.enter_context(doors.connect(server.dsn, settings=settings, progress=steps.report))
         _create(client, steps, console)
         traffic = Traffic(server.dsn, SIZE)
         stack.callback(traffic.stop)

@@ -28,6 +28,7 @@ INTERVAL = 0.5
 # Where there is no terminal, so many seconds lie between two reports.
 PLAIN_INTERVAL = 2.0
 
+MODES = "SELECT source::text, cdc_mode FROM millstream.check_cdc_health() ORDER BY source::text"
 PEEK = "SELECT region, lines, revenue FROM sales_by_region ORDER BY region"
 
 
@@ -65,6 +66,7 @@ def _ticks(client: Millstream, reader: Connection, board: Board, asked: Event, s
         tick = time.monotonic()
         _tick(client, board)
         board.peek = reader.execute(PEEK).fetchall()
+        board.modes = dict(reader.execute(MODES).fetchall())
         asked.wait(max(0.0, tick + INTERVAL - time.monotonic()))
         board.seconds = time.monotonic() - began
         shown()

@@ -35,7 +35,10 @@ def plain(board: Board) -> str:
     """The same, a line for the shop and a line for each stream table."""
     count = board.traffic()
     shop = f"{board.seconds:5.1f} s  {number(count.committed)} transactions, {number(count.rows)} rows changed"
-    return "\n".join([shop, *(f"         {_plain(line)}" for line in board.lines.values()), board.trouble]).rstrip()
+    captured = ", ".join(f"{name} {WAYS[mode][0]}" for name, mode in board.modes.items())
+    told = [f"         captured: {captured}"] if captured else []
+    lines = [f"         {_plain(line)}" for line in board.lines.values()]
+    return "\n".join([shop, *told, *lines, board.trouble]).rstrip()
 
 
 def _plain(line: Line) -> str:
@@ -64,13 +67,29 @@ def _shop(board: Board) -> Panel:
     count = board.traffic()
     ends = "" if board.length is None else f" of {board.length:.0f}"
     text = Text.assemble(
-        "The application writes to customers, products, orders, order_lines.\n",
+        *_captured(board), "\n",
         (number(count.committed), "bold cyan"), " transactions, ",
         (number(count.rolled_back), "bold cyan"), " rolled back, ",
         (number(count.rows), "bold cyan"), " rows changed in ",
         (f"{board.seconds:.0f}{ends} s", "bold cyan"),
     )  # fmt: skip
     return Panel(text, title="the shop", title_align="left", border_style="cyan")
+
+
+WAYS = {
+    "TRIGGER": ("by trigger", "yellow"),
+    "TRANSITIONING": ("handing over", "magenta"),
+    "WAL": ("from the log", "green"),
+}
+
+
+def _captured(board: Board) -> list[str | tuple[str, str]]:
+    """The tables that the application writes to, and how each is captured: triggers first, then the log."""
+    parts: list[str | tuple[str, str]] = ["The application writes to "]
+    for name in board.sizes:
+        way, style = WAYS.get(board.modes.get(name, ""), ("", ""))
+        parts += [name, (f" {way}" if way else "", style), ", "]
+    return [*parts[:-1], "."]
 
 
 def _stream_tables(board: Board) -> Panel:
