@@ -21,8 +21,8 @@ def transition(conn: Connection, source: str, old: str, new: str, slot: str) -> 
 
 
 def alert(conn: Connection, kind: Alert, **facts: object) -> None:
-    """Something wants looking at."""
-    log.warning(kind.replace("_", " "), **facts)
+    """Something wants looking at, or is done."""
+    (log.info if kind == "cdc_transition_complete" else log.warning)(kind.replace("_", " "), **facts)
     _notify(conn, "millstream_alert", {"alert": kind, **facts})
 
 
