@@ -1,8 +1,8 @@
 """From commit to visible: how long a row takes to show in stream tables, under 1,000 changes per second.
 
 Five stream tables over three tables, one of them a join and an aggregate. A probe commits a row, and the stream table
-that shows it is looked at until it does. Triggers and log, in one run; p50 and p95 in milliseconds, and as multiples of a
-bare Spark round trip measured beside it.
+that shows it is looked at until it does. Triggers and log, in one run; p50 and p95 in milliseconds, and as multiples
+of a bare Spark round trip measured beside it.
 """
 
 from __future__ import annotations

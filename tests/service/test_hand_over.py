@@ -268,6 +268,39 @@ def reads_log(ms: Millstream) -> bool:
     return ms.app.follower.pipeline is not None
 
 
+def identity(conn: Connection, table: str) -> str:
+    query = "SELECT relreplident::text FROM pg_class WHERE oid = %s::regclass"
+    return str(conn.execute(query, (table,)).fetchall()[0][0])
+
+
+def test_an_identity_that_we_set_is_given_back(database: str, spark: SparkSession, conn: Connection) -> None:
+    settings = Settings(auto_replica_identity=True)
+    conn.execute("ALTER TABLE orders REPLICA IDENTITY USING INDEX orders_pkey")
+    with millstream.connect(database, spark=spark, settings=settings) as ms:
+        for goes in ("drop", "uninstall"):
+            ms.create_stream_table("totals", TOTALS, schedule="continuous")
+            until(ms, "WAL")
+            assert identity(conn, "orders") == "f"
+            if goes == "drop":
+                ms.drop_stream_table("totals")
+            else:
+                ms.uninstall()
+            assert identity(conn, "orders") == "i"
+
+
+def test_a_child_that_came_later_is_told_too(ms: Millstream, conn: Connection) -> None:
+    ms.create_stream_table("totals", TOTALS, schedule="continuous")
+    until(ms, "WAL")
+    conn.execute("CREATE TABLE more () INHERITS (orders); ALTER TABLE more REPLICA IDENTITY FULL")
+    conn.execute("INSERT INTO more VALUES (201, 'n', 9)")
+    assert ms.refresh("totals").action == "REINITIALIZE"
+    sources_again = sources.every(ms.app.conn)[0]
+    sources.explain(ms.app.conn, sources_again.relid, "")
+    until(ms, "WAL")
+    conn.execute("UPDATE more SET amount = 10")
+    assert changed(ms, conn) == DIFFERENTIAL
+
+
 # -- several processes -------------------------------------------------------------------------
 
 

@@ -23,8 +23,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from psycopg import sql
-
 from millstream.capture import trigger
 from millstream.capture.wal import published, slot
 from millstream.catalog import relations, sources
@@ -55,10 +53,9 @@ def publish(conn: Connection, dsn: str, relid: int, *, patience: Patience = BRIE
         return
     lacking = published.without_old_rows(conn, source)
     if lacking:
-        under_lock(conn, lacking, "ACCESS EXCLUSIVE", lambda: _set_identities(conn, lacking), patience)
+        under_lock(conn, lacking, "ACCESS EXCLUSIVE", lambda: _set_identities(conn, relid, lacking), patience)
         failpoint("handover_identity")
-    own = relations.names(conn, [relid])
-    under_lock(conn, [], "SHARE ROW EXCLUSIVE", lambda: slot.publish(conn, own), patience)
+    under_lock(conn, [], "SHARE ROW EXCLUSIVE", lambda: _publish(conn, source), patience)
     failpoint("handover_published")
     made = slot.ensure(conn, dsn)
     failpoint("handover_slot")
@@ -67,9 +64,19 @@ def publish(conn: Connection, dsn: str, relid: int, *, patience: Patience = BRIE
     failpoint("handover_waiting")
 
 
-def _set_identities(conn: Connection, tables: Sequence[Name]) -> None:
-    for table in tables:
-        conn.execute(sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL").format(table.identifier))
+def _set_identities(conn: Connection, relid: int, tables: Sequence[Name]) -> None:
+    """Set them, and record what they were."""
+    source = sources.hold(conn, relid)
+    if source is not None:
+        former = {**published.identities(conn, [table.oid for table in tables]), **source.identities}
+        sources.add(conn, replace(source, identities=former))
+        published.set_identities(conn, dict.fromkeys((table.oid for table in tables), "FULL"))
+
+
+def _publish(conn: Connection, source: Source) -> None:
+    """With its members: a partition is published with its root, a child that came later is not."""
+    slot.publish(conn, relations.names(conn, [source.relid]))
+    slot.publish(conn, published.untold(conn, slot.name_of(conn), source.members))
 
 
 def is_whole(conn: Connection, source: Source) -> bool:

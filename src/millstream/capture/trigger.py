@@ -26,7 +26,7 @@ from millstream.capture.buffer import SCHEMA
 from millstream.capture.function import Images, Watch, body, definition, function_name
 from millstream.capture.inventory import Found, gaps, lacking, missing, superfluous, triggers
 from millstream.capture.levels import Tree, trees
-from millstream.capture.wal import slot
+from millstream.capture.wal import published, slot
 from millstream.catalog import relations, sources
 from millstream.catalog.locks import PATIENT, Patience, under_lock
 from millstream.catalog.relations import Name
@@ -117,7 +117,8 @@ def _gap(conn: Connection, former: Source) -> str:
 def _going_on(conn: Connection, source: Source, former: Source, back: _Back, *, has_gap: bool) -> Source:
     """What becomes of a hand-over, now that triggers capture these columns."""
     # Where there is a gap all that waits is given up, so nobody needs to know who told it.
-    source = replace(source, turns=() if has_gap else former.turns, reason=back.reason or former.reason)
+    turns = () if has_gap else former.turns
+    source = replace(source, turns=turns, reason=back.reason or former.reason, identities=former.identities)
     if former.mode == "TRANSITIONING" and not back.is_lost:
         # The log may have told other columns so far: it counts from now on, at the earliest.
         return replace(source, mode="TRANSITIONING")
@@ -259,6 +260,8 @@ def _take_away(conn: Connection, relid: int) -> None:
     sources.remove(conn, relid)
     if source is not None and source.is_logged:
         slot.withdraw(conn, relations.names(conn, [relid, *source.members]))
+    if source is not None:
+        published.restore_identities(conn, source.identities)
     _execute(conn, _drops(triggers(conn, [relid])[relid]))
     _drop_functions(conn, relid, keep=set())
     buffer_table.drop(conn, relid)

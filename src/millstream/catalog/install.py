@@ -157,6 +157,9 @@ def _remove(conn: Connection, cascade: bool) -> None:
         _drop_stream_table(conn, Name(oid, schema, table), cascade)
     for (publication,) in conn.execute(_SQL["publications"]).fetchall():
         conn.execute(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(publication)))
+    for schema, table, identity in conn.execute(_SQL["identities"]).fetchall():
+        alter = sql.SQL("ALTER TABLE {} REPLICA IDENTITY {}")
+        conn.execute(alter.format(sql.Identifier(schema, table), sql.SQL(identity)))
     strangers = [str(Name(*row)) for row in conn.execute(_SQL["strangers"], (list(TABLES),))]
     if strangers and not cascade:
         raise StillUsed.schema("millstream", strangers)

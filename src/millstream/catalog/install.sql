@@ -53,6 +53,15 @@ FROM pg_replication_slots
 WHERE database = current_database()
     AND slot_name IN (SELECT 'millstream_' || left(id::text, 8) FROM millstream.installation);
 
+-- identities --
+-- The tables whose replica identity we have set, as they are still, and what it was before.
+SELECT n.nspname, c.relname, f.value
+FROM millstream.sources AS s
+CROSS JOIN LATERAL jsonb_each_text(s.identities) AS f
+JOIN pg_class AS c ON c.oid = f.key::oid AND c.relreplident = 'f'
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+ORDER BY c.oid;
+
 -- publications --
 SELECT pubname FROM pg_publication WHERE pubname IN (SELECT 'millstream_' || left(id::text, 8) FROM millstream.installation);
 

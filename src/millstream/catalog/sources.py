@@ -6,7 +6,7 @@ captured of it is recorded column by column, so that `drift` can tell when the t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -72,6 +72,8 @@ class Source:
     """The log holds all of every transaction that began after it."""
     published_as: tuple[int, ...] = ()
     """Its entries in the publication."""
+    identities: Mapping[int, str] = field(default_factory=dict)
+    """The replica identities that its tables had before we set them."""
     turned_at: datetime | None = field(default=None, compare=False)
     """When its mode last changed."""
 
@@ -151,6 +153,7 @@ def add(conn: Connection, source: Source) -> None:
         "reason": source.reason, "turns": Jsonb([[str(turn.seen), turn.origin] for turn in source.turns]),
         "published_at": str(source.published_at) if source.published_at else None,
         "published_as": list(source.published_as),
+        "identities": Jsonb({str(oid): text for oid, text in source.identities.items()}),
     }  # fmt: skip
     conn.execute(_SQL["put"], row)
 
@@ -171,13 +174,15 @@ def remove(conn: Connection, relid: int) -> None:
 
 
 def _source(row: tuple[Any, ...]) -> Source:
-    relid, schema, name, mode, columns, members, reason, turns, published_at, published_as, turned_at = row
+    relid, schema, name, mode, columns, members, reason, turns, published_at, published_as, identities, turned_at = row
     captured = tuple(CapturedColumn(**column) for column in columns)
     turned = tuple(Turn(Snapshot.parse(seen), origin) for seen, origin in turns)
     published = Snapshot.parse(published_at) if published_at else None
+    former = {int(oid): text for oid, text in identities.items()}
     return Source(
-        relid, schema, name, mode, captured, tuple(members), reason, turned, published, tuple(published_as), turned_at
-    )
+        relid, schema, name, mode, captured, tuple(members), reason, turned, published, tuple(published_as), former,
+        turned_at,
+    )  # fmt: skip
 
 
 # -- who reads them --------------------------------------------------------------------------

@@ -1,15 +1,15 @@
 -- put --
 INSERT INTO millstream.sources AS s (
-    relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at, published_as
+    relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at, published_as, identities
 )
 VALUES (
     %(relid)s, %(schema)s, %(name)s, %(mode)s, %(columns)s, %(members)s::oid[], %(reason)s, %(turns)s,
-    %(published_at)s::pg_snapshot, %(published_as)s::oid[]
+    %(published_at)s::pg_snapshot, %(published_as)s::oid[], %(identities)s
 )
 ON CONFLICT (relid) DO UPDATE SET
     schema_name = excluded.schema_name, name = excluded.name, cdc_mode = excluded.cdc_mode,
     columns = excluded.columns, members = excluded.members, reason = excluded.reason, turns = excluded.turns,
-    published_at = excluded.published_at, published_as = excluded.published_as,
+    published_at = excluded.published_at, published_as = excluded.published_as, identities = excluded.identities,
     turned_at = CASE WHEN s.cdc_mode = excluded.cdc_mode THEN s.turned_at ELSE now() END;
 
 -- reserve --
@@ -18,16 +18,18 @@ VALUES (%s, %s, %s, '[]')
 ON CONFLICT (relid) DO NOTHING;
 
 -- get --
-SELECT relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at::text, published_as, turned_at
+SELECT relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at::text, published_as, identities,
+    turned_at
 FROM millstream.sources WHERE relid = %s;
 
 -- every --
-SELECT relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at::text, published_as, turned_at
+SELECT relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at::text, published_as, identities,
+    turned_at
 FROM millstream.sources ORDER BY relid;
 
 -- read_by --
 SELECT s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason, s.turns, s.published_at::text,
-    s.published_as, s.turned_at
+    s.published_as, s.identities, s.turned_at
 FROM millstream.sources AS s
 JOIN millstream.dependencies AS d ON d.source_relid = s.relid
 WHERE d.stream_table_id = %s
@@ -35,7 +37,7 @@ ORDER BY s.relid;
 
 -- read_by_each --
 SELECT d.stream_table_id, s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason, s.turns, s.published_at::text,
-    s.published_as, s.turned_at
+    s.published_as, s.identities, s.turned_at
 FROM millstream.sources AS s
 JOIN millstream.dependencies AS d ON d.source_relid = s.relid
 WHERE d.stream_table_id = ANY (%s)
@@ -43,7 +45,8 @@ ORDER BY d.stream_table_id, s.relid;
 
 -- hold --
 -- As it is now, and nobody changes it meanwhile.
-SELECT relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at::text, published_as, turned_at
+SELECT relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at::text, published_as, identities,
+    turned_at
 FROM millstream.sources WHERE relid = %s FOR NO KEY UPDATE;
 
 -- explain --
@@ -85,7 +88,7 @@ GROUP BY d.source_relid;
 
 -- unread --
 SELECT s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason, s.turns, s.published_at::text,
-    s.published_as, s.turned_at
+    s.published_as, s.identities, s.turned_at
 FROM millstream.sources AS s
 WHERE NOT EXISTS (SELECT FROM millstream.dependencies AS d WHERE d.source_relid = s.relid)
 ORDER BY s.relid;

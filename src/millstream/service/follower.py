@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 
+import psycopg
+
 from millstream.capture.wal import slot as slot_of
 from millstream.capture.wal.heartbeat import barrier
 from millstream.capture.wal.pipeline import Options, Pipeline
 from millstream.catalog import slots
-from millstream.errors import LogBehind, LogTakenOver, MillstreamError, SlotLost
+from millstream.errors import LogBehind, LogTakenOver, MillstreamError, ServerDown, SlotLost
 from millstream.observe import log
 from millstream.settings import Settings
 from millstream.store.connection import Connection, session
@@ -41,8 +43,10 @@ class Follower:
     def session(self) -> Connection:
         """A session that sees in the buffers all that was committed before this was called."""
         conn = self._beside()
-        position = barrier(conn)
-        self._wait(conn, position)
+        try:
+            self._wait(conn, barrier(conn))
+        except psycopg.OperationalError as error:
+            raise ServerDown.lost(str(error)) from error
         return conn
 
     def follow(self) -> None:

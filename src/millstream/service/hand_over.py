@@ -37,6 +37,17 @@ def advance(app: App) -> None:
     if time.monotonic() - app.steps.looked_at < EVERY:
         return
     app.steps.looked_at = time.monotonic()
+    # One process at a time; the number spells "handover".
+    if not app.conn.execute("SELECT pg_try_advisory_lock(7521962890239472994)").fetchall()[0][0]:
+        return
+    try:
+        _advance(app)
+    finally:
+        if not app.conn.closed:
+            app.conn.execute("SELECT pg_advisory_unlock(7521962890239472994)")
+
+
+def _advance(app: App) -> None:
     known, wishes = sources.every(app.conn), sources.wishes(app.conn)
     try:
         lag = _lag(app) if any(source.is_logged for source in known) else 0

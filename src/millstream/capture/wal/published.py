@@ -7,8 +7,11 @@ in it, and what was written between was told to nobody.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from psycopg import sql
+
+from millstream.catalog import relations
 from millstream.catalog.relations import Name
 from millstream.catalog.sources import Source
 from millstream.store.connection import Connection
@@ -40,6 +43,29 @@ def gaps(conn: Connection, publication: str, source: Source) -> list[str]:
 def without_old_rows(conn: Connection, source: Source) -> list[Name]:
     """The tables of a source whose replica identity is not FULL."""
     return [Name(*row) for row in conn.execute(_SQL["identities"], ([source.relid, *source.members],))]
+
+
+def untold(conn: Connection, publication: str, tables: Sequence[int]) -> list[Name]:
+    """Those of these tables that hold rows of which the publication does not tell."""
+    return [Name(*row) for row in conn.execute(_SQL["untold"], (list(tables), publication))]
+
+
+def identities(conn: Connection, tables: Sequence[int]) -> dict[int, str]:
+    """The replica identity of each table, as ALTER TABLE takes it; DEFAULT where its index is gone."""
+    return {oid: text or "DEFAULT" for oid, text in conn.execute(_SQL["former"], (list(tables),))}
+
+
+def set_identities(conn: Connection, wanted: Mapping[int, str]) -> None:
+    """Give tables their replica identities."""
+    for table in relations.names(conn, list(wanted)):
+        alter = sql.SQL("ALTER TABLE {} REPLICA IDENTITY {}")
+        conn.execute(alter.format(table.identifier, sql.SQL(wanted[table.oid])))
+
+
+def restore_identities(conn: Connection, former: Mapping[int, str]) -> None:
+    """Give tables back the replica identities they had before we set them; one that was set again since is left."""
+    present = identities(conn, list(former))
+    set_identities(conn, {oid: text for oid, text in former.items() if present.get(oid) == "FULL"})
 
 
 def obstacle(conn: Connection, source: Source, *, has_slot: bool, may_set_identity: bool) -> str:

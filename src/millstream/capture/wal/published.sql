@@ -17,6 +17,27 @@ FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE c.oid = ANY (%s::oid[]) AND c.relkind = 'r' AND c.relreplident <> 'f'
 ORDER BY c.oid;
 
+-- untold --
+-- Those of these tables that hold rows and that the publication does not tell of.
+SELECT c.oid, n.nspname, c.relname
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = ANY (%s::oid[]) AND c.relkind = 'r' AND NOT EXISTS (
+    SELECT FROM pg_publication_tables AS p
+    WHERE p.pubname = %s AND p.schemaname = n.nspname AND p.tablename = c.relname
+)
+ORDER BY c.oid;
+
+-- former --
+-- The replica identities of these tables, as ALTER TABLE takes them.
+SELECT c.oid, CASE c.relreplident
+    WHEN 'd' THEN 'DEFAULT' WHEN 'n' THEN 'NOTHING' WHEN 'f' THEN 'FULL'
+    ELSE 'USING INDEX ' || (
+        SELECT quote_ident(x.relname) FROM pg_index AS i JOIN pg_class AS x ON x.oid = i.indexrelid
+        WHERE i.indrelid = c.oid AND i.indisreplident
+    )
+END
+FROM pg_class AS c WHERE c.oid = ANY (%s::oid[]);
+
 -- server --
 -- What the server has to offer, and what our role may do with it.
 SELECT
