@@ -25,6 +25,8 @@ from millstream.errors import Conflict, RefreshFailed, ValueOutOfRange
 Rows: TypeAlias = "pa.Table | DataFrame"
 
 _SMALL = 100_000
+# Up to this many rows, expressions are interpreted sooner than they are compiled.
+_INTERPRETED = 20_000
 _counter = itertools.count()
 # The Sparks, by application, that have run what every refresh runs.
 _warm: set[str] = set()
@@ -46,14 +48,14 @@ class Engine:
 
     def evaluate(self, statement: str, views: Mapping[str, Rows]) -> Evaluated:
         """Run a statement over named views."""
-        few = _size(views) <= _SMALL
-        self._tune(few)
+        size = _size(views)
+        self._tune(size)
         group = f"millstream-{next(_counter)}"
         context = self.spark.sparkContext
         context.setJobGroup(group, "refresh")
         try:
             for name, rows in views.items():
-                self._frame(rows, few).createOrReplaceTempView(name)
+                self._frame(rows, one_partition=size <= _SMALL).createOrReplaceTempView(name)
             rows = self.spark.sql(statement).toArrow()
         except PySparkException as error:
             raise _translated(error) from error
@@ -78,15 +80,17 @@ class Engine:
             names = {"a": f"ms_warm_a_{number}", "b": f"ms_warm_b_{number}"}
             self.evaluate(statement.format(**names), dict.fromkeys(names.values(), table))
 
-    def _frame(self, rows: Rows, few: bool) -> DataFrame:
+    def _frame(self, rows: Rows, *, one_partition: bool) -> DataFrame:
         if isinstance(rows, DataFrame):
             return rows
         frame = self.spark.createDataFrame(rows)
         # Said aloud: of a local table in one partition Spark does not know that it is in one, and exchanges it.
-        return frame.coalesce(1) if few else frame
+        return frame.coalesce(1) if one_partition else frame
 
-    def _tune(self, few: bool) -> None:
-        for name, value in (_FEW if few else _many(self.spark.sparkContext.defaultParallelism)).items():
+    def _tune(self, size: int) -> None:
+        chosen = _FEW if size <= _SMALL else _many(self.spark.sparkContext.defaultParallelism)
+        expressions = "NO_CODEGEN" if size <= _INTERPRETED else "FALLBACK"
+        for name, value in {**chosen, "spark.sql.codegen.factoryMode": expressions}.items():
             self.spark.conf.set(name, value)
 
 
@@ -95,7 +99,7 @@ def _size(views: Mapping[str, Rows]) -> int:
     return sum(rows.num_rows if isinstance(rows, pa.Table) else _SMALL + 1 for rows in views.values())
 
 
-# For few rows: one partition, so that little is exchanged; no second job for a broadcast; no code to compile.
+# For few rows: one partition, so that little is exchanged; no second job for a broadcast; less code to compile.
 _FEW: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
@@ -103,7 +107,6 @@ _FEW: Mapping[str, str] = {
     "spark.sql.join.preferSortMergeJoin": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 
@@ -116,7 +119,6 @@ def _many(parallel: int) -> Mapping[str, str]:
         "spark.sql.join.preferSortMergeJoin": "true",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.codegen.wholeStage": "true",
-        "spark.sql.codegen.factoryMode": "FALLBACK",
     }
 
 
