@@ -25,7 +25,11 @@ from millstream.errors import Conflict, RefreshFailed, ValueOutOfRange
 Rows: TypeAlias = "pa.Table | DataFrame"
 
 _SMALL = 100_000
+# Up to this many rows, expressions are interpreted sooner than they are compiled.
+_INTERPRETED = 20_000
 _counter = itertools.count()
+# The Sparks, by application, that have run what every refresh runs.
+_warm: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -44,13 +48,14 @@ class Engine:
 
     def evaluate(self, statement: str, views: Mapping[str, Rows]) -> Evaluated:
         """Run a statement over named views."""
-        self._tune(views)
+        size = _size(views)
+        self._tune(size)
         group = f"millstream-{next(_counter)}"
         context = self.spark.sparkContext
         context.setJobGroup(group, "refresh")
         try:
             for name, rows in views.items():
-                self._frame(rows).createOrReplaceTempView(name)
+                self._frame(rows, one_partition=size <= _SMALL).createOrReplaceTempView(name)
             rows = self.spark.sql(statement).toArrow()
         except PySparkException as error:
             raise _translated(error) from error
@@ -60,7 +65,11 @@ class Engine:
         return Evaluated(rows, len(context.statusTracker().getJobIdsForGroup(group)))
 
     def warm(self) -> None:
-        """Run what every refresh runs, so that the first real one finds compiled code."""
+        """Run what every refresh runs, once on each Spark, so that the first real one finds compiled code."""
+        application = self.spark.sparkContext.applicationId
+        if application in _warm:
+            return
+        _warm.add(application)
         table = pa.table({"k": pa.array([1, 2], pa.int64()), "v": ["1.5", "2"]})
         statement = (
             "SELECT k, CAST(SUM(CAST(v AS DECIMAL(12,2))) AS STRING) AS s "
@@ -71,17 +80,26 @@ class Engine:
             names = {"a": f"ms_warm_a_{number}", "b": f"ms_warm_b_{number}"}
             self.evaluate(statement.format(**names), dict.fromkeys(names.values(), table))
 
-    def _frame(self, rows: Rows) -> DataFrame:
-        return rows if isinstance(rows, DataFrame) else self.spark.createDataFrame(rows)
+    def _frame(self, rows: Rows, *, one_partition: bool) -> DataFrame:
+        if isinstance(rows, DataFrame):
+            return rows
+        frame = self.spark.createDataFrame(rows)
+        # Said aloud: of a local table in one partition Spark does not know that it is in one, and exchanges it.
+        return frame.coalesce(1) if one_partition else frame
 
-    def _tune(self, views: Mapping[str, Rows]) -> None:
-        size = sum(rows.num_rows if isinstance(rows, pa.Table) else _SMALL + 1 for rows in views.values())
-        parallel = self.spark.sparkContext.defaultParallelism
-        for name, value in (_FEW if size <= _SMALL else _many(parallel)).items():
+    def _tune(self, size: int) -> None:
+        chosen = _FEW if size <= _SMALL else _many(self.spark.sparkContext.defaultParallelism)
+        expressions = "NO_CODEGEN" if size <= _INTERPRETED else "FALLBACK"
+        for name, value in {**chosen, "spark.sql.codegen.factoryMode": expressions}.items():
             self.spark.conf.set(name, value)
 
 
-# For few rows: one partition, so that nothing is exchanged; no second job for a broadcast; no code to compile.
+def _size(views: Mapping[str, Rows]) -> int:
+    """How many rows; a scan counts as many."""
+    return sum(rows.num_rows if isinstance(rows, pa.Table) else _SMALL + 1 for rows in views.values())
+
+
+# For few rows: one partition, so that little is exchanged; no second job for a broadcast; less code to compile.
 _FEW: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
