@@ -251,6 +251,16 @@ def test_it_reads_stream_tables_and_is_read_by_them(ms: Millstream, writer: psyc
         assert [name for name in graph if not ms.verify(name).ok] == []
 
 
+def test_a_column_that_stands_there_twice(ms: Millstream, writer: psycopg.Connection) -> None:
+    kept(
+        ms,
+        "WITH RECURSIVE r AS (SELECT 1 AS id, 1 AS same UNION SELECT e.d, e.d FROM r JOIN edges AS e ON e.s = r.id) "
+        "SELECT id, same FROM r",
+    )
+    writer.execute(CHANGE)
+    refreshed(ms)
+
+
 def test_a_source_that_was_emptied_empties_it(ms: Millstream, writer: psycopg.Connection) -> None:
     kept(ms, KEPT["who reaches whom"])
     writer.execute("DELETE FROM edges")

@@ -93,8 +93,6 @@ BAD = [
     Bad("SELECT DISTINCT customer FROM orders GROUP BY ROLLUP (customer)", Unsupported, "GROUPING SETS"),
     Bad("WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r) SELECT n FROM r",
         Unsupported, "without a table"),
-    Bad("WITH RECURSIVE r AS (SELECT id FROM orders UNION ALL SELECT id + 1 FROM r WHERE id < 3) "
-        "SEARCH DEPTH FIRST BY id SET place SELECT id FROM r", Unsupported, "SEARCH", "SEARCH"),
     Bad("SELECT g FROM generate_series(1, 3) AS g", Unsupported, "without a table"),
     Bad("SELECT unnest(ARRAY[generate_series(1, 2)]) AS u FROM orders", Unsupported, "set-returning"),
     Bad("SELECT column1 FROM (VALUES (1)) AS v", Unsupported, "without a table"),

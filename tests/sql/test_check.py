@@ -12,16 +12,6 @@ from millstream.store.connection import Connection
 # What is refused -> a query that has it, and the word that the error points at.
 REFUSED = {
     "FOR UPDATE or FOR SHARE": ("SELECT id FROM t FOR UPDATE", "FOR"),
-    "SEARCH of a recursive query": (
-        "WITH RECURSIVE w AS (SELECT id FROM t UNION ALL SELECT id + 1 FROM w WHERE id < 5) "
-        "SEARCH DEPTH FIRST BY id SET place SELECT id FROM w",
-        "SEARCH",
-    ),
-    "CYCLE of a recursive query": (
-        "WITH RECURSIVE w AS (SELECT id FROM t UNION ALL SELECT id + 1 FROM w WHERE id < 5) "
-        "CYCLE id SET again USING path SELECT id FROM w",
-        "CYCLE",
-    ),
     "TABLESAMPLE": ("SELECT id FROM t TABLESAMPLE SYSTEM (10)", "TABLESAMPLE"),
     "current_user and its like": ("SELECT id FROM t WHERE current_user = 'me'", "current_user"),
 }

@@ -10,6 +10,9 @@ has a grammar of its own are understood; every other function is a name and its 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 # sqlglot's callables differ in their parameters, and are only passed on.
 from typing import Any, ClassVar
 
@@ -20,8 +23,46 @@ from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
 
+from millstream.algebra.table import quoted
+
 _UNDERSTOOD = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE"})
 _GRAMMAR = frozenset({"CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM"})
+
+# What SEARCH and CYCLE of a WITH query say: sqlglot knows them of the last query and of one column only.
+SEARCH, CYCLE = "ms_search", "ms_cycle"
+
+
+@dataclass(frozen=True)
+class Search:
+    """`SEARCH DEPTH FIRST BY by SET name`, or breadth first."""
+
+    depth: bool
+    by: tuple[str, ...]
+    name: str
+
+    @property
+    def sql(self) -> str:
+        return f"SEARCH {'DEPTH' if self.depth else 'BREADTH'} FIRST BY {_listed(self.by)} SET {_listed([self.name])}"
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """`CYCLE by SET mark TO value DEFAULT other USING path`; the values may be left out, both."""
+
+    by: tuple[str, ...]
+    mark: str
+    to: str
+    default: str
+    path: str
+
+    @property
+    def sql(self) -> str:
+        values = f" TO {_constant(self.to)} DEFAULT {_constant(self.default)}" if self.to else ""
+        return f"CYCLE {_listed(self.by)} SET {_listed([self.mark])}{values} USING {_listed([self.path])}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(quoted(name) for name in names)
 
 
 class Verbatim(Postgres):
@@ -54,6 +95,36 @@ class Verbatim(Postgres):
             self._retreat(start)
             return super()._parse_lateral()
 
+        def _parse_cte(self) -> Any:  # sqlglot says CTE, or a function of other dialects
+            cte = super()._parse_cte()
+            if isinstance(cte, exp.CTE) and self._match_text_seq("SEARCH"):
+                cte.set(SEARCH, self._parse_search())
+            if isinstance(cte, exp.CTE) and self._match_text_seq("CYCLE"):
+                cte.set(CYCLE, self._parse_cycle())
+            return cte
+
+        def _parse_search(self) -> Search:
+            depth = bool(self._match_text_seq("DEPTH"))
+            self._match_text_seq("BREADTH")
+            self._match_text_seq("FIRST", "BY")
+            return Search(depth, self._parse_names(), self._parse_name_after("SET"))
+
+        def _parse_cycle(self) -> Cycle:
+            by, mark = self._parse_names(), self._parse_name_after("SET")
+            to = self._match_text_seq("TO") and self._parse_bitwise()
+            default = self._match(TokenType.DEFAULT) and self._parse_bitwise()
+            value, other = (printed(one) if isinstance(one, exp.Expression) else "" for one in (to, default))
+            return Cycle(by, mark, value, other, self._parse_name_after("USING"))
+
+        def _parse_names(self) -> tuple[str, ...]:
+            return tuple(one.name for one in self._parse_csv(self._parse_id_var))
+
+        def _parse_name_after(self, word: str) -> str:
+            self._match_text_seq(word)
+            name = self._parse_id_var()
+            assert name is not None, f"a name after {word}"
+            return name.name
+
         def _values_to_select(self, values: exp.Values) -> Any:  # sqlglot says Select, and passes it on
             # VALUES is a query of its own, and stays one.
             return values
@@ -65,6 +136,10 @@ class Verbatim(Postgres):
             exp.CurrentTime: lambda self, node: "CURRENT_TIME",
         }
 
+        def cte_sql(self, expression: exp.CTE) -> str:
+            clauses = (expression.args.get(SEARCH), expression.args.get(CYCLE))
+            return " ".join([super().cte_sql(expression), *(one.sql for one in clauses if one)])
+
         def not_sql(self, expression: exp.Not) -> str:
             """A NOT that belongs to the operator goes back into it: the server puts others before parentheses."""
             inner = expression.this
@@ -74,6 +149,14 @@ class Verbatim(Postgres):
                 operator = "!~" if isinstance(inner, exp.RegexpLike) else "!~*"
                 return f"{self.sql(inner, 'this')} {operator} {self.sql(inner, 'expression')}"
             return super().not_sql(expression)
+
+
+def _constant(text: str) -> str:
+    """As CYCLE takes it: text 'Y', where the server prints 'Y'::text and could not read it again."""
+    value = parsed(f"SELECT {text}").expressions[0]
+    if isinstance(value, exp.Cast) and isinstance(value.this, exp.Literal):
+        return f"{value.to.sql(dialect=Verbatim)} {value.this.sql(dialect=Verbatim)}"
+    return "NULL" if isinstance(value, exp.Cast) and isinstance(value.this, exp.Null) else text
 
 
 def parsed(text: str) -> exp.Expression:

@@ -17,6 +17,7 @@ from millstream.algebra.types import Column
 from millstream.catalog import relations
 from millstream.errors import BadQuery, LockNotHad, NoRights
 from millstream.sql import nodetree, position
+from millstream.sql.readable import readable
 from millstream.store.connection import Connection, users_path
 
 _PREFIX = "CREATE TEMPORARY VIEW pg_temp.__millstream_query AS "
@@ -148,7 +149,7 @@ def _described(conn: Connection, oid: int) -> Canonical:
         (oid, oid),
     ).fetchone()
     assert row is not None
-    return Canonical(row[0].strip().rstrip(";"), relations.columns(conn, oid), nodetree.parse(row[1]))
+    return Canonical(readable(row[0].strip().rstrip(";")), relations.columns(conn, oid), nodetree.parse(row[1]))
 
 
 def functions(conn: Connection, tree: nodetree.Value) -> list[Function]:

@@ -149,7 +149,7 @@ def _all_pairs(condition: Expr) -> Unsupported:
 
 
 def _found_by(block: Block) -> tuple[tuple[str, str], ...]:
-    """The outputs that are columns of the body as they are, each a leaf of the same type."""
+    """The outputs that are columns of the body as they are, each a leaf of the same type; of equal ones the first."""
     branch = block.branches[0]
     leaves = {Ref(one.name, leaf.name): leaf for one in branch.inputs for leaf in one.leaves}
     types = {name: leaves[ref].type.name for name, ref in branch.sources if ref is not None}
@@ -157,6 +157,6 @@ def _found_by(block: Block) -> tuple[tuple[str, str], ...]:
     for output in block.outputs:
         same = (name for name in types if output.expr == f"(d.{quoted(name)}){cast(output.column)}")
         name = next(same, None)
-        if name is not None and types[name] == output.column.type.name:
+        if name is not None and types.pop(name) == output.column.type.name:
             found.append((output.column.name, name))
     return tuple(found)

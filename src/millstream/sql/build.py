@@ -26,7 +26,7 @@ from millstream.algebra.relation import Named, Project, Relation, Scan, UnionAll
 from millstream.algebra.table import Table
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
-from millstream.sql import clock
+from millstream.sql import clock, search_cycle
 from millstream.sql.beside_clock import with_clock
 from millstream.sql.column_types import closed, types_of
 from millstream.sql.conditions import asked, filtered
@@ -110,7 +110,7 @@ class _Builder:
 
     def text(self, text: str) -> Relation:
         """The relation of a canonical text: the query itself, or a view in it."""
-        return self.query(clock.told(parsed(text)), {})
+        return self.query(clock.told(search_cycle.plain(parsed(text))), {})
 
     def query(
         self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None, given: Given | None = None

@@ -32,10 +32,6 @@ def _query(test: Callable[[Node], bool]) -> Callable[[Node], bool]:
     return lambda node: node.kind == "QUERY" and test(node)
 
 
-def _cte(test: Callable[[Node], bool]) -> Callable[[Node], bool]:
-    return lambda node: node.kind in ("CTE", "COMMONTABLEEXPR") and test(node)
-
-
 def _ranged(test: Callable[[Node], bool]) -> Callable[[Node], bool]:
     return lambda node: node.kind in ("RTE", "RANGETBLENTRY") and test(node)
 
@@ -50,10 +46,6 @@ REFUSALS: tuple[Refusal, ...] = (
             "A stream table only reads.", "Run the statement on its own."),
     Refusal("FOR UPDATE or FOR SHARE", _query(lambda q: q.filled("rowMarks")), ("FOR",),
             "A stream table takes no row locks.", "Leave it out."),
-    Refusal("SEARCH of a recursive query", _cte(lambda c: c.filled("search_clause")), ("SEARCH",),
-            way_round="Make the column by which it orders in both terms: ARRAY[id], then path || id."),
-    Refusal("CYCLE of a recursive query", _cte(lambda c: c.filled("cycle_clause")), ("CYCLE",),
-            way_round="Use UNION, or keep the path in an array: WHERE id <> ALL (path)."),
     Refusal("TABLESAMPLE", _ranged(lambda r: r.filled("tablesample")), ("TABLESAMPLE",),
             "A sample differs each time.", "Leave it out."),
     Refusal("XMLTABLE or JSON_TABLE", _range(4), ("XMLTABLE", "JSON_TABLE")),

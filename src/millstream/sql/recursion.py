@@ -18,6 +18,7 @@ from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Named, Project, Recursion, Relation, Scan
 from millstream.algebra.table import Table
 from millstream.algebra.types import Column, PgType
+from millstream.sql.search_cycle import check_types
 from millstream.sql.with_queries import Cte, Ctes, text_with
 
 
@@ -54,6 +55,7 @@ def recursion(cte: exp.CTE, outer: Ctes, depth: int, builder: Builder) -> Relati
     """The rows of a query that reads itself, under its names."""
     union = cte.this.unnest()
     known = builder.with_queries(union, outer)
+    check_types(cte, lambda query: builder.types(text_with(query, known)))
     base = builder.query(union.this, known)
     given = [column.name for column in cte.args["alias"].columns]
     names = [*given, *(ref.column for ref in base.columns[len(given) :])]
