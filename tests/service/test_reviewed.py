@@ -213,3 +213,79 @@ def test_no_error_tells_a_password(dsn: str) -> None:
         connect(dsn)
     assert "hush" not in str(caught.value.as_dict())
     assert "hush" not in "".join(traceback.format_exception(caught.value, chain=True)[1:])
+
+
+# -- what crosses a join -----------------------------------------------------------------------
+
+GUARDED = {
+    "a cast": "SELECT b.g, sum(a.txt::int) AS s FROM a JOIN b ON b.id = a.b WHERE b.kind = 'number' GROUP BY b.g",
+    "a division": "SELECT count(a.x / a.y) AS n, max(a.x / a.y) AS m FROM a JOIN b ON b.id = a.b AND b.kind = 'number'",
+    "a filter": "SELECT b.g, count(*) FILTER (WHERE a.txt::int > 1) AS n FROM a JOIN b ON b.id = a.b "
+    "WHERE b.kind = 'number' GROUP BY b.g",
+    "a semi-join": "SELECT sum(a.txt::int) AS s FROM a WHERE EXISTS "
+    "(SELECT FROM b WHERE b.id = a.b AND b.kind = 'number')",
+}
+
+
+@pytest.mark.parametrize("what", GUARDED)
+def test_what_a_join_leaves_out_is_not_computed_with(ms: Millstream, writer: psycopg.Connection, what: str) -> None:
+    writer.execute("CREATE TABLE a (id int PRIMARY KEY, b int, txt text, x int, y int); CREATE INDEX ON a (b)")
+    writer.execute("CREATE TABLE b (id int PRIMARY KEY, kind text, g int)")
+    writer.execute("INSERT INTO b VALUES (1, 'number', 1), (2, 'word', 1), (3, 'number', 2)")
+    writer.execute("INSERT INTO a VALUES (1, 1, '5', 6, 3), (2, 2, 'five', 6, 0), (3, 3, '7', 8, 2), (4, 9, '', 1, 0)")
+    ms.create_stream_table("st", GUARDED[what], refresh_mode="DIFFERENTIAL")
+    for change in (
+        "INSERT INTO a VALUES (5, 2, 'six', 1, 0), (6, 1, '12', 9, 3); UPDATE a SET txt = 'seven' WHERE id = 2",
+        "UPDATE b SET kind = 'word' WHERE id = 3; DELETE FROM a WHERE id = 1",
+        "DELETE FROM a WHERE id IN (2, 5); UPDATE b SET kind = 'number' WHERE id = 2",
+    ):
+        writer.execute(change)
+        assert ms.refresh("st").action == "DIFFERENTIAL"
+        oracle.check(ms.app.conn, GUARDED[what], "st")
+    writer.execute("INSERT INTO a VALUES (7, 1, 'eight', 1, 0)")
+    with pytest.raises(MillstreamError):
+        ms.refresh("st")
+
+
+COMPARED = {
+    "an average of more digits": "SELECT t.id FROM t WHERE t.x > (SELECT avg(CASE WHEN u.id = 3 THEN 1 ELSE 0 END) "
+    "FROM u WHERE u.g = t.g)",
+    "of any kind": "SELECT t.id, u.id AS other FROM t JOIN u ON u.g = t.g AND t.x <= u.x",
+    "with integers": "SELECT t.id, u.id AS other FROM t JOIN u ON u.g = t.g WHERE t.id < u.x OR t.x <> u.id",
+    "padded": "SELECT t.id, u.id AS other FROM t LEFT JOIN u ON u.g = t.g AND t.x >= u.x",
+}
+
+
+@pytest.mark.parametrize("what", COMPARED)
+def test_numbers_of_any_digits_are_compared_across_tables(
+    ms: Millstream, writer: psycopg.Connection, what: str
+) -> None:
+    for table in "tu":
+        writer.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, g int, x numeric)".encode())
+        writer.execute(f"CREATE INDEX ON {table} (g)".encode())
+    values = [
+        "0", "1", "-1", "0.05", "0.5", "0.50", "-0.5", "-0.55", "12", "12.5", "-12", "-12.5", "99", "100", "NULL",
+        "0.000000000000000000000001", "0.000000000000000000000002", "-0.000000000000000000000001", "'NaN'",
+        "123456789012345678901234567890.5", "-123456789012345678901234567890", "'Infinity'", "'-Infinity'",
+    ]  # fmt: skip
+    for n, value in enumerate(values):
+        writer.execute(f"INSERT INTO t VALUES ({n}, {n % 2}, {value})".encode())
+        writer.execute(f"INSERT INTO u VALUES ({n}, {n % 2}, {value})".encode())
+    ms.create_stream_table("st", COMPARED[what], refresh_mode="DIFFERENTIAL")
+    oracle.check(ms.app.conn, COMPARED[what], "st")
+    writer.execute("UPDATE t SET g = 1 - g WHERE id % 3 = 0; DELETE FROM u WHERE id = 4; UPDATE u SET x = x / 7")
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    oracle.check(ms.app.conn, COMPARED[what], "st")
+
+
+def test_numbers_without_their_last_digits_are_added(ms: Millstream, writer: psycopg.Connection) -> None:
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, x numeric(3,-2))")
+    writer.execute("INSERT INTO t SELECT n, n % 2, n * 150 FROM generate_series(1, 9) AS n")
+    query = "SELECT g, sum(x) AS s, avg(x) AS a, min(x) AS l, sum(x * 2) AS d FROM t GROUP BY g"
+    ms.create_stream_table("st", query, refresh_mode="DIFFERENTIAL")
+    oracle.check(ms.app.conn, query, "st")
+    writer.execute(
+        "UPDATE t SET x = 99900 WHERE id = 3; DELETE FROM t WHERE id IN (2, 5); INSERT INTO t VALUES (10, 3, 49)"
+    )
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    oracle.check(ms.app.conn, query, "st")

@@ -9,6 +9,7 @@ extremes of that type are refused or left to PostgreSQL.
     date         -> days since 2000-01-01; the two infinities are the two ends of int4
     timestamptz  -> microseconds since 2000-01-01 UTC; infinities are the ends of int8
     numeric(p,s) -> its text; becomes decimal(p,s) where Spark must compute with it
+    numeric      -> where Spark only compares it, a text in the order of the numbers
     char(n)      -> without its padding, as PostgreSQL compares it
     jsonb        -> its text; carried only
 
@@ -153,6 +154,16 @@ _FIXED = {
     "bpchar": Wire("string", "string", "{x}::text", equal=True),
 }
 
+# A text for each number, in the order of the numbers: how many digits stand before the point, then all digits. Of a
+# negative one each digit is turned round, and its end is higher than any. Infinities and NaN stand at the ends.
+_MAGNITUDE = "lpad(length(split_part(trim_scale(abs({x}))::text, '.', 1))::text, 6, '0') || trim_scale(abs({x}))::text"
+_ORDER = (
+    "(SELECT CASE WHEN n = 'NaN' THEN '9' WHEN n = 'Infinity' THEN '8' WHEN n = '-Infinity' THEN '0' "
+    "WHEN n >= 0 THEN '5' || " + _MAGNITUDE.replace("{x}", "n") + " "
+    "WHEN n < 0 THEN '4' || translate(" + _MAGNITUDE.replace("{x}", "n") + ", '0123456789', '9876543210') || '~' END "
+    "FROM (SELECT {x}::numeric AS n) AS o)"
+)
+
 # Digits of a numeric without declared precision where Spark computes with it: 20 before the point, 18 after.
 FREE_SCALE = 18
 _FREE_LIMIT = "1e20"
@@ -199,7 +210,17 @@ def number_wire_of(type_: PgType) -> Wire | None:
     return _free()
 
 
+def order_wire_of(type_: PgType) -> Wire | None:
+    """The way a number of any number of digits travels that is compared, and not computed with: see `_ORDER`."""
+    if type_.kind != "base" or type_.base not in ("int2", "int4", "int8", "numeric"):
+        return None
+    return Wire("string", "string", _ORDER, equal=True, ordered=True)
+
+
 def _declared(precision: int, scale: int) -> Wire | None:
+    if scale < 0:
+        # Since PostgreSQL 15: hundreds are numeric(3,-2), and have five digits before the point.
+        precision, scale = precision - scale, 0
     if precision > 38 or not 0 <= scale <= precision:
         return None
     spark = f"decimal({precision},{scale})"

@@ -13,6 +13,7 @@ from millstream.errors import Unsupported
 from millstream.plan import keys, measures
 from millstream.plan.block import AggregateHead, Block, BlockColumn, Key, Output
 from millstream.plan.body import BranchPlan
+from millstream.plan.failing import may_fail
 from millstream.plan.flatten import Flat
 from millstream.plan.place import Placer
 from millstream.plan.placed import NUMERIC, Placed
@@ -151,6 +152,8 @@ class GroupedBranch:
 
     def _place(self, number: int, argument: measures.Argument, function: str) -> None:
         placer = self.plan.placer
+        if len(placer.scans) > 1 and may_fail(placer.atoms.expanded(argument.expr).node, placer.type_of):
+            raise _NotKept(number)
         try:
             placed = placer.place(argument.expr, argument.use)
         except Unsupported as error:

@@ -18,9 +18,9 @@ from sqlglot import exp
 
 from millstream.algebra.expr import Expr, parenthesised, unwrapped
 from millstream.algebra.types import PgType
-from millstream.algebra.wire import Wire, wire_of
+from millstream.algebra.wire import Wire, order_wire_of, wire_of
 from millstream.plan.block import Use
-from millstream.plan.placed import BOOL, Placed, across
+from millstream.plan.placed import BOOL, NUMERIC, Placed, across
 
 _INTEGERS = {"int2": 5, "int4": 10, "int8": 19}
 
@@ -61,6 +61,8 @@ def _logical(placer: Placer, node: exp.Expression, use: Use) -> Placed:
 def _comparison(placer: Placer, node: exp.Expression, use: Use) -> Placed:
     left, right = (Expr.of(unwrapped(child)) for child in (node.this, node.expression))
     wanted: Use = "number" if _numeric(placer, left) or _numeric(placer, right) else "key"
+    if wanted == "number" and _of_any_digits(placer, left, right):
+        wanted = "order"
     one, other = placer.place(left, wanted), placer.place(right, wanted)
     ordering = isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE)
     if not _comparable(one, other) or (ordering and not (one.wire.ordered and other.wire.ordered)):
@@ -74,9 +76,18 @@ def _numeric(placer: Placer, expression: Expr) -> bool:
     return any(placer.types[part].base == "numeric" for part in placer.parts(expression))
 
 
+def _of_any_digits(placer: Placer, *sides: Expr) -> bool:
+    """Is each side read as it is, and one of them a numeric of more digits than Spark may have?"""
+    types = [placer.types.get(side) for side in sides]
+    exact = all(type_ is not None and order_wire_of(type_) for type_ in types)
+    return exact and any(type_ is not None and type_.base == "numeric" and type_.precision is None for type_ in types)
+
+
 def _comparable(one: Placed, other: Placed) -> bool:
     if not (one.wire.equal and other.wire.equal):
         return False
+    if one.wire == other.wire == order_wire_of(NUMERIC):
+        return True
     if one.wire.number and other.wire.number:
         return (one.wire.number == "float") == (other.wire.number == "float")
     return one.wire == other.wire and (one.type is None or other.type is None or one.type.base == other.type.base)

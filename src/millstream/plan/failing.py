@@ -1,0 +1,73 @@
+"""May an expression fail for some row? Then it must not be computed for a row that the join leaves out.
+
+    a.price * (1 - a.discount)      never: computed while a is read, and Spark adds
+    a.text::int, a.x / a.y          for some value: PostgreSQL computes it over the rows of the group, which have passed
+
+What is listed here never fails, whatever the values are. Left aside: numbers that leave the range of their type, and
+texts longer than any can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from millstream.algebra.expr import unwrapped
+from millstream.algebra.types import PgType
+from millstream.plan.safe import children
+
+_NEVER = (
+    exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Case, exp.Coalesce, exp.And, exp.Or, exp.Not, exp.Is, exp.EQ,
+    exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In, exp.Any, exp.All,
+    exp.Array, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.DPipe, exp.Extract, exp.JSONExtract, exp.JSONExtractScalar,
+    exp.Tuple, exp.Like, exp.ILike,
+)  # fmt: skip
+_FUNCTIONS = frozenset(
+    {
+        "abs", "array_length", "btrim", "cardinality", "ceil", "ceiling", "char_length", "concat", "concat_ws",
+        "date_part", "date_trunc", "floor", "greatest", "initcap", "isfinite", "jsonb_typeof", "least", "length",
+        "lower", "ltrim", "md5", "nullif", "octet_length", "replace", "reverse", "round", "rtrim", "scale", "sign",
+        "starts_with", "strpos", "trim_scale", "trunc", "upper",
+    }
+)  # fmt: skip
+_TEXTS = frozenset({"text", "varchar", "bpchar", "name"})
+_NUMBERS = ("bool", "int2", "int4", "int8", "numeric", "float4", "float8")
+# A cast from one of these to the other has a result for each value.
+_WIDER = frozenset(
+    {
+        *((one, other) for place, one in enumerate(_NUMBERS[1:]) for other in _NUMBERS[1 + place :]),
+        ("bool", "int4"),
+        ("date", "timestamp"), ("timestamp", "date"), ("date", "timestamptz"), ("timestamp", "timestamptz"),
+        ("timestamptz", "timestamp"), ("timestamptz", "date"), ("timestamp", "time"), ("numeric", "float8"),
+        ("json", "jsonb"), ("jsonb", "json"),
+    }
+)  # fmt: skip
+
+Typed = Callable[[exp.Expression], PgType]
+
+
+def may_fail(node: exp.Expression, type_of: Typed) -> bool:
+    """Is there anything in it that fails for some value?"""
+    node = unwrapped(node)
+    if isinstance(node, exp.Cast):
+        return may_fail(node.this, type_of) or _cast_may_fail(node, type_of)
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() not in _FUNCTIONS or any(may_fail(one, type_of) for one in node.expressions)
+    if isinstance(node, exp.Extract):
+        return may_fail(node.expression, type_of)
+    if not isinstance(node, _NEVER):
+        return True
+    return any(may_fail(child, type_of) for child in children(node) if isinstance(child, exp.Expression))
+
+
+def _cast_may_fail(node: exp.Cast, type_of: Typed) -> bool:
+    """A constant fails for all rows or for none."""
+    inner = unwrapped(node.this)
+    if isinstance(inner, exp.Literal | exp.Null | exp.Boolean):
+        return False
+    one, other = type_of(inner), type_of(node)
+    if other.base in _TEXTS or one == other:
+        return False
+    shortened = other.precision is not None or other.kind == "domain"
+    return shortened or (one.base != other.base and (one.base, other.base) not in _WIDER)
