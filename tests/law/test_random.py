@@ -26,7 +26,7 @@ from millstream.refresh import access
 from millstream.refresh.report import RefreshReport
 from millstream.testing import oracle
 from millstream.testing.queries import Queries, Query
-from millstream.testing.randomness import Changes, random_tables
+from millstream.testing.randomness import Changes, RandomTable, random_tables
 
 if TYPE_CHECKING:
     from tests.law.conftest import Law
@@ -150,6 +150,36 @@ def test_random_queries_that_ask_the_time_equal_postgres(
         assert {report.action for report in reports} <= {"DIFFERENTIAL", "NO_DATA"}
         count(touched, reports)
         changes.log.clear()
+
+
+@pytest.mark.parametrize("number", range(max(1, ROUNDS // 2)))
+def test_random_queries_over_random_queries_equal_postgres(
+    number: int, law: Law, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stream tables over stream tables, and over tables beside them: all move in one cut."""
+    dice = random.Random(f"{SEED} graph {number}")
+    changes = filled(law, dice)
+    lower = list[RandomTable]()
+    for level in range(2):
+        queries = Queries([*changes.tables[:2], *lower, *lower], dice, prefix=f"l{level}")
+        lower += [layer(law, queries, f"s_{level}_{n}") for n in range(2)]
+    kept(law, Queries([*changes.tables[:1], *lower], dice), QUERIES - 2)
+    for batch in range(BATCHES):
+        take_path(law, dice.choice(["lookups", "keys in a table", "no lookups", "some lookups"]), monkeypatch)
+        touched = changes.batch()
+        print(f"batch {batch}: {', '.join(changes.log)}")
+        reports = law.ms.refresh_all()
+        assert {report.action for report in reports} <= {"DIFFERENTIAL", "NO_DATA"}
+        count(touched, reports)
+        changes.log.clear()
+
+
+def layer(law: Law, queries: Queries, name: str) -> RandomTable:
+    """A stream table that others read."""
+    while True:
+        query, table = queries.lower(name)
+        if created(law, name, query):
+            return table
 
 
 @pytest.mark.parametrize("number", range(max(1, ROUNDS // 2)))

@@ -68,6 +68,9 @@ def test_every_kind_of_part_is_generated() -> None:
         *(f"lateral {body}" for body in ("rows", "first", "groups", "aggregate", "window", "union")),
         "two levels", "EXISTS of groups", "IN of the first", "scalar DISTINCT", "scalar LIMIT",
         "scalar tied by equality", "scalar tied by anything",
+        "function", "CROSS JOIN function", "LEFT JOIN function", "LEFT JOIN function ON", "set in the select list",
+        "unnest", "generate_series", "jsonb_array_elements", "string_to_table", "ROWS FROM", "WITH ORDINALITY",
+        "recursive UNION", "recursive UNION ALL",
         "expression across", "key across", "number across", "extreme across",
     }  # fmt: skip
     assert wanted - parts == set()

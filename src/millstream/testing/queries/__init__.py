@@ -3,6 +3,8 @@
     selects      plain, grouped, DISTINCT, UNION, INTERSECT, EXCEPT
     joins        FROM clauses: inner, cross, theta, LEFT, RIGHT, FULL, USING, parentheses
     derived      items of FROM that are queries: filtered, grouped, windowed, limited, combined; views, CTEs used twice
+    functions    functions in FROM and in the select list, over the columns of an item
+    recursions   WITH RECURSIVE, by UNION and by UNION ALL, SEARCH and CYCLE
     laterals     LATERAL items: rows, first rows, groups, aggregates, set operations for each row before them
     subqueries   EXISTS, IN, ANY, ALL, scalar, by a unique key; in WHERE, HAVING and the select list; tied by equality
                  or by anything, to the query around or to one further out
@@ -24,7 +26,7 @@ from dataclasses import dataclass
 from millstream.testing.queries import derived, selects
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.terms import Query
-from millstream.testing.randomness import RandomTable
+from millstream.testing.randomness import KINDS, RandomColumn, RandomTable
 
 __all__ = ["Queries", "Query"]
 
@@ -51,6 +53,13 @@ class Queries:
         maker = self._maker(2)
         one, other = selects.reordered(maker)
         return _finished(maker, one), _finished(maker, other)
+
+    def lower(self, name: str) -> tuple[Query, RandomTable]:
+        """A query that others can be over, and its stream table under that name as they see it."""
+        maker = self._maker(self.dice.randint(1, 2))
+        text, columns = derived.whole(maker)
+        seen = tuple(RandomColumn(column, KINDS[kind]) for column, kind in columns)
+        return Query(text, tuple(maker.setup), frozenset(maker.parts)), RandomTable(name, seen)
 
     def _maker(self, depth: int) -> Maker:
         self.made += 1

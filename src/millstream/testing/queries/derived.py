@@ -1,4 +1,4 @@
-"""Items of FROM that are queries themselves: filtered, grouped, distinct, combined, joined.
+"""Items of FROM that are queries themselves: filtered, grouped, distinct, combined, joined, recursive.
 
 They stand in place, or are views or CTEs. Each has the columns `j`, `h` and `g` that all items have, and the case where
 there are cases, so that anything can be joined to anything. What it is made over is an item again, down to the depth
@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from millstream.testing.queries.conditions import predicate, tie
 from millstream.testing.queries.expressions import made
+from millstream.testing.queries.functions import spread
 from millstream.testing.queries.groups import having
 from millstream.testing.queries.joins import OUTER
 from millstream.testing.queries.maker import Maker
+from millstream.testing.queries.recursions import recursive
 from millstream.testing.queries.subqueries import around, condition
-from millstream.testing.queries.terms import Columns, Item, Source, Term, free, kind_of_sum, told_apart
-
-Body = tuple[str, Columns]
+from millstream.testing.queries.terms import Body, Item, Source, Term, free, kind_of_sum, told_apart
 
 
 def item(m: Maker) -> Item:
@@ -37,12 +37,17 @@ def item(m: Maker) -> Item:
 
 
 def _view(m: Maker) -> Item:
+    text, columns = whole(m)
+    name = f"{m.prefix}view_{len(m.setup) + 1}"
+    m.setup.append(f"CREATE VIEW {name} AS {text}")
+    return m.named(name, columns)
+
+
+def whole(m: Maker) -> Body:
+    """A query of one of the kinds, with all it names."""
     with m.apart():
         body, columns = _body(m)
-        whole = m.whole(body)
-    name = f"{m.prefix}view_{len(m.setup) + 1}"
-    m.setup.append(f"CREATE VIEW {name} AS {whole}")
-    return m.named(name, columns)
+        return m.whole(body), columns
 
 
 def _body(m: Maker) -> Body:
@@ -52,13 +57,6 @@ def _body(m: Maker) -> Body:
         return BODIES[name](m)
 
 
-def _listed(m: Maker, case: str, columns: dict[str, Term]) -> Body:
-    """A select list, the case first."""
-    shown = {**({"cid": Term(case, "int4")} if m.cased else {}), **columns}
-    text = ", ".join(f"{term.sql} AS {name}" for name, term in shown.items())
-    return text, [(name, term.kind) for name, term in shown.items()]
-
-
 def _filtered(m: Maker) -> Body:
     """Filtered and projected; the columns to join by keep their names."""
     one = m.item()
@@ -66,7 +64,7 @@ def _filtered(m: Maker) -> Body:
     fixed = {name: one.column(name) for name in "jhg"}
     others = [term for term in free(one.columns) if term.name not in fixed]
     more = {f"e{n}": made(m, term) for n, term in enumerate(m.dice.sample(others, min(4, len(others))))}
-    listed, columns = _listed(m, source.case, {**fixed, **more})
+    listed, columns = m.listed(source.case, {**fixed, **more})
     where = predicate(m, one.columns) if m.chance(0.5) else ""
     asked = condition(m, around(source)) if m.depth > 0 and m.chance(0.3) else ""
     return f"SELECT {listed} {source.text(where, asked)}", columns
@@ -83,14 +81,14 @@ def _part(m: Maker) -> Body:
     one = m.item()
     source = Source(one.sql, (one,))
     h = Term(f"{one.alias}.h::bigint", "int8")
-    listed, columns = _listed(m, source.case, {"j": one.column("j"), "h": h, "g": one.column("g")})
+    listed, columns = m.listed(source.case, {"j": one.column("j"), "h": h, "g": one.column("g")})
     return f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.4) else '')}", columns
 
 
 def _distinct(m: Maker) -> Body:
     one = m.item()
     source = Source(one.sql, (one,))
-    listed, columns = _listed(m, source.case, {name: one.column(name) for name in "jhg"})
+    listed, columns = m.listed(source.case, {name: one.column(name) for name in "jhg"})
     return f"SELECT DISTINCT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}", columns
 
 
@@ -106,7 +104,7 @@ def _grouped(m: Maker) -> Body:
         "g": g if g in keys else Term(f"min({g.sql})", "text"),
         "e0": _total(m, one),
     }
-    listed, columns = _listed(m, source.case, shown)
+    listed, columns = m.listed(source.case, shown)
     group = ", ".join([*([source.case] if m.cased else []), *(key.sql for key in keys)])
     text = f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}"
     text += f" GROUP BY {group}" if group else ""
@@ -136,7 +134,7 @@ def _padded(m: Maker) -> Body:
             [Term(f"{a}.j + {b}.j", "int4"), Term(f"CASE WHEN {b}.j IS NULL THEN 7 ELSE {a}.j END", "int4")]
         ),
     }
-    listed, columns = _listed(m, source.case, shown)
+    listed, columns = m.listed(source.case, shown)
     where = predicate(m, m.one_of([one, other]).columns) if m.chance(0.3) else ""
     return f"SELECT {listed} {source.text(where)}", columns
 
@@ -160,7 +158,7 @@ def _windowed(m: Maker) -> Body:
         "moving": Term(f"max({j}) OVER ({by}ORDER BY {j}, {h}, {g} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)", "int4"),
     }
     shown = {name: one.column(name) for name in "jhg"}
-    listed, columns = _listed(m, source.case, {**shown, "e0": calls[m.part(*calls)]})
+    listed, columns = m.listed(source.case, {**shown, "e0": calls[m.part(*calls)]})
     return f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}", columns
 
 
@@ -168,7 +166,7 @@ def _first(m: Maker) -> Body:
     """The first row of each key; ordered by all that is shown."""
     one = m.item()
     source = Source(one.sql, (one,))
-    listed, columns = _listed(m, source.case, {name: one.column(name) for name in "jhg"})
+    listed, columns = m.listed(source.case, {name: one.column(name) for name in "jhg"})
     places = list(range(1, len(columns) + 1))
     keys = [name for name, _ in columns][: m.dice.randint(1, 2) + m.cased]
     on = ", ".join(f"{one.alias}.{name}" for name in keys)
@@ -179,7 +177,7 @@ def _limited(m: Maker) -> Body:
     """The first rows of all; ordered by all that is shown."""
     one = m.item()
     source = Source(one.sql, (one,))
-    listed, columns = _listed(m, source.case, {name: one.column(name) for name in "jhg"})
+    listed, columns = m.listed(source.case, {name: one.column(name) for name in "jhg"})
     order = ", ".join(str(place) + m.one_of(["", " DESC"]) for place in range(1, len(columns) + 1))
     offset = f" OFFSET {m.dice.randint(1, 3)}" if m.chance(0.3) else ""
     return f"SELECT {listed} {source.text()} ORDER BY {order} LIMIT {m.one_of([1, 3, 40])}{offset}", columns
@@ -194,4 +192,6 @@ BODIES: dict[str, Callable[[Maker], Body]] = {
     "windowed": _windowed,
     "DISTINCT ON": _first,
     "limited": _limited,
+    "function rows": spread,
+    "recursive": recursive,
 }

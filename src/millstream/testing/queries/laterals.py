@@ -26,11 +26,6 @@ def with_lateral(m: Maker, source: Source) -> Source:
     return Source(text, (*source.items, item), source.conditions, source.padded)
 
 
-def _listed(m: Maker, case: str, shown: dict[str, Term]) -> tuple[str, Columns]:
-    whole = {**({"cid": Term(case, "int4")} if m.cased else {}), **shown}
-    return ", ".join(f"{term.sql} AS {name}" for name, term in whole.items()), [(n, t.kind) for n, t in whole.items()]
-
-
 def _shown(one: Item) -> dict[str, Term]:
     return {name: one.column(name) for name in "jhg"}
 
@@ -41,7 +36,7 @@ def _own_case(m: Maker, one: Item) -> str:
 
 def _rows(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
     one = m.item()
-    listed, columns = _listed(m, _own_case(m, one), _shown(one))
+    listed, columns = m.listed(_own_case(m, one), _shown(one))
     return f"SELECT {m.one_of(['', 'DISTINCT '])}{listed} {tied(m, host, one)}", columns
 
 
@@ -56,7 +51,7 @@ def _first(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
 def _groups(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
     one = m.item()
     shown = {"j": Term(f"max({one.alias}.j)", "int4"), "h": Term("count(*)", "int8"), "g": one.column("g")}
-    listed, columns = _listed(m, _own_case(m, one), shown)
+    listed, columns = m.listed(_own_case(m, one), shown)
     keys = ", ".join([*([_own_case(m, one)] if m.cased else []), f"{one.alias}.g"])
     return f"SELECT {listed} {tied(m, host, one)} GROUP BY {keys}", columns
 
@@ -69,7 +64,7 @@ def _aggregate(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
         "h": Term("count(*)", "int8"),
         "g": Term(f"min({one.alias}.g)", "text"),
     }
-    listed, columns = _listed(m, case, shown)
+    listed, columns = m.listed(case, shown)
     having = " HAVING count(*) < 3" if m.chance(0.2) else ""
     return f"SELECT {listed} {tied(m, host, one, equal=m.chance(0.5))}{having}", columns
 
@@ -78,7 +73,7 @@ def _numbered(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
     one = m.item()
     by = f"PARTITION BY {one.alias}.g ORDER BY {one.alias}.j, {one.alias}.h"
     shown = {**_shown(one), "h": Term(f"rank() OVER ({by})", "int8")}
-    listed, columns = _listed(m, _own_case(m, one), shown)
+    listed, columns = m.listed(_own_case(m, one), shown)
     return f"SELECT {listed} {tied(m, host, one)}", columns
 
 
@@ -90,7 +85,7 @@ def _united(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
     for _ in range(2):
         one = m.item()
         shown = {"j": one.column("j"), "h": Term(f"{one.alias}.h::bigint", "int8"), "g": one.column("g")}
-        listed, columns = _listed(m, _own_case(m, one), shown)
+        listed, columns = m.listed(_own_case(m, one), shown)
         parts.append(f"SELECT {listed} {tied(m, host, one)}")
     return f" {operator} ".join(parts), columns
 

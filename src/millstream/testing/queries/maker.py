@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from millstream.testing.queries.terms import Columns, Item, Term
+from millstream.testing.queries.terms import Body, Columns, Item, Term
 from millstream.testing.randomness import RandomTable
 
 Choice = TypeVar("Choice")
@@ -61,6 +61,12 @@ class Maker:
         """A table as it stands."""
         table = table or self.one_of(self.tables)
         return self.named(table.name, [(column.name, column.kind.name) for column in table.columns], table)
+
+    def listed(self, case: str, columns: Mapping[str, Term]) -> Body:
+        """A select list, the case first."""
+        shown = {**({"cid": Term(case, "int4")} if self.cased else {}), **columns}
+        text = ", ".join(f"{term.sql} AS {name}" for name, term in shown.items())
+        return text, [(name, term.kind) for name, term in shown.items()]
 
     @contextmanager
     def deeper(self) -> Iterator[None]:

@@ -41,6 +41,8 @@ class Term:
 
 Columns = Sequence[tuple[str, str]]
 """Names and kinds."""
+Body = tuple[str, Columns]
+"""A query, and what it shows."""
 
 
 @dataclass(frozen=True)
