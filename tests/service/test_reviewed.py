@@ -10,6 +10,7 @@ from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
 import millstream
+from millstream import Settings
 from millstream.client import Millstream
 from millstream.errors import BadQuery, MillstreamError, Unsupported
 from millstream.store.connection import connect, pinned
@@ -289,3 +290,23 @@ def test_numbers_without_their_last_digits_are_added(ms: Millstream, writer: psy
     )
     assert ms.refresh("st").action == "DIFFERENTIAL"
     oracle.check(ms.app.conn, query, "st")
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_a_table_without_statistics_is_looked_up_as_far_as_the_limit(
+    database: str, spark: SparkSession, analyzed: bool
+) -> None:
+    with psycopg.connect(database, autocommit=True) as writer:
+        writer.execute("CREATE TABLE a (id int PRIMARY KEY, b int); CREATE TABLE b (id int, x int)")
+        writer.execute("ALTER TABLE b SET (autovacuum_enabled = false); CREATE INDEX ON b (id)")
+        writer.execute("INSERT INTO b SELECT n, n FROM generate_series(1, 20000) AS n")
+        if analyzed:
+            # What the statistics say counts: one value, very often.
+            writer.execute("UPDATE b SET id = 7; ANALYZE b; UPDATE b SET id = x WHERE id = 7")
+        with millstream.connect(database, spark=spark, settings=Settings(max_lookup_rows=50)) as ms:
+            ms.create_stream_table("st", "SELECT a.id, b.x FROM a JOIN b ON b.id = a.b")
+            writer.execute("INSERT INTO a VALUES (1, 7), (2, 8)")
+            report = ms.refresh("st")
+            assert ms.verify("st").ok
+    paths = {one.alias: (one.path, one.rows) for one in report.inputs if one.path != "changes"}
+    assert paths == {"b": ("read", 20000) if analyzed else ("lookup", 2)}

@@ -90,7 +90,7 @@ class Access:
         moved = self.versions.moved(one)
         query = reading.lookup_sql(one, where, columns, source, before=before, nulls=nulls, limit=limit, moved=moved)
         estimate = self._estimate(query.rsplit(" LIMIT ", 1)[0], one)
-        if estimate.rows > self.max_lookup_rows:
+        if estimate.rows > self.max_lookup_rows and self._has_statistics(one):
             return self.everything(one, before=before, why=f"a lookup would return about {estimate.rows:.0f} rows")
         rows = fetch(self.cut.conn, query, reading.schema_of(one, located=True))
         if rows.num_rows > self.max_lookup_rows:
@@ -126,6 +126,14 @@ class Access:
         plan = row[0][0]["Plan"]
         # A view's own alias is what EXPLAIN tells of a block.
         return Estimate(plan["Plan Rows"], _scans_whole(plan, one.scan.alias if one.scan.table.stored else "s"))
+
+    def _has_statistics(self, one: Input) -> bool:
+        """Without them an estimate is a guess, and a lookup that ends at its limit tells more."""
+        table = one.scan.table
+        row = self.cut.conn.execute(
+            "SELECT EXISTS (SELECT FROM pg_stats WHERE schemaname = %s AND tablename = %s)", (table.schema, table.name)
+        ).fetchone()
+        return row is not None and (row[0] or not table.stored)
 
     # -- all of it -------------------------------------------------------------------------
 
