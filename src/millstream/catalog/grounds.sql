@@ -33,7 +33,7 @@ WHERE t.typtype = 'e' AND t.oid IN (SELECT objid FROM reached WHERE classid = 'p
 -- Of what stream tables stand on, what is not as planned, or not as recorded with their rows. All of it at once.
 --   table     what it is called                storage  the file it is in: a rewrite changes rows without an event
 --   key       what tells its rows apart        view, function, type   how it is defined
---   target    of a stream table: does a unique index over these columns stand?
+--   target    of a stream table: does a unique index over these columns, or over what is made of them, stand?
 SELECT p.stream_table_id, p.kind, p.objid, now.digest, now.digest IS DISTINCT FROM p.digest,
     p.kind NOT IN ('key', 'target') AND now.digest IS DISTINCT FROM g.digest
 FROM unnest(%s::int8[], %s::text[], %s::oid[], %s::text[]) AS p (stream_table_id, kind, objid, digest)
@@ -79,13 +79,20 @@ CROSS JOIN LATERAL (SELECT CASE p.kind
         SELECT p.digest
         FROM pg_index AS i
         WHERE i.indrelid = p.objid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
-            AND p.digest = array_to_string(ARRAY(
+            AND p.digest IN (array_to_string(ARRAY(
                 SELECT coalesce(a.attname::text, '') COLLATE "C"
                 FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, place)
                 LEFT JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
                 WHERE k.place <= i.indnkeyatts
                 ORDER BY 1
-            ), E'\n')
+            ), E'\n'), array_to_string(ARRAY(
+                SELECT a.attname::text COLLATE "C"
+                FROM pg_depend AS d
+                JOIN pg_attribute AS a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+                WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid AND d.refobjid = i.indrelid
+                    AND i.indexprs IS NOT NULL AND i.indnatts = i.indnkeyatts
+                ORDER BY 1
+            ), E'\n'))
         LIMIT 1
     )
 END) AS now (digest)

@@ -15,6 +15,7 @@ import psycopg
 import pyarrow as pa
 
 from millstream.errors import TargetDiffers
+from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.plan.block import AggregateHead, Block
 from millstream.refresh.report import Tally
@@ -187,12 +188,25 @@ class Apply:
             counts = self._counts()
             if not counts:
                 return
+            self._fit_index()
             only_new = set(counts) == {"I"}
             merge = target.insert_sql if only_new else target.merge_sql
             self._carry_out(merge(self.block, self.names), sum(counts.values()))
             for op, count in counts.items():
                 self.tally.changed[op] += count
         failpoint("target_merged")
+
+    def _fit_index(self) -> None:
+        """Where a key is too long for the unique index, put one in its place that holds any."""
+        query = target.long_keys_sql(self.block, self.names)
+        row = self.conn.execute(query.encode()).fetchone() if query else None
+        if row is None or not row[0]:
+            return
+        for (index,) in self.conn.execute(target.unique_index_sql(self.block, self.names).encode()).fetchall():
+            log.warning("keys too long for a unique index", table=self.names.name, index=index)
+            self._run(f"DROP INDEX {index}")
+            for statement in target.long_index_sql(self.block, self.names):
+                self._run(statement)
 
     def _carry_out(self, statement: str, expected: int) -> None:
         try:

@@ -15,6 +15,10 @@ from millstream.plan.block import Block
 from millstream.store.names import ROW_ID, Names, row_hash
 from millstream.store.sent import sent
 
+# A btree's entry has 2704 bytes at most, with its header.
+_LONGEST_ENTRY = 2600
+_LONG = {"text": "", "varchar": "::text", "bpchar": "::text", "bytea": ""}
+
 
 def create_sql(block: Block, names: Names, query: str) -> list[str]:
     """The stream table: the query's columns as PostgreSQL types them, and what tells rows apart."""
@@ -29,6 +33,50 @@ def create_sql(block: Block, names: Names, query: str) -> list[str]:
         nulls = " NULLS NOT DISTINCT" if key.nullable else ""
         statements.append(f"CREATE UNIQUE INDEX ON {names.target} ({columns}){nulls}")
     return statements
+
+
+def long_keys_sql(block: Block, names: Names) -> str | None:
+    """Is there a new key that is longer than an entry of a unique index may be? None where no key can be."""
+    if block.key.kind != "columns" or not long_columns(block):
+        return None
+    size = " + ".join(f"coalesce(pg_column_size(o.{ours}), 0)" for ours, _ in _key(block))
+    return f"SELECT EXISTS (SELECT FROM {names.rows} AS o WHERE o.op IN ('I', 'U') AND {size} > {_LONGEST_ENTRY})"
+
+
+def long_columns(block: Block) -> dict[str, str]:
+    """The columns of the key whose values may be of any length, with what stands for each in a unique index."""
+    types = {output.column.name: output.column.type for output in block.outputs}
+    found = {name: _LONG[types[name].base] for name in block.key.columns if types[name].base in _LONG}
+    return {name: f"(md5({quoted(name)}{cast}))" for name, cast in found.items()}
+
+
+def unique_index_sql(block: Block, names: Names) -> str:
+    """The name of the unique index over the key."""
+    columns = ", ".join(map(_literal, block.key.columns))
+    own = (
+        "SELECT array_agg(a.attname::text ORDER BY k.place) FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, place) "
+        "JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum"
+    )
+    return (
+        "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid "
+        f"JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE i.indrelid = {_literal(names.target)}::regclass "
+        f"AND i.indisunique AND i.indpred IS NULL AND ({own}) = ARRAY[{columns}]"
+    )
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def long_index_sql(block: Block, names: Names) -> list[str]:
+    """What tells rows apart instead, and what they are found by: both hold values of any length."""
+    long = long_columns(block)
+    listed = ", ".join(long.get(name, quoted(name)) for name in block.key.columns)
+    nulls = " NULLS NOT DISTINCT" if block.key.nullable else ""
+    return [
+        f"CREATE UNIQUE INDEX ON {names.target} ({listed}){nulls}",
+        f"CREATE INDEX ON {names.target} USING hash ({quoted(next(iter(long)))})",
+    ]
 
 
 def rows_table_sql(block: Block, names: Names) -> str:
