@@ -223,6 +223,10 @@ GUARDED = {
     "a division": "SELECT count(a.x / a.y) AS n, max(a.x / a.y) AS m FROM a JOIN b ON b.id = a.b AND b.kind = 'number'",
     "a filter": "SELECT b.g, count(*) FILTER (WHERE a.txt::int > 1) AS n FROM a JOIN b ON b.id = a.b "
     "WHERE b.kind = 'number' GROUP BY b.g",
+    "a key": "SELECT a.txt::int AS k, count(*) AS n FROM a JOIN b ON b.id = a.b WHERE b.kind = 'number' "
+    "GROUP BY a.txt::int",
+    "a partition": "SELECT a.id, rank() OVER (PARTITION BY a.x / a.y ORDER BY a.txt::int, a.id) AS k FROM a "
+    "JOIN b ON b.id = a.b WHERE b.kind = 'number'",
     "a semi-join": "SELECT sum(a.txt::int) AS s FROM a WHERE EXISTS "
     "(SELECT FROM b WHERE b.id = a.b AND b.kind = 'number')",
 }

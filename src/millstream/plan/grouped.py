@@ -152,7 +152,7 @@ class GroupedBranch:
 
     def _place(self, number: int, argument: measures.Argument, function: str) -> None:
         placer = self.plan.placer
-        if len(placer.scans) > 1 and may_fail(placer.atoms.expanded(argument.expr).node, placer.type_of):
+        if _too_early(placer, argument.expr):
             raise _NotKept(number)
         try:
             placed = placer.place(argument.expr, argument.use)
@@ -173,7 +173,18 @@ def plainly(expression: Expr) -> Expr:
     return Expr.of(unwrapped(expression.node))
 
 
+def _too_early(placer: Placer, expression: Expr) -> bool:
+    """Would it be computed for rows that the join leaves out, and may fail there?"""
+    return len(placer.scans) > 1 and may_fail(placer.atoms.expanded(expression).node, placer.type_of)
+
+
 def _key(placer: Placer, expression: Expr) -> Placed:
+    if _too_early(placer, expression):
+        raise Unsupported.construct(
+            f"grouping by {expression} over a join",
+            reason="It may fail for a row that is not in the result.",
+            way_round="Group by a column.",
+        )
     placed = placer.place(expression, "key")
     if not placed.wire.equal:
         raise Unsupported.construct(
