@@ -25,7 +25,8 @@ def recursive(m: Maker) -> Body:
         ends, predicate(m, other.columns) if m.chance(0.4) else ""
     )
     chosen = ", ".join(column for column, _ in columns)
-    clause, more, shown = _clauses(m, name)
+    # With a path in it no row is equal to another, and UNION would not end.
+    clause, more, shown = _clauses(m, name) if depth else ("", "", [])
     text = f"WITH RECURSIVE {name} AS ({base} {union} SELECT {step} {rows}){clause} SELECT {chosen}{more} FROM {name}"
     return text, [*columns, *shown]
 
