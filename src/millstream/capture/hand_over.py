@@ -10,7 +10,7 @@ readers, and pruned like all that is consumed.
        └─────── wal_transition_timeout, with the reason ───┘
 
 What makes a turn right is that both know the transactions around it whole. The log knows every transaction that began
-after the table was published: so we wait until all that ran then have ended, any of them in any database, or else
+after the table was published: so we wait until all whose ids are older have ended, any of them in any database, or else
 take the table's own lock, which all that had written to it must have given back. Triggers know every transaction that
 wrote to the table before they were dropped, which happens afterwards, and waits for writers.
 
@@ -60,7 +60,10 @@ def publish(conn: Connection, dsn: str, relid: int, *, patience: Patience = BRIE
     made = slot.ensure(conn, dsn)
     failpoint("handover_slot")
     as_ = published.entries(conn, made.publication, [relid, *source.members])
-    _put(conn, relid, "TRANSITIONING", published_at=_now(conn), published_as=as_)
+    # Our own id, and not the present snapshot's end: transactions beyond that may have begun long ago.
+    with read_committed(conn):
+        own = conn.execute("SELECT pg_current_xact_id()::text::int8").fetchall()[0][0]
+        _put(conn, relid, "TRANSITIONING", published_at=own, published_as=as_)
     failpoint("handover_waiting")
 
 
@@ -81,7 +84,7 @@ def _publish(conn: Connection, source: Source) -> None:
 
 def is_whole(conn: Connection, source: Source) -> bool:
     """Does the log know every transaction that may still write to the source? All that ran before must have ended."""
-    return source.published_at is not None and _now(conn).xmin >= source.published_at.xmax
+    return source.published_at is not None and _now(conn).xmin > source.published_at
 
 
 def turn(conn: Connection, relid: int) -> None:

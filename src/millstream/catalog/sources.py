@@ -68,8 +68,8 @@ class Source:
     """Why it is in this mode, where that needs saying."""
     turns: tuple[Turn, ...] = ()
     """The hand-overs that some reader has not passed yet, in their order."""
-    published_at: Snapshot | None = None
-    """The log holds all of every transaction that began after it."""
+    published_at: int | None = None
+    """A transaction's id: the log holds all of every transaction with a higher one."""
     published_as: tuple[int, ...] = ()
     """Its entries in the publication."""
     identities: Mapping[int, str] = field(default_factory=dict)
@@ -177,10 +177,9 @@ def _source(row: tuple[Any, ...]) -> Source:
     relid, schema, name, mode, columns, members, reason, turns, published_at, published_as, identities, turned_at = row
     captured = tuple(CapturedColumn(**column) for column in columns)
     turned = tuple(Turn(Snapshot.parse(seen), origin) for seen, origin in turns)
-    published = Snapshot.parse(published_at) if published_at else None
     former = {int(oid): text for oid, text in identities.items()}
     return Source(
-        relid, schema, name, mode, captured, tuple(members), reason, turned, published, tuple(published_as), former,
+        relid, schema, name, mode, captured, tuple(members), reason, turned, published_at, tuple(published_as), former,
         turned_at,
     )  # fmt: skip
 

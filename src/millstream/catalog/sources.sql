@@ -4,7 +4,7 @@ INSERT INTO millstream.sources AS s (
 )
 VALUES (
     %(relid)s, %(schema)s, %(name)s, %(mode)s, %(columns)s, %(members)s::oid[], %(reason)s, %(turns)s,
-    %(published_at)s::pg_snapshot, %(published_as)s::oid[], %(identities)s
+    %(published_at)s::text::xid8, %(published_as)s::oid[], %(identities)s
 )
 ON CONFLICT (relid) DO UPDATE SET
     schema_name = excluded.schema_name, name = excluded.name, cdc_mode = excluded.cdc_mode,
@@ -18,17 +18,17 @@ VALUES (%s, %s, %s, '[]')
 ON CONFLICT (relid) DO NOTHING;
 
 -- get --
-SELECT relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at::text, published_as, identities,
+SELECT relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at::text::int8, published_as, identities,
     turned_at
 FROM millstream.sources WHERE relid = %s;
 
 -- every --
-SELECT relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at::text, published_as, identities,
+SELECT relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at::text::int8, published_as, identities,
     turned_at
 FROM millstream.sources ORDER BY relid;
 
 -- read_by --
-SELECT s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason, s.turns, s.published_at::text,
+SELECT s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason, s.turns, s.published_at::text::int8,
     s.published_as, s.identities, s.turned_at
 FROM millstream.sources AS s
 JOIN millstream.dependencies AS d ON d.source_relid = s.relid
@@ -36,7 +36,7 @@ WHERE d.stream_table_id = %s
 ORDER BY s.relid;
 
 -- read_by_each --
-SELECT d.stream_table_id, s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason, s.turns, s.published_at::text,
+SELECT d.stream_table_id, s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason, s.turns, s.published_at::text::int8,
     s.published_as, s.identities, s.turned_at
 FROM millstream.sources AS s
 JOIN millstream.dependencies AS d ON d.source_relid = s.relid
@@ -45,7 +45,7 @@ ORDER BY d.stream_table_id, s.relid;
 
 -- hold --
 -- As it is now, and nobody changes it meanwhile.
-SELECT relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at::text, published_as, identities,
+SELECT relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at::text::int8, published_as, identities,
     turned_at
 FROM millstream.sources WHERE relid = %s FOR NO KEY UPDATE;
 
@@ -87,7 +87,7 @@ JOIN millstream.stream_tables AS t ON t.id = d.stream_table_id
 GROUP BY d.source_relid;
 
 -- unread --
-SELECT s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason, s.turns, s.published_at::text,
+SELECT s.relid, s.schema_name, s.name, s.cdc_mode, s.columns, s.members, s.reason, s.turns, s.published_at::text::int8,
     s.published_as, s.identities, s.turned_at
 FROM millstream.sources AS s
 WHERE NOT EXISTS (SELECT FROM millstream.dependencies AS d WHERE d.source_relid = s.relid)

@@ -241,3 +241,29 @@ def test_the_control_by_positions_in_the_log_is_caught(
         with pytest.raises(AssertionError, match="too many"):
             run.check()
     _end_prepared(conn)
+
+
+def test_a_transaction_that_begins_while_the_table_is_being_published_is_waited_for(
+    conn: Connection, log: Log, database: str
+) -> None:
+    """Its id is above the publishing one's, and its first rows are not told: the end of a snapshot would not know it."""
+    run = Run(conn, log, random.Random(0))
+    others, orders = run.watched[0].source, run.watched[1].source
+    hand_over.begin(conn, others.relid)
+    hand_over.publish(conn, database, others.relid)
+    hand_over.begin(conn, orders.relid)
+    conn.execute("ALTER TABLE orders REPLICA IDENTITY FULL")
+    with connect(database) as slow:
+        with conn.transaction():
+            slot.publish(conn, relations.names(conn, [orders.relid]))
+            slow.execute("BEGIN")
+            slow.execute("INSERT INTO orders VALUES (5001, 1, 1, 'not told')")
+        hand_over.publish(conn, database, orders.relid)
+        slow.execute("INSERT INTO orders VALUES (5002, 1, 1, 'told')")
+        hand_over.turn(conn, orders.relid)
+        assert sources.every(conn)[1].mode == "TRANSITIONING", "it may still write"
+        slow.execute("COMMIT")
+    hand_over.turn(conn, orders.relid)
+    assert sources.every(conn)[1].mode == "WAL"
+    run.check()
+    assert run.images == 2

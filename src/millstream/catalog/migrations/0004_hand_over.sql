@@ -2,12 +2,12 @@
 
 ALTER TABLE millstream.sources
     ADD COLUMN turns jsonb NOT NULL DEFAULT '[]',
-    ADD COLUMN published_at pg_snapshot,
+    ADD COLUMN published_at xid8,
     ADD COLUMN published_as oid[] NOT NULL DEFAULT '{}',
     ADD COLUMN identities jsonb NOT NULL DEFAULT '{}',
     ADD COLUMN turned_at timestamptz NOT NULL DEFAULT now();
 COMMENT ON COLUMN millstream.sources.turns IS 'Hand-overs that some reader has not passed: of the transactions that each snapshot sees, and none before it, the rows of that origin count';
-COMMENT ON COLUMN millstream.sources.published_at IS 'The log holds all of every transaction that this snapshot does not know';
+COMMENT ON COLUMN millstream.sources.published_at IS 'The log holds all of every transaction that began after this one';
 COMMENT ON COLUMN millstream.sources.published_as IS 'The entries of the publication, which are others after it was altered';
 COMMENT ON COLUMN millstream.sources.identities IS 'The replica identities that its tables had before we set them to FULL';
 COMMENT ON COLUMN millstream.sources.turned_at IS 'When its mode last changed';
