@@ -246,7 +246,7 @@ def test_the_control_by_positions_in_the_log_is_caught(
 def test_a_transaction_that_begins_while_the_table_is_being_published_is_waited_for(
     conn: Connection, log: Log, database: str
 ) -> None:
-    """Its id is above the publishing one's, and its first rows are not told: the end of a snapshot would not know it."""
+    """Its id is above the publishing one's, its first rows are not told, and no snapshot of that time tells so."""
     run = Run(conn, log, random.Random(0))
     others, orders = run.watched[0].source, run.watched[1].source
     hand_over.begin(conn, others.relid)
