@@ -28,6 +28,8 @@ EVERY = 1.0
 AGAIN = 30.0
 # A source that came back by itself is not handed over again before this.
 REST = timedelta(minutes=10)
+# One process at a time; the number spells "handover".
+_LOCK = 7521414230331254130
 # After these the log cannot be gone on with.
 LOST = (SlotLost, LogNotUnderstood)
 
@@ -37,14 +39,13 @@ def advance(app: App) -> None:
     if time.monotonic() - app.steps.looked_at < EVERY:
         return
     app.steps.looked_at = time.monotonic()
-    # One process at a time; the number spells "handover".
-    if not app.conn.execute("SELECT pg_try_advisory_lock(7521962890239472994)").fetchall()[0][0]:
+    if not app.conn.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchall()[0][0]:
         return
     try:
         _advance(app)
     finally:
         if not app.conn.closed:
-            app.conn.execute("SELECT pg_advisory_unlock(7521962890239472994)")
+            app.conn.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
 
 
 def _advance(app: App) -> None:
@@ -75,22 +76,25 @@ def _try(app: App, source: Source, wish: Wish | None, lag: int) -> None:
 
 
 def _step(app: App, source: Source, wish: Wish | None, lag: int) -> None:
-    wants_log = wish is not None and _wants_log(app, wish)
     if source.turns and hand_over.settle(app.conn, source.relid):
         hand_over.unpublish(app.conn, source.relid)
-    elif source.mode == "TRIGGER" and wants_log:
+    if wish is None:
+        return
+    unwanted = _unwanted(app, wish)
+    if source.mode == "TRIGGER" and wish.is_read and not unwanted:
         _begin(app, source)
     elif source.mode == "TRANSITIONING":
-        _go_on(app, source, "" if wants_log else "Its readers want triggers.")
+        _go_on(app, source, unwanted)
     elif source.mode == "WAL":
-        reason = "" if wants_log else "Its readers want triggers."
-        _stay(app, source, reason or _trouble(app, source, lag))
+        _stay(app, source, unwanted or _trouble(app, source, lag))
 
 
-def _wants_log(app: App, wish: Wish) -> bool:
-    """May the source be captured from the log? What we write ourselves is read in the transaction that writes it."""
+def _unwanted(app: App, wish: Wish) -> str:
+    """Why a source is to be captured by triggers, if it is."""
+    if wish.is_stream_table:
+        return "It is a stream table, read in the transaction that writes it."
     modes = {mode or app.settings.cdc_mode for mode in wish.modes}
-    return wish.is_read and not wish.is_stream_table and "trigger" not in modes
+    return "A reader wants triggers." if "trigger" in modes else ""
 
 
 # -- to the log ------------------------------------------------------------------------------
@@ -162,7 +166,8 @@ def _done(app: App, source: Source) -> None:
 def _give_up(app: App, source: Source, reason: str) -> None:
     hand_over.give_up(app.conn, source.relid, reason)
     hand_over.unpublish(app.conn, source.relid)
-    tell(app, source, "TRIGGER")
+    if source.mode == "TRANSITIONING":
+        tell(app, source, "TRIGGER")
     alerts.alert(app.conn, "cdc_transition_failed", source=source.qualified, reason=reason)
 
 
