@@ -17,7 +17,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,11 +81,21 @@ class Server:
         # The postmaster stands still while its children are counted: it starts no further one.
         self.process.send_signal(signal.SIGSTOP)
         family = [*_children(self.process.pid), self.process.pid]
-        for pid in family:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        _signal_each(family, signal.SIGKILL)
         self.process.wait()
         _wait_until_gone(family)
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Have none of its processes do anything for the length of a `with` block; connections stay open."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        family = [self.process.pid, *_children(self.process.pid)]
+        _signal_each(family, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            _signal_each(family, signal.SIGCONT)
 
     def stop(self) -> None:
         """End it and remove its directory."""
@@ -100,6 +110,12 @@ class Server:
             self.process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             self.kill()
+
+
+def _signal_each(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 @contextmanager

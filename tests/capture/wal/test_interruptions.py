@@ -131,6 +131,23 @@ def test_a_server_that_goes_and_comes_back(own_server: Server, make_log: Callabl
     log.wait_until_free()
 
 
+def test_a_server_that_stands_still_for_a_while(own_server: Server, make_log: Callable[[str], Log]) -> None:
+    """MILLSTREAM_TEST_STILL says for how many seconds."""
+    log = make_log(own_server.dsn)
+    log.conn.execute("CREATE TABLE t (id int, v text); CREATE INDEX ON t (id)")
+    t = log.capture("t")
+    log.start(replace(BRISK, silence=3.0))
+    with Writing(own_server.dsn):
+        time.sleep(1.0)
+        with own_server.standing_still():
+            time.sleep(float(os.environ.get("MILLSTREAM_TEST_STILL", "5")))
+        time.sleep(1.0)
+    log.check(t)
+    assert len(t.content) > 50
+    log.stop()
+    log.wait_until_free()
+
+
 # -- is it still the same? -------------------------------------------------------------------
 
 
@@ -160,6 +177,19 @@ def test_a_slot_that_somebody_advanced_is_noticed(conn: Connection, log: Log, t:
     conn.execute("INSERT INTO t VALUES (1, 'lost')")
     conn.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_flush_lsn())", (slot.name_of(conn),))
     assert "we have stored only" in _lost(log).detail
+
+
+def test_a_slot_whose_log_was_removed_is_noticed(own_server: Server, make_log: Callable[[str], Log]) -> None:
+    log = make_log(own_server.dsn)
+    log.conn.execute("CREATE TABLE t (id int, v text)")
+    log.capture("t")
+    log.conn.execute("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'")
+    log.conn.execute("SELECT pg_reload_conf()")
+    for _ in range(5):
+        log.conn.execute("INSERT INTO t VALUES (1, 'lost')")
+        log.conn.execute("SELECT pg_switch_wal()")
+        log.conn.execute("CHECKPOINT")
+    assert "invalidated" in _lost(log).detail
 
 
 def test_a_slot_of_another_plugin_is_noticed(conn: Connection, log: Log, t: Logged) -> None:
