@@ -31,8 +31,9 @@ def test_init_connects_and_says_so(line: Line) -> None:
 
 def test_create_hands_over_what_was_given(line: Line) -> None:
     line.double.answers["create_stream_table"] = report(action="FULL", reason="initial")
-    ended = line("create", "shop.totals", "SELECT 1", "--schedule", "5m", "--mode", "differential", "--no-initialize")
-    given = {"schedule": "5m", "refresh_mode": "DIFFERENTIAL", "initialize": False}
+    options = ("--schedule", "5m", "--mode", "differential", "--no-initialize", "--cdc-mode", "wal")
+    ended = line("create", "shop.totals", "SELECT 1", *options)
+    given = {"schedule": "5m", "refresh_mode": "DIFFERENTIAL", "initialize": False, "cdc_mode": "wal"}
     assert line.double.called("create_stream_table") == [(("shop.totals", "SELECT 1"), given)]
     assert ended.out.startswith("shop.totals is created. FULL: 1,234 rows read, 1 inserted")
 

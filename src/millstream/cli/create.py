@@ -18,6 +18,14 @@ from millstream.errors import BadSetting
 EXAMPLE = 'millstream create totals "SELECT region, sum(amount) AS total FROM orders GROUP BY region" --schedule 1s'
 
 
+class Capture(StrEnum):
+    """How the changes of its sources may be captured."""
+
+    TRIGGER = "trigger"
+    AUTO = "auto"
+    WAL = "wal"
+
+
 class Mode(StrEnum):
     """How a stream table may be refreshed."""
 
@@ -36,6 +44,10 @@ def run(
     mode: Annotated[
         Mode, typer.Option(case_sensitive=False, metavar="MODE", help="AUTO, DIFFERENTIAL or FULL.")
     ] = Mode.AUTO,
+    cdc_mode: Annotated[
+        Capture | None,
+        typer.Option(case_sensitive=False, metavar="MODE", help="trigger, auto or wal; as the settings say otherwise."),
+    ] = None,
     initialize: Annotated[bool, typer.Option(help="Fill it now; otherwise at its first refresh.")] = True,
     as_json: AsJson = False,
 ) -> None:
@@ -46,7 +58,12 @@ def run(
     text = _query(query, file)
     with opened(ctx, dsn, f"creating {name}") as client:
         report = client.create_stream_table(
-            name, text, schedule=schedule, refresh_mode=mode.value, initialize=initialize
+            name,
+            text,
+            schedule=schedule,
+            refresh_mode=mode.value,
+            initialize=initialize,
+            cdc_mode=cdc_mode.value if cdc_mode else None,
         )
     if as_json:
         print_json({"name": name, "created": True, "report": report})
