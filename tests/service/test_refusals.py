@@ -175,7 +175,7 @@ def test_a_name_that_is_no_table_name_is_refused(ms: millstream.Millstream, name
         ("schedule", "1ms"),
         ("schedule", "* * * * *"),
         ("refresh_mode", "FAST"),
-        ("cdc_mode", "wal"),
+        ("cdc_mode", "log"),
     ],
 )
 def test_a_parameter_that_makes_no_sense_is_refused(ms: millstream.Millstream, parameter: str, value: str) -> None:

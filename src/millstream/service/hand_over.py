@@ -129,7 +129,7 @@ def require(app: App, wanted: Sequence[Source]) -> None:
         why = obstacle(app, source)
         if why:
             hint = "Or leave it to Millstream: cdc_mode => 'auto' captures it by triggers until it can be."
-            raise BadSource.of(source.qualified, f"It cannot be captured from the log: {why}", hint)
+            raise BadSource.of(f"{source.schema}.{source.name}", f"It cannot be captured from the log: {why}", hint)
 
 
 def _rests(source: Source) -> bool:
