@@ -32,6 +32,7 @@ INSERT INTO public.orders SELECT g, 1 + g % 1000, g % 100 FROM generate_series(1
 CREATE INDEX ON public.orders (customer);
 ANALYZE;
 """
+CHANGE = "UPDATE orders SET amount = (amount + 7) %% 100 WHERE id BETWEEN %(first)s AND %(first)s + 9"
 VIEWS = {
     "seen": "SELECT id FROM probes",
     "large": "SELECT id, amount FROM orders WHERE amount > 95",
@@ -88,9 +89,7 @@ def traffic(dsn: str, ended: Event) -> None:
     with connect(dsn) as conn:
         began, done = time.monotonic(), 0
         while not ended.is_set():
-            conn.execute(
-                "UPDATE orders SET amount = (amount + 7) % 100 WHERE id BETWEEN %s AND %s + 9", (done % 99_990,) * 2
-            )
+            conn.execute(CHANGE, {"first": done % 99_990})
             done += 10
             time.sleep(max(0.0, began + done / RATE - time.monotonic()))
 

@@ -110,8 +110,14 @@ def pending(
     return [found[pair] for pair in pairs]
 
 
+# Of most sources at most ticks: composed once.
+_SETTLED: Mapping[Origin, sql.SQL] = {"t": sql.SQL(" AND origin <> 'l'"), "l": sql.SQL(" AND origin <> 't'")}
+
+
 def _counting(source: Source | None, until: Snapshot | None) -> sql.Composable:
     """The part of the condition that does not depend on the frontier."""
+    if source and not source.turns and until is None:
+        return _SETTLED[source.origin]
     parts: list[sql.Composable] = [origin_condition(source)] if source else []
     parts += [seen_condition(until)] if until else []
     return sql.SQL("").join(sql.SQL(" AND {}").format(part) for part in parts)
