@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,17 +34,24 @@ def test_every_refresh_is_exact_while_sources_move_to_the_log_and_back(
         ms.create_stream_table(name, query, schedule="1s")
     seen = Counter[tuple[str, str]]()
 
-    def step() -> bool:
-        ms.app.steps = Steps()
-        hand_over.advance(ms.app)
-        seen.update((source.name, source.mode) for source in sources.every(ms.app.conn))
-        return False
+    def moving(goal: str) -> Callable[[], bool]:
+        """Take a step; is it over, with the sources there and some time gone?"""
+        over = time.monotonic() + SECONDS
+
+        def step() -> bool:
+            ms.app.steps = Steps()
+            hand_over.advance(ms.app)
+            modes = {source.name: source.mode for source in sources.every(ms.app.conn)}
+            seen.update(modes.items())
+            return time.monotonic() > over and modes["orders"] == modes["visits"] == goal
+
+        return step
 
     with Writers(database, seed=4, count=16, truncate_every=6.0, paces=SHORT) as writers:
-        refresh_on_time(SECONDS, until=step)
+        refresh_on_time(10 * SECONDS, until=moving("WAL"))
         for name in VIEWS:
             ms.alter_stream_table(name, cdc_mode="trigger")
-        refresh_on_time(SECONDS, until=step)
+        refresh_on_time(10 * SECONDS, until=moving("TRIGGER"))
     ms.refresh_all()
     print(f"\n{judge}\n{dict(seen)}\n{dict(writers.done.most_common())}")
 
