@@ -14,7 +14,7 @@ import re
 import tomllib
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
 from pydantic_settings import (
@@ -68,7 +68,8 @@ def _printed(size: int) -> str:
 Size = Annotated[int, BeforeValidator(_bytes), PlainSerializer(_printed), Field(gt=0)]
 
 
-CDC_MODES = ("trigger", "auto", "wal")
+CdcMode = Literal["trigger", "auto", "wal"]
+CDC_MODES: tuple[str, ...] = get_args(CdcMode)
 
 
 class Settings(BaseSettings):
@@ -93,7 +94,7 @@ class Settings(BaseSettings):
         ge=1,
         description="A recursive query that has not ended after this many steps in one refresh is an error.",
     )
-    cdc_mode: Literal["trigger", "auto", "wal"] = Field(
+    cdc_mode: CdcMode = Field(
         "auto",
         description="How changes are captured: by `trigger`; `auto`: by triggers first, from the log where that is "
         "possible; `wal`: from the log, and what cannot be is refused.",

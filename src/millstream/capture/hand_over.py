@@ -87,30 +87,35 @@ def is_whole(conn: Connection, source: Source) -> bool:
     return source.published_at is not None and _now(conn).xmin > source.published_at
 
 
-def turn(conn: Connection, relid: int) -> None:
-    """The log is in charge from here on. Only where it is whole."""
+def turn(conn: Connection, relid: int) -> bool:
+    """The log is in charge from here on, if it is whole; is it?"""
     with read_committed(conn):
         source = sources.hold(conn, relid)
-        if source is not None and source.mode == "TRANSITIONING" and is_whole(conn, source):
-            _turned(conn, source)
+        is_turned = source is not None and is_whole(conn, source) and _turned(conn, source)
     failpoint("handover_turned")
+    return is_turned
 
 
-def turn_under_lock(conn: Connection, relid: int, *, patience: Patience = BRIEF) -> None:
+def turn_under_lock(conn: Connection, relid: int, *, patience: Patience = BRIEF) -> bool:
     """The same where some transaction elsewhere does not end: wait only for those that have written to this table."""
 
-    def work() -> None:
+    def work() -> bool:
         source = sources.hold(conn, relid)
-        if source is not None and source.mode == "TRANSITIONING" and source.published_at is not None:
-            _turned(conn, source)
+        return source is not None and source.published_at is not None and _turned(conn, source)
 
-    under_lock(conn, relations.names(conn, [relid]), "SHARE ROW EXCLUSIVE", work, patience)
+    is_turned = under_lock(conn, relations.names(conn, [relid]), "SHARE ROW EXCLUSIVE", work, patience)
     failpoint("handover_turned")
+    return is_turned
 
 
-def _turned(conn: Connection, source: Source) -> None:
-    turns = (*source.turns, Turn(_now(conn), "t"))
-    sources.add(conn, replace(source, mode="WAL", turns=turns, reason=None))
+def _turned(conn: Connection, source: Source) -> bool:
+    """Not where somebody has altered the publication or an identity meanwhile: then it is published once more."""
+    if source.mode != "TRANSITIONING":
+        return False
+    is_told = not published.gaps(conn, slot.name_of(conn), source) and not published.without_old_rows(conn, source)
+    turned = replace(source, mode="WAL", turns=(*source.turns, Turn(_now(conn), "t")), reason=None)
+    sources.add(conn, turned if is_told else replace(source, published_at=None))
+    return is_told
 
 
 def release(conn: Connection, relid: int, *, patience: Patience = BRIEF) -> bool:
@@ -150,7 +155,7 @@ def lose(conn: Connection, relid: int, reason: str, *, patience: Patience = BRIE
 
 
 def settle(conn: Connection, relid: int) -> bool:
-    """Forget the turns that every reader has passed; is the log needed no more, and was it until now?"""
+    """Forget the turns that every reader has passed; is the log needed no more?"""
     with read_committed(conn):
         source = sources.hold(conn, relid)
         if source is None or not source.turns:
@@ -163,13 +168,13 @@ def settle(conn: Connection, relid: int) -> bool:
     return not source.is_logged
 
 
-def unpublish(conn: Connection, relid: int, *, patience: Patience = BRIEF) -> None:
-    """Have the log tell nothing more of a source."""
-    source = sources.get(conn, relid)
-    if source is not None and source.is_logged:
-        return
-    own = relations.names(conn, [relid, *(source.members if source else ())])
-    under_lock(conn, [], "SHARE ROW EXCLUSIVE", lambda: slot.withdraw(conn, own), patience)
+def unpublish(conn: Connection, *, patience: Patience = BRIEF) -> None:
+    """Have the log tell nothing more of tables that nobody needs it for; one killed on the way left them to us."""
+    logged = [source for source in sources.every(conn) if source.is_logged]
+    needed = {oid for source in logged for oid in (source.relid, *source.members)}
+    rest = relations.names(conn, sorted(slot.published(conn) - needed))
+    if rest:
+        under_lock(conn, [], "SHARE ROW EXCLUSIVE", lambda: slot.withdraw(conn, rest), patience)
 
 
 # -- what all of them do ---------------------------------------------------------------------

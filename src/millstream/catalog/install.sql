@@ -57,7 +57,8 @@ WHERE database = current_database()
 -- The tables whose replica identity we have set, as they are still, and what it was before.
 SELECT n.nspname, c.relname, f.value
 FROM millstream.sources AS s
-CROSS JOIN LATERAL jsonb_each_text(s.identities) AS f
+-- An older catalog has none.
+CROSS JOIN LATERAL jsonb_each_text(to_jsonb(s) -> 'identities') AS f
 JOIN pg_class AS c ON c.oid = f.key::oid AND c.relreplident = 'f'
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 ORDER BY c.oid;

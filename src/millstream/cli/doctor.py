@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,14 +37,18 @@ def run(
     doors: Doors = ctx.obj
     with Waiting("looking round"):
         checks = doors.doctor(dsn)
+    show(checks, as_json=as_json)
+
+
+def show(checks: Sequence[Check], *, as_json: bool) -> None:
+    """Print what was looked at; end with exit code 1 if something is wrong."""
     if as_json:
         print_json(checks)
     else:
-        out().print(table("", ("", "what", "found", "what to do"), [row(check) for check in checks]))
+        out().print(table("", ("", "what", "found", "why, or what to do"), [_row(check) for check in checks]))
     if any(check.ok is False for check in checks):
         raise typer.Exit(Exit.CHECK_FAILED)
 
 
-def row(check: Check) -> tuple[str | Text, ...]:
-    """A line of the table."""
+def _row(check: Check) -> tuple[str | Text, ...]:
     return Text(*SIGNS[check.ok]), check.name, check.found, check.hint

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from millstream.cli.doctor import row
+from millstream.cli.doctor import show
 from millstream.cli.doors import opened
-from millstream.cli.exits import Exit
 from millstream.cli.options import AsJson, Dsn
-from millstream.cli.output import out, print_json, table
 
 EXAMPLE = "millstream health"
 
@@ -20,9 +18,4 @@ def run(ctx: typer.Context, dsn: Dsn, as_json: AsJson = False) -> None:
     """
     with opened(ctx, dsn, "looking round") as client:
         checks = client.health()
-    if as_json:
-        print_json(checks)
-    else:
-        out().print(table("", ("", "what", "found", "why, or what to do"), [row(check) for check in checks]))
-    if any(check.ok is False for check in checks):
-        raise typer.Exit(Exit.CHECK_FAILED)
+    show(checks, as_json=as_json)

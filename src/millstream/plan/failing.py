@@ -22,18 +22,20 @@ _NEVER = (
     exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Case, exp.Coalesce, exp.And, exp.Or, exp.Not, exp.Is, exp.EQ,
     exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In, exp.Any, exp.All,
     exp.Array, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.DPipe, exp.Extract, exp.JSONExtract, exp.JSONExtractScalar,
-    exp.Tuple, exp.Like, exp.ILike, exp.Bracket, exp.Interval, exp.Trim,
+    exp.Tuple, exp.Bracket, exp.Interval, exp.Trim,
 )  # fmt: skip
 _FUNCTIONS = frozenset(
     {
         "abs", "array_length", "btrim", "cardinality", "ceil", "ceiling", "char_length", "concat", "concat_ws",
-        "date_part", "date_trunc", "floor", "greatest", "initcap", "isfinite", "jsonb_typeof", "least", "length",
+        "floor", "greatest", "initcap", "isfinite", "jsonb_typeof", "least", "length",
         "lower", "ltrim", "md5", "nullif", "octet_length", "replace", "reverse", "round", "rtrim", "scale", "sign",
         "starts_with", "strpos", "trim_scale", "trunc", "upper",
     }
 )  # fmt: skip
 # Of these the other arguments are constants: they fail for all rows or for none.
 _WITH_CONSTANTS = frozenset({"left", "lpad", "mod", "right", "rpad", "split_part", "substr", "substring", "to_char"})
+# Of these the first names a part of a time.
+_PARTS = frozenset({"date_part", "date_trunc"})
 _TEXTS = frozenset({"text", "varchar", "bpchar", "name"})
 _NUMBERS = ("bool", "int2", "int4", "int8", "numeric", "float4", "float8")
 # A cast from one of these to the other has a result for each value.
@@ -63,6 +65,9 @@ def may_fail(node: exp.Expression, type_of: Typed) -> bool:
         return may_fail(node.this, type_of) or not _is_constant(node.expression) or _is_zero(node.expression)
     if isinstance(node, exp.AtTimeZone):
         return may_fail(node.this, type_of) or not _is_constant(node.args["zone"])
+    if isinstance(node, exp.Like | exp.ILike):
+        # A pattern must not end with what escapes.
+        return may_fail(node.this, type_of) or not _is_constant(node.expression)
     if isinstance(node, exp.Substring):
         return _call_may_fail("substring", children(node), type_of)
     if not isinstance(node, _NEVER):
@@ -75,6 +80,8 @@ def _call_may_fail(name: str, arguments: list[exp.Expression], type_of: Typed) -
         first, *others = arguments
         zero = name == "mod" and any(map(_is_zero, others))
         return zero or may_fail(first, type_of) or not all(map(_is_constant, others))
+    if name in _PARTS:
+        return not _is_constant(arguments[0]) or any(may_fail(one, type_of) for one in arguments[1:])
     return name not in _FUNCTIONS or any(may_fail(one, type_of) for one in arguments)
 
 

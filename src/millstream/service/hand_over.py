@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -76,8 +77,8 @@ def _try(app: App, source: Source, wish: Wish | None, lag: int) -> None:
 
 
 def _step(app: App, source: Source, wish: Wish | None, lag: int) -> None:
-    if source.turns and hand_over.settle(app.conn, source.relid):
-        hand_over.unpublish(app.conn, source.relid)
+    if source.turns:
+        hand_over.settle(app.conn, source.relid)
     if wish is None:
         return
     unwanted = _unwanted(app, wish)
@@ -149,12 +150,12 @@ def _go_on(app: App, source: Source, unwanted: str) -> None:
         hand_over.publish(app.conn, app.dsn, source.relid)
     elif hand_over.is_whole(app.conn, source):
         app.follower.session()  # The log does come.
-        hand_over.turn(app.conn, source.relid)
-        _done(app, source)
+        if hand_over.turn(app.conn, source.relid):
+            _done(app, source)
     elif waited > longest / 4:
         app.follower.session()
-        hand_over.turn_under_lock(app.conn, source.relid)
-        _done(app, source)
+        if hand_over.turn_under_lock(app.conn, source.relid):
+            _done(app, source)
 
 
 def _done(app: App, source: Source) -> None:
@@ -165,7 +166,6 @@ def _done(app: App, source: Source) -> None:
 
 def _give_up(app: App, source: Source, reason: str) -> None:
     hand_over.give_up(app.conn, source.relid, reason)
-    hand_over.unpublish(app.conn, source.relid)
     if source.mode == "TRANSITIONING":
         tell(app, source, "TRIGGER")
     alerts.alert(app.conn, "cdc_transition_failed", source=source.qualified, reason=reason)
@@ -241,10 +241,14 @@ def fall_back(app: App, reason: str) -> None:
 
 
 def tidy(app: App) -> None:
-    """A slot that nobody needs keeps log for nobody."""
+    """A slot that nobody needs keeps log for nobody, and neither does a table that is published for nobody."""
     name = slot.name_of(app.conn)
-    needed = any(source.is_logged for source in sources.every(app.conn))
-    if not needed and slots.get(app.conn, name) is not None:
+    if slots.get(app.conn, name) is None:
+        return
+    if any(source.is_logged for source in sources.every(app.conn)):
+        with suppress(LockNotHad):
+            hand_over.unpublish(app.conn)
+    else:
         app.follower.stop()
         _drop_slot(app.conn)
 

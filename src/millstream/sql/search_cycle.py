@@ -76,7 +76,7 @@ def _rewrite(cte: exp.CTE) -> None:
     union = cte.this.unnest()
     query = _query_of(cte)
     names = columns_of(cte)
-    added = [*_search(cte, names, query, bool(union.args.get("distinct"))), *_cycle(cte, names, query)]
+    added = [*_search(cte, query, bool(union.args.get("distinct"))), *_cycle(cte, query)]
     itself = _itself(cte.alias, union.expression.unnest())
     cycle = cte.args.get(CYCLE)
     base = _around(union.this, names, [one.base for one in added], _BASE, [])
@@ -144,7 +144,7 @@ def _itself(name: str, step: exp.Expression) -> str:
 # -- SEARCH ------------------------------------------------------------------------------------
 
 
-def _search(cte: exp.CTE, names: list[str], query: exp.Expression, each_once: bool) -> list[_Added]:
+def _search(cte: exp.CTE, query: exp.Expression, each_once: bool) -> list[_Added]:
     clause = cte.args.get(SEARCH)
     if not clause:
         return []
@@ -192,7 +192,7 @@ def _arrays(path: str, by: Sequence[str]) -> list[_Added]:
 # -- CYCLE -------------------------------------------------------------------------------------
 
 
-def _cycle(cte: exp.CTE, names: list[str], query: exp.Expression) -> list[_Added]:
+def _cycle(cte: exp.CTE, query: exp.Expression) -> list[_Added]:
     clause = cte.args.get(CYCLE)
     if not clause:
         return []

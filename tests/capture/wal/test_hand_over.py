@@ -126,7 +126,8 @@ class Run:
         assert set(self.modes()) == {"TRIGGER"}
         for each in self.watched:
             assert hand_over.settle(self.conn, each.source.relid), "its reader has passed all turns"
-            hand_over.unpublish(self.conn, each.source.relid)
+        hand_over.unpublish(self.conn)
+        assert slot.published(self.conn) == set()
         self.check()
 
     def _until(self, deadline: float, step: Callable[[Source], object], each: Logged) -> None:
@@ -267,3 +268,23 @@ def test_a_transaction_that_begins_while_the_table_is_being_published_is_waited_
     assert sources.every(conn)[1].mode == "WAL"
     run.check()
     assert run.images == 2
+
+
+@pytest.mark.parametrize(
+    "fault", ["ALTER PUBLICATION {} DROP TABLE orders", "ALTER TABLE orders REPLICA IDENTITY DEFAULT"]
+)
+def test_what_somebody_altered_on_the_way_is_published_once_more(conn: Connection, log: Log, fault: str) -> None:
+    run = Run(conn, log, random.Random(0))
+    orders = run.watched[1].source
+    hand_over.begin(conn, orders.relid)
+    hand_over.publish(conn, log.dsn, orders.relid)
+    conn.execute(fault.format(slot.name_of(conn)).encode())
+    conn.execute("INSERT INTO orders VALUES (5001, 1, 1, 'not told')")
+    assert not hand_over.turn(conn, orders.relid)
+    assert not hand_over.turn_under_lock(conn, orders.relid)
+    hand_over.publish(conn, log.dsn, orders.relid)
+    conn.execute("DELETE FROM orders WHERE id = 5001")
+    assert hand_over.turn(conn, orders.relid)
+    conn.execute("DELETE FROM orders WHERE id = 1")
+    run.check()
+    assert run.images == 3

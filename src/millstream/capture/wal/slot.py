@@ -42,6 +42,11 @@ def name_of(conn: Connection) -> str:
 # -- making and taking away ------------------------------------------------------------------
 
 
+def published(conn: Connection) -> set[int]:
+    """The tables that stand in the publication."""
+    return {relid for (relid,) in conn.execute(_SQL["published"], (name_of(conn),))}
+
+
 def publish(conn: Connection, tables: Sequence[Name]) -> str:
     """Create the publication of these tables, or add those it lacks; returns its name.
 
@@ -49,8 +54,8 @@ def publish(conn: Connection, tables: Sequence[Name]) -> str:
     identity first. Changes come under the names of partitions, so that a truncation of one is told.
     """
     name = name_of(conn)
-    published = {relid for (relid,) in conn.execute(_SQL["published"], (name,))}
-    lacking = [table.identifier for table in tables if table.oid not in published]
+    there = published(conn)
+    lacking = [table.identifier for table in tables if table.oid not in there]
     listed = sql.SQL(", ").join(lacking)
     if not conn.execute(_SQL["publication"], (name,)).fetchone():
         options = sql.SQL(", publish_generated_columns = stored" if conn.info.server_version >= 180000 else "")
@@ -87,11 +92,11 @@ def ensure(conn: Connection, dsn: str) -> Slot:
 
 def withdraw(conn: Connection, tables: Sequence[Name]) -> None:
     """Take these tables out of the publication, those that are in it."""
-    name = name_of(conn)
-    published = {relid for (relid,) in conn.execute(_SQL["published"], (name,))}
-    listed = sql.SQL(", ").join(table.identifier for table in tables if table.oid in published)
-    if published & {table.oid for table in tables}:
-        conn.execute(sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), listed))
+    there = published(conn)
+    listed = [table.identifier for table in tables if table.oid in there]
+    if listed:
+        drop = sql.SQL("ALTER PUBLICATION {} DROP TABLE {}")
+        conn.execute(drop.format(sql.Identifier(name_of(conn)), sql.SQL(", ").join(listed)))
 
 
 def drop(conn: Connection, name: str) -> None:
