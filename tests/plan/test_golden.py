@@ -17,7 +17,10 @@ import os
 from pathlib import Path
 
 import pytest
+from sqlglot import exp
 
+from millstream.algebra import expr
+from millstream.algebra.dialect import parsed
 from millstream.errors import MillstreamError
 from millstream.plan.block import Block
 from millstream.plan.demand import messages
@@ -85,3 +88,37 @@ def test_every_rule_has_a_case_where_it_stays_out() -> None:
         "key",
     }
     assert rules <= {name.removesuffix("_stays_out") for name in FILES if name.endswith("_stays_out")}
+
+
+def test_the_text_that_is_recorded_has_the_same_plan(shop: Connection) -> None:
+    """A process that starts again plans that text, and must not take what the blocks keep for another plan's."""
+    planned = 0
+    for name in FILES:
+        try:
+            first = plan_query(shop, (GOLDEN / f"{name}.txt").read_text().split(LINE)[0].strip())
+        except MillstreamError:
+            continue
+        again = plan_query(shop, first.canonical.text, qualified=True, keys=first.row_key().sources)
+        assert list(map(str, again.blocks)) == list(map(str, first.blocks)), name
+        assert again.grounds == first.grounds, name
+        planned += 1
+    assert planned > 50
+
+
+def test_planning_leaves_the_trees_that_all_share_as_they_were(
+    shop: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expr._tree.cache_clear()
+    handed_out = dict[str, exp.Expression]()
+
+    def shared(text: str) -> exp.Expression:
+        return handed_out.get(text) or handed_out.setdefault(text, parse(text))
+
+    parse = expr._tree
+    monkeypatch.setattr(expr, "_tree", shared)
+    for name in FILES:
+        plan(shop, (GOLDEN / f"{name}.txt").read_text().split(LINE)[0].strip())
+    assert len(handed_out) > 500
+    for text, tree in handed_out.items():
+        assert tree.parent is None, text
+        assert repr(tree) == repr(parsed(f"SELECT {text}").expressions[0].pop()), text

@@ -151,21 +151,25 @@ class Verbatim(Postgres):
             return super().not_sql(expression)
 
 
+# One for all: to make one takes longer than to print a column.
+_VERBATIM = Verbatim()
+
+
 def _constant(text: str) -> str:
     """As CYCLE takes it: text 'Y', where the server prints 'Y'::text and could not read it again."""
     value = parsed(f"SELECT {text}").expressions[0]
     if isinstance(value, exp.Cast) and isinstance(value.this, exp.Literal):
-        return f"{value.to.sql(dialect=Verbatim)} {value.this.sql(dialect=Verbatim)}"
+        return f"{printed(value.to)} {printed(value.this)}"
     return "NULL" if isinstance(value, exp.Cast) and isinstance(value.this, exp.Null) else text
 
 
 def parsed(text: str) -> exp.Expression:
     """The syntax tree of a statement that the server printed."""
-    tree = sqlglot.parse_one(text, read=Verbatim)
+    tree = sqlglot.parse_one(text, read=_VERBATIM)
     assert isinstance(tree, exp.Expression)
     return tree
 
 
 def printed(tree: exp.Expression) -> str:
     """The text of a tree, for the server to read."""
-    return tree.sql(dialect=Verbatim)
+    return tree.sql(dialect=_VERBATIM)

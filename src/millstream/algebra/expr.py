@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Self
 
 from sqlglot import exp
@@ -47,7 +47,7 @@ class Expr:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        return cls.of(_parsed(text))
+        return cls.of(_tree(text))
 
     @classmethod
     def ref(cls, alias: str, column: str) -> Self:
@@ -55,12 +55,17 @@ class Expr:
 
     @property
     def node(self) -> exp.Expression:
-        """A syntax tree of one's own, to walk or to change."""
-        return _parsed(self.sql)
+        """A syntax tree of one's own, to change or to put into another."""
+        return self.tree.copy()
+
+    @property
+    def tree(self) -> exp.Expression:
+        """The syntax tree that all share, to look at."""
+        return _tree(self.sql)
 
     @cached_property
     def refs(self) -> frozenset[Ref]:
-        return frozenset(ref_of(column) for column in self.node.find_all(exp.Column))
+        return frozenset(ref_of(column) for column in self.tree.find_all(exp.Column))
 
     @cached_property
     def aliases(self) -> frozenset[str]:
@@ -69,13 +74,13 @@ class Expr:
     @property
     def as_ref(self) -> Ref | None:
         """The column it is, if it is nothing but a column."""
-        node = unwrapped(self.node)
+        node = unwrapped(self.tree)
         return ref_of(node) if isinstance(node, exp.Column) else None
 
     @cached_property
     def late(self) -> bool:
         """Does it raise an error where a subquery has several rows? Only for rows of the result that may be."""
-        return "SELECT" in self.sql and self.node.find(exp.Select) is not None
+        return "SELECT" in self.sql and self.tree.find(exp.Select) is not None
 
     def substitute(self, replacements: Mapping[Ref, Expr]) -> Expr:
         """The same expression with columns replaced by expressions."""
@@ -85,7 +90,7 @@ class Expr:
                 return parenthesised(found.node)
             return node
 
-        return Expr.of(transform(self.node, replace))
+        return Expr.of(transform(self.tree, replace))
 
     def __str__(self) -> str:
         return self.sql
@@ -104,7 +109,7 @@ def conjuncts(expression: Expr) -> Iterator[Expr]:
     >>> [part.sql for part in conjuncts(Expr("(a AND b) OR (a AND c)"))]
     ['a', '(b) OR (c)']
     """
-    node = unwrapped(expression.node)
+    node = unwrapped(expression.tree)
     if isinstance(node, exp.And):
         yield from conjuncts(Expr.of(node.this))
         yield from conjuncts(Expr.of(node.expression))
@@ -120,7 +125,7 @@ def equated(condition: Expr) -> tuple[Expr, Expr] | None:
     >>> equated(Expr("NOT (a IS DISTINCT FROM b)"))
     (Expr(sql='a'), Expr(sql='b'))
     """
-    node = unwrapped(condition.node)
+    node = unwrapped(condition.tree)
     if isinstance(node, exp.Not):
         node = unwrapped(node.this)
         kinds: tuple[type[exp.Expression], ...] = (exp.NullSafeNEQ,)
@@ -131,7 +136,7 @@ def equated(condition: Expr) -> tuple[Expr, Expr] | None:
 
 def alternatives(expression: Expr) -> list[Expr]:
     """The parts of an OR, at any depth."""
-    node = unwrapped(expression.node)
+    node = unwrapped(expression.tree)
     if isinstance(node, exp.Or):
         return [*alternatives(Expr.of(node.this)), *alternatives(Expr.of(node.expression))]
     return [Expr.of(node)]
@@ -182,7 +187,8 @@ def ref_of(column: exp.Column) -> Ref:
     return Ref(column.table, column.name)
 
 
-def _parsed(text: str) -> exp.Expression:
+@lru_cache(maxsize=10_000)
+def _tree(text: str) -> exp.Expression:
     node = parsed(f"SELECT {text}").expressions[0]
     assert isinstance(node, exp.Expression)
     return node.pop()

@@ -99,14 +99,16 @@ def pg_type(conn: Connection, oid: int, typmod: int = -1, collation_oid: int = 0
 
 def pg_types(conn: Connection, asked: Sequence[tuple[int, int, int]]) -> list[PgType]:
     """The types of many (oid, typmod, collation), in their order, in one query."""
-    oids, typmods, collations = ([each[place] for each in asked] for place in range(3))
+    each = list(dict.fromkeys(asked))
+    oids, typmods, collations = ([one[place] for one in each] for place in range(3))
     rows = conn.execute(_SQL["types"], (oids, typmods, collations)).fetchall()
-    if len(rows) != len(asked):
+    if len(rows) != len(each):
         raise ValueError(f"unknown type among {oids}")
-    return [
-        PgType(oid, name, base, kind, *_precision(base, typmod), element, collation, comparable)
-        for oid, name, base, kind, typmod, element, collation, comparable in rows
-    ]
+    found = {
+        one: PgType(oid, name, base, kind, *_precision(base, typmod), element, collation, comparable)
+        for one, (oid, name, base, kind, typmod, element, collation, comparable) in zip(each, rows, strict=True)
+    }
+    return [found[one] for one in asked]
 
 
 def from_outside(conn: Connection, oids: Sequence[int]) -> bool:

@@ -94,7 +94,7 @@ WITH RECURSIVE asked AS (
     WHERE t.typtype = 'd'
 ), bases AS (
     SELECT DISTINCT ON (place) place, type, typmod FROM unwrapped ORDER BY place, depth DESC
-), named AS (
+), named AS NOT MATERIALIZED (
     SELECT t.oid, t.typname, t.typtype, t.typnamespace, t.typcollation, t.typrelid, t.typbasetype,
         CASE
             WHEN t.typsubscript = 'array_subscript_handler'::regproc AND t.typstorage <> 'p' THEN t.typelem
@@ -121,13 +121,15 @@ WITH RECURSIVE asked AS (
     JOIN named AS t ON t.oid = p.type
     WHERE t.element = 0 AND t.typtype NOT IN ('d', 'c', 'e', 'r', 'm')
         AND NOT EXISTS (
-            SELECT FROM pg_opclass AS o
+            SELECT FROM (
+                SELECT t.oid
+                UNION ALL
+                SELECT k.casttarget FROM pg_cast AS k
+                WHERE k.castsource = t.oid AND k.castmethod = 'b' AND k.castcontext = 'i'
+            ) AS same (type)
+            JOIN pg_opclass AS o ON o.opcintype = same.type
             JOIN pg_am AS m ON m.oid = o.opcmethod
             WHERE o.opcdefault AND m.amname IN ('btree', 'hash')
-                AND (o.opcintype = t.oid OR o.opcintype IN (
-                    SELECT k.casttarget FROM pg_cast AS k
-                    WHERE k.castsource = t.oid AND k.castmethod = 'b' AND k.castcontext = 'i'
-                ))
         )
 )
 SELECT

@@ -122,7 +122,7 @@ class BranchPlan:
         left, right = (self.placer.types[side] for side in sides)
         if not joinable(left, right):
             return None
-        nulls = not isinstance(unwrapped(condition.node), exp.EQ)
+        nulls = not isinstance(unwrapped(condition.tree), exp.EQ)
         # A row that was padded has no key that could be looked up: as NULL it would meet NULLs.
         fits = self.placer.never_padded if nulls else self.placer.null_if_padded
         if not all(fits(side) for side in sides):

@@ -170,12 +170,12 @@ class GroupedBranch:
 
 
 def plainly(expression: Expr) -> Expr:
-    return Expr.of(unwrapped(expression.node))
+    return Expr.of(unwrapped(expression.tree))
 
 
 def _too_early(placer: Placer, expression: Expr) -> bool:
     """Would it be computed for rows that the join leaves out, and may fail there?"""
-    return len(placer.scans) > 1 and may_fail(placer.atoms.expanded(expression).node, placer.type_of)
+    return len(placer.scans) > 1 and may_fail(placer.atoms.expanded(expression).tree, placer.type_of)
 
 
 def _key(placer: Placer, expression: Expr) -> Placed:

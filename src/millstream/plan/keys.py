@@ -58,7 +58,7 @@ def _pairs(region: Region) -> Pairs:
 
 
 def _equal(condition: Expr) -> Pairs:
-    return _columns(condition) if isinstance(unwrapped(condition.node), exp.EQ) else []
+    return _columns(condition) if isinstance(unwrapped(condition.tree), exp.EQ) else []
 
 
 def _groups_met(conditions: tuple[Expr, ...], region: Region) -> Pairs:

@@ -122,7 +122,7 @@ class _Rule:
         return True
 
     def _compared(self, condition: Expr) -> _Compared | None:
-        node = unwrapped(condition.node)
+        node = unwrapped(condition.tree)
         operator = _OPERATORS.get(type(node))
         if operator is None:
             return None

@@ -52,14 +52,14 @@ class Placer:
         if self._is_mark(expression):
             return
         if self.single(expression):
-            yield Expr.of(unwrapped(expression.node))
-        elif isinstance(unwrapped(expression.node), exp.Subquery):
+            yield Expr.of(unwrapped(expression.tree))
+        elif isinstance(unwrapped(expression.tree), exp.Subquery):
             for column in sorted(expression.refs):
                 yield from self.parts(Expr(column.sql))
         elif (ref := expression.as_ref) is not None:
             yield from self.parts(self.atoms.sealed[ref][0])
         else:
-            for child in children(unwrapped(expression.node)):
+            for child in children(unwrapped(expression.tree)):
                 yield from self.parts(Expr.of(child))
 
     def single(self, expression: Expr) -> bool:
@@ -226,7 +226,7 @@ class Placer:
 
         Of a join only columns are read: what fails for some row (1 / x) must fail only if the row is in the result.
         """
-        expression = Expr.of(unwrapped(expression.node))
+        expression = Expr.of(unwrapped(expression.tree))
         if len(self.scans) == 1 and expression.refs:
             whole = Ref("whole", expression.sql)
             return Expr(whole.sql), {whole: self.leaf(expression, "carry")}
@@ -243,7 +243,7 @@ class Placer:
             return Expr(found.sql).node if found else node
 
         told = {whole: self.leaf(part, "carry") for part, whole in wholes.items()}
-        return (Expr.of(transform(expression.node, replaced)), told) if told else (expression, {})
+        return (Expr.of(transform(expression.tree, replaced)), told) if told else (expression, {})
 
     def _is_told(self, part: Expr) -> bool:
         scan = self._home(part)
@@ -252,8 +252,8 @@ class Placer:
     def _carried(self, ref: Ref) -> Placed:
         expression = Expr(ref.sql)
         if ref in self.atoms.sealed and expression not in self.types:
-            self.types |= {part: self.type_of(part.node) for part in self.parts(expression)}
+            self.types |= {part: self.type_of(part.tree) for part in self.parts(expression)}
         elif expression not in self.types and ref not in self.atoms.marks:
             column = self.scans[ref.alias].table.column(ref.column) if ref.alias in self.scans else None
-            self.types[expression] = column.type if column else self.type_of(expression.node)
+            self.types[expression] = column.type if column else self.type_of(expression.tree)
         return self.place(expression, "carry")

@@ -29,7 +29,7 @@ class Placed:
 
 def leaf_ref(placed: Placed) -> Ref | None:
     """The leaf column it is, if it is nothing but one."""
-    node = unwrapped(placed.expr.node)
+    node = unwrapped(placed.expr.tree)
     return ref_of(node) if isinstance(node, exp.Column) else None
 
 

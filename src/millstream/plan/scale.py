@@ -37,7 +37,7 @@ Known = Callable[[Ref], Digits | None]
 
 def digits_of(expression: Expr, known: Known) -> Digits | None:
     """The digits of an expression; None where they cannot be told."""
-    return _digits(expression.node, known)
+    return _digits(expression.tree, known)
 
 
 def digits_of_type(type_: PgType) -> Digits | None:

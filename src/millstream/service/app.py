@@ -98,6 +98,11 @@ class App:
             self._plans[table.id] = known
         return known[1]
 
+    def know(self, table: StreamTable, planned: Planned) -> None:
+        """The plan that a stream table, and what its blocks keep, was just made from."""
+        self._plans[table.id] = (table.created_at, planned)
+        self._kept.add(table.id)
+
     def forget(self, id_: int) -> None:
         self._plans.pop(id_, None)
         self._kept.discard(id_)

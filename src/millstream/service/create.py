@@ -52,6 +52,7 @@ def create(
     if (cdc_mode or app.settings.cdc_mode) == "wal":
         hand_over.require(app, _as_sources(app, planned))
     table = _recorded(app, schema, bare, planned, str(cadence), refresh_mode, cdc_mode)
+    app.know(table, planned)
     try:
         for source, columns in planned.sources().values():
             app.progress(f"capturing changes of {source.name}", None)

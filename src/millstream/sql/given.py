@@ -279,7 +279,7 @@ def equalities(ties: Sequence[Expr], relation: Relation) -> list[tuple[Expr, Exp
 
 def retied(tie: Expr, value: Expr, own: Expr) -> Expr:
     """The same equality of other things."""
-    sign = "=" if isinstance(unwrapped(tie.node), exp.EQ) else "IS NOT DISTINCT FROM"
+    sign = "=" if isinstance(unwrapped(tie.tree), exp.EQ) else "IS NOT DISTINCT FROM"
     return Expr.parse(f"{own.sql} {sign} ({value.sql})")
 
 

@@ -46,7 +46,7 @@ def grouped(
     moved = dict(zip(before, relation.columns, strict=False))
     scope.moved(moved)
     carried = [one.substitute({old: Expr(new.sql) for old, new in moved.items()}) for one in carried]
-    keys = [Expr.of(unwrapped(scope.resolve(key).node)) for key in written]
+    keys = [Expr.of(unwrapped(scope.resolve(key).tree)) for key in written]
     grouping = Grouping(tuple(dict.fromkeys([*keys, *carried])), builder.fresh("g"), builder.aggregates)
     grouping.made = {key.sql: column for key, column in zip(keys, made, strict=True)}
     # Subqueries inside aggregates are joined to the rows that are grouped, all others to the groups.

@@ -126,7 +126,7 @@ def _one_row(keyed: Keyed) -> bool:
         return relation.table.single
     equal = set[str]()
     for condition in conditions:
-        node = unwrapped(condition.node)
+        node = unwrapped(condition.tree)
         if isinstance(node, exp.EQ):
             sides = [Expr.of(unwrapped(one)) for one in (node.this, node.expression)]
             own = [side for side in sides if relation.alias in side.aliases]

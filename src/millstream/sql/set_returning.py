@@ -26,16 +26,16 @@ class Sets:
 
     def expanded(self, relation: Relation, expressions: Sequence[Expr]) -> tuple[Relation, list[Expr]]:
         """The rows that such calls make, and the expressions over them."""
-        calls = list(dict.fromkeys(call for one in expressions for call in self._outermost(one.node)))
+        calls = list(dict.fromkeys(call for one in expressions for call in self._outermost(one.tree)))
         if not calls:
             return relation, list(expressions)
-        if any(self.names()[name_of(call.node)] for call in calls):
+        if any(self.names()[name_of(call.tree)] for call in calls):
             raise Unsupported.construct(
                 "a function in the select list that returns rows",
                 reason="Its type is a row's.",
                 way_round="Call it in FROM, and name its columns.",
             )
-        if any(self._inside(call.node) for call in calls):
+        if any(self._inside(call.tree) for call in calls):
             raise Unsupported.construct(
                 "a set-returning function inside another in the select list",
                 reason="Millstream does not maintain it yet.",
@@ -52,7 +52,7 @@ class Sets:
             return Expr(found.sql).node if found else node
 
         own = set(made.values())
-        done = [Expr.of(transform(one.node, replaced)) for one in expressions]
+        done = [Expr.of(transform(one.tree, replaced)) for one in expressions]
         return expand, [one.substitute({ref: new for ref, new in moved.items() if ref not in own}) for one in done]
 
     def inside(self, node: exp.Expression) -> bool:

@@ -62,7 +62,7 @@ def expanded(select: exp.Select) -> exp.Select:
 
 
 def _calls(expressions: Sequence[Expr]) -> list[exp.Window]:
-    return [call for one in expressions for call in one.node.find_all(exp.Window)]
+    return [call for one in expressions for call in one.tree.find_all(exp.Window)]
 
 
 def _keys(call: exp.Window) -> frozenset[Expr]:
@@ -80,5 +80,5 @@ def _over(expression: Expr, relation: Relation, window: Window) -> Expr:
     named = zip(relation.columns, window.columns, strict=False)
     columns = {old: Expr(new.sql) for old, new in named}
     own = {Ref(window.alias, call.name) for call in window.calls}
-    done = Expr.of(transform(expression.node, replace))
+    done = Expr.of(transform(expression.tree, replace))
     return done.substitute({ref: new for ref, new in columns.items() if ref not in own})

@@ -8,8 +8,15 @@ travel, so there is one codec for small reads and for staging.
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
+import psycopg
 import pyarrow as pa
+from psycopg import generators
+from psycopg.abc import PQGen
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
+from psycopg.waiting import Wait
 from pyarrow import csv
 
 from millstream.store.connection import Connection
@@ -20,10 +27,39 @@ def fetch(conn: Connection, query: str, schema: pa.Schema) -> pa.Table:
     data = io.BytesIO()
     # Every value in quotes: Arrow would take U+FEFF at the very beginning for a mark and drop it.
     statement = f"COPY ({query}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
-    with conn.cursor() as cursor, cursor.copy(statement.encode()) as copy:
-        for chunk in copy:
-            data.write(chunk)
+    with conn.lock:
+        conn.wait(_copied(conn.pgconn, statement.encode(), data.write))
     return parsed(data.getbuffer(), schema)
+
+
+def _copied(pgconn: PGconn, statement: bytes, write: Callable[[memoryview], object]) -> PQGen[None]:
+    """All that COPY sends. psycopg's own waits for every row anew, most of which have come with the one before."""
+    try:
+        # By the extended protocol: it takes one statement only.
+        pgconn.send_query_params(statement, None)
+        _check((yield from generators.execute(pgconn)))
+        size, row = pgconn.get_copy_data(1)
+        while size >= 0:
+            if size > 0:
+                write(row)
+            else:
+                while not (yield Wait.R):
+                    continue
+                pgconn.consume_input()
+            size, row = pgconn.get_copy_data(1)
+        _check((yield from generators.fetch_many(pgconn)))
+    except psycopg.Error:
+        raise
+    except BaseException:
+        # Interrupted amid the rows: nobody could go on with the connection.
+        pgconn.finish()
+        raise
+
+
+def _check(results: list[PGresult]) -> None:
+    for result in results:
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise psycopg.errors.error_from_result(result)
 
 
 def parsed(data: memoryview, schema: pa.Schema) -> pa.Table:

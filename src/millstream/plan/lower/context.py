@@ -59,4 +59,4 @@ def spark(expression: Expr) -> str:
     def rename(node: exp.Expression) -> exp.Expression:
         return exp.column(flat(ref_of(node))) if isinstance(node, exp.Column) else node
 
-    return transform(expression.node, rename).sql(dialect="spark")
+    return transform(expression.tree, rename).sql(dialect="spark")
