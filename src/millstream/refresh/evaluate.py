@@ -16,7 +16,7 @@ from millstream.refresh.access import Access
 from millstream.refresh.demand import Gathered, gather, rows_of
 from millstream.refresh.reading import schema_of
 from millstream.refresh.report import Tally
-from millstream.spark.engine import Engine, Rows, view_name
+from millstream.spark.engine import Engine, Rows, few, view_name
 from millstream.spark.scan import Scanned
 
 
@@ -116,7 +116,8 @@ class Evaluation:
             wanted = view_name("wanted")
             inputs[wanted] = keys
         with self.tally.phase("spark"):
-            done = self.engine().evaluate(lower(self.block, names, wanted=wanted, members=members), inputs)
+            statement = lower(self.block, names, wanted=wanted, members=members, few=few(inputs))
+            done = self.engine().evaluate(statement, inputs)
         self.tally.spark_jobs += done.jobs
         self.access.settle()
         failpoint("spark_done")

@@ -55,7 +55,7 @@ class Engine:
         context.setJobGroup(group, "refresh")
         try:
             for name, rows in views.items():
-                self._frame(rows, one_partition=size <= _SMALL).createOrReplaceTempView(name)
+                self._frame(rows, one_partition=few(views)).createOrReplaceTempView(name)
             rows = self.spark.sql(statement).toArrow()
         except PySparkException as error:
             raise _translated(error) from error
@@ -92,6 +92,11 @@ class Engine:
         expressions = "NO_CODEGEN" if size <= _INTERPRETED else "FALLBACK"
         for name, value in {**chosen, "spark.sql.codegen.factoryMode": expressions}.items():
             self.spark.conf.set(name, value)
+
+
+def few(views: Mapping[str, Rows]) -> bool:
+    """Are these so few rows that they are evaluated in one partition?"""
+    return _size(views) <= _SMALL
 
 
 def _size(views: Mapping[str, Rows]) -> int:

@@ -28,12 +28,14 @@ def printed(block: Block, views: dict[str, str]) -> str:
     return "\n\n".join(f"-- {term.block.name}\n{lower(term.block, views)}" for term in block.terms)
 
 
-def lower(block: Block, views: dict[str, str], *, wanted: str | None = None, members: bool = False) -> str:
+def lower(
+    block: Block, views: dict[str, str], *, wanted: str | None = None, members: bool = False, few: bool = False
+) -> str:
     """The statement that evaluates a block over its inputs' views; `wanted` names a view of group keys.
 
-    With `members`, the rows of the groups are not aggregated: PostgreSQL will do that.
+    With `members`, the rows of the groups are not aggregated: PostgreSQL will do that. `few` rows stay in one partition.
     """
-    ctx = Lowering(RULES, views)
+    ctx = Lowering(RULES, views, few)
     step = union_all([ctx.lower(branch.body) for branch in block.branches], ctx)
     if block.head is None:
         return ctx.finish(net_select(step, [column.name for column in block.columns]))

@@ -26,7 +26,14 @@ class Lowering:
     rules: dict[type[Relation], Rule]
     views: dict[str, str]
     """The Spark view that holds the rows of each input."""
+    few: bool = False
+    """Are there so few rows that one partition holds them?"""
     steps: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def select(self) -> str:
+        """SELECT, where Spark would not know that all rows are in one partition, and exchange them in another stage."""
+        return "SELECT /*+ COALESCE(1) */" if self.few else "SELECT"
 
     def lower(self, node: Relation) -> str:
         """Lower a node; returns the name of its step."""

@@ -42,7 +42,7 @@ def pairs(node: Match, left: Side, right: Side, ctx: Lowering) -> str:
     columns = [f"l.{name}" for name in left.columns] + [f"r.{name}" for name in right.columns]
     products = [f"l.{BEFORE} * r.{BEFORE} AS {BEFORE}", f"l.{AFTER} * r.{AFTER} AS {AFTER}"]
     how = f"JOIN {right.step} AS r ON {on(node)}" if node.conditions else f"CROSS JOIN {right.step} AS r"
-    return ctx.step("joined", f"SELECT {', '.join(columns + products)} FROM {left.step} AS l {how}")
+    return ctx.step("joined", f"{ctx.select} {', '.join(columns + products)} FROM {left.step} AS l {how}")
 
 
 def on(node: Match) -> str:

@@ -14,4 +14,5 @@ def union_all(parts: Sequence[str], ctx: Lowering) -> str:
     """The branches of a block have the same columns in the same order."""
     if len(parts) == 1:
         return parts[0]
-    return ctx.step("united", " UNION ALL ".join(f"SELECT * FROM {part}" for part in parts))
+    united = " UNION ALL ".join(f"SELECT * FROM {part}" for part in parts)
+    return ctx.step("united", f"{ctx.select} * FROM ({united})" if ctx.few else united)
