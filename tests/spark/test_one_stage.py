@@ -1,4 +1,4 @@
-"""A refresh of few rows is one stage on Spark, whatever the query joins and unites: each further one takes its time."""
+"""A refresh of few rows is one stage on Spark, whatever the query joins and unites: each further one costs time."""
 
 from __future__ import annotations
 

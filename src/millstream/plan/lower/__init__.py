@@ -33,7 +33,7 @@ def lower(
 ) -> str:
     """The statement that evaluates a block over its inputs' views; `wanted` names a view of group keys.
 
-    With `members`, the rows of the groups are not aggregated: PostgreSQL will do that. `few` rows go into one partition.
+    With `members`, the rows of the groups are not aggregated: PostgreSQL will do that. `few` rows are kept together.
     """
     ctx = Lowering(RULES, views, few)
     step = union_all([ctx.lower(branch.body) for branch in block.branches], ctx)
