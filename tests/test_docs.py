@@ -103,3 +103,11 @@ def test_the_names_of_files_in_the_docs_are_there() -> None:
         if not any((base / path).exists() for base in (ROOT, ROOT / "src" / "millstream"))
     ]
     assert missing == []
+
+
+def test_every_test_that_the_faults_are_told_by_exists() -> None:
+    page = (DOCS / "reliability.md").read_text()
+    told = re.findall(r"\]\(\.\./(tests/[^)]+)\): (`test_\w+`(?:, `test_\w+`)*)", page)
+    named = [(path, name) for path, names in told for name in re.findall(r"test_\w+", names)]
+    assert len(named) > 100
+    assert [one for one in named if f"def {one[1]}(" not in (ROOT / one[0]).read_text()] == []

@@ -142,3 +142,44 @@ def test_a_sender_that_wants_to_hear_from_us_does_while_the_store_is_held_up(
     holder.execute("COMMIT")
     assert log.check(t)[0].images == 20000
     assert pipeline.health.reconnects == 0
+
+
+def _held(conn: Connection) -> tuple[int, int, str | None]:
+    """How far the slot is behind in what it has confirmed and in what the server keeps for it, and who holds that."""
+    query = "SELECT confirmed_lag_bytes, restart_lag_bytes, held_by FROM millstream.slot_health()"
+    confirmed, restart, holder = conn.execute(query).fetchall()[0]
+    return confirmed, restart, holder
+
+
+def test_who_holds_the_log_is_named(conn: Connection, log: Log, database: str) -> None:
+    """A transaction that does not end has the server keep its log, though all of it is confirmed."""
+    conn.execute("CREATE TABLE t (id int); CREATE TABLE foreign_rows (id int, v text)")
+    log.capture("t")
+    log.start(REAL)
+
+    def flooded() -> tuple[int, int, str | None]:
+        for _ in range(5):
+            conn.execute(FLOOD)
+        # The server looks at what is running, and may let go of the log.
+        conn.execute("CHECKPOINT")
+        end = _end(conn)
+        _until(lambda: log.confirmed() >= end, "the slot did not follow", 10.0)
+        return _held(conn)
+
+    with psycopg.connect(database, application_name="a long one") as slow:
+        slow.execute("INSERT INTO foreign_rows VALUES (0, 'x')")
+        confirmed, restart, holder = flooded()
+        assert restart > confirmed + 16_000_000
+        assert holder is not None
+        assert f"process {slow.info.backend_pid}, transaction" in holder
+        assert "(a long one)" in holder
+        slow.rollback()
+        slow.execute("INSERT INTO foreign_rows VALUES (0, 'x')")
+        slow.execute("PREPARE TRANSACTION 'forgotten'")
+        try:
+            holder = flooded()[2]
+            assert holder is not None
+            assert holder.startswith("prepared transaction 'forgotten'")
+        finally:
+            conn.execute("ROLLBACK PREPARED 'forgotten'")
+    _until(lambda: flooded()[2] is None, "it is held still", 30.0)
