@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -73,10 +73,10 @@ class Bench:
     changes: Changes
     refused: dict[str, str]
 
-    def cycle(self, share: float) -> list[Line]:
+    def cycle(self, share: float) -> Iterator[Line]:
         self.changes.share = share
         self.changes.cycle()
-        return [self.line(name) for name in queries(SCALE)]
+        return map(self.line, queries(SCALE))
 
     def warm(self, share: float) -> None:
         self.changes.share = share
@@ -123,12 +123,14 @@ def made(ms: millstream.Millstream, conn: Connection) -> dict[str, str]:
     return refused
 
 
-def show(share: float, lines: list[Line], changes: Changes) -> None:
-    """The table of one share of change, and its sum."""
+def show(share: float, measured: Iterator[Line], changes: Changes) -> None:
+    """The table of one share of change, line by line as it is measured, and its sum."""
     print(f"\n### {share:.2%} changed: {changes.log['rf2']:,} orders turned over, as much of each table at random\n")
     print(HEAD)
-    for line in lines:
-        print(line)
+    lines = list[Line]()
+    for line in measured:
+        print(line, flush=True)
+        lines.append(line)
     kept = [line for line in lines if not line.refused]
     slow = [line for line in kept if line.postgres > 1000]
     over_spark = sum(line.refresh < line.spark for line in kept)
