@@ -81,3 +81,9 @@ def test_an_old_python_is_told_with_the_way_out(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert "Python 3.11 or newer is needed; python3 is 3.9" in ended.stderr
     assert "make PYTHON=python3.12" in ended.stderr
+
+
+def test_a_compiled_sqlglot_is_told_with_what_to_do() -> None:
+    given = "import sqlglot.parser; sqlglot.parser.__file__ = 'parser.so'; import millstream.algebra.dialect"
+    ended = subprocess.run([sys.executable, "-c", given], capture_output=True, text=True, check=False)
+    assert "pip uninstall sqlglotc" in ended.stderr

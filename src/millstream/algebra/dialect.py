@@ -17,13 +17,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import exp, parser
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import TokenType
 
 from millstream.algebra.table import quoted
+
+if not str(parser.__file__).endswith(".py"):
+    raise ImportError("Millstream extends sqlglot's parser, which cannot be where it is compiled: pip uninstall sqlglotc")
 
 _UNDERSTOOD = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE"})
 _GRAMMAR = frozenset({"CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM"})
