@@ -22,13 +22,10 @@ QUERIES = {
     "SELECT n.id, t.depth + 1, t.path || n.id FROM t JOIN nodes AS n ON n.parent = t.id) SELECT id, depth, path FROM t",
     "st_each": "WITH RECURSIVE t AS (SELECT id, 0 AS depth FROM nodes WHERE parent IS NULL UNION "
     "SELECT n.id, t.depth + 1 FROM t JOIN nodes AS n ON n.parent = t.id) SELECT id, depth FROM t",
-    "st_cycle": "WITH RECURSIVE t AS (SELECT id, 0 AS depth FROM nodes WHERE parent IS NULL UNION ALL "
-    "SELECT n.id, t.depth + 1 FROM t JOIN nodes AS n ON n.parent = t.id) CYCLE id SET again USING path "
-    "SELECT id, depth, again FROM t",
     # From the last nodes on, so that what changes is among the first.
     "st_search": "WITH RECURSIVE t AS (SELECT id, 0 AS depth FROM nodes WHERE parent IS NULL UNION ALL "
     "SELECT n.id, t.depth + 1 FROM t JOIN nodes AS n ON n.parent = t.id) SEARCH BREADTH FIRST BY id SET seq "
-    "SELECT id, depth FROM t ORDER BY seq DESC LIMIT 5",
+    "CYCLE id SET again USING path SELECT id, depth, again FROM t ORDER BY seq DESC LIMIT 5",
 }
 CHANGES = {
     "a leaf moves": ("UPDATE nodes SET parent = 17 WHERE id = 99999", 24),
