@@ -27,8 +27,6 @@ Rows: TypeAlias = "pa.Table | DataFrame"
 _SMALL = 100_000
 # Up to this many rows, expressions are interpreted sooner than they are compiled.
 _INTERPRETED = 20_000
-# How many kinds of empty inputs are remembered.
-_SCHEMAS = 1_000
 _counter = itertools.count()
 # The Sparks, by application, that have run what every refresh runs.
 _warm: set[str] = set()
@@ -47,8 +45,6 @@ class Engine:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
-        # Most inputs of most refreshes have no rows; those that look alike are one.
-        self._empty: dict[pa.Schema, DataFrame] = {}
 
     def evaluate(self, statement: str, views: Mapping[str, Rows]) -> Evaluated:
         """Run a statement over named views."""
@@ -59,7 +55,7 @@ class Engine:
         context.setJobGroup(group, "refresh")
         try:
             for name, rows in views.items():
-                self._frame(rows, one_partition=few(views)).createOrReplaceTempView(name)
+                self._frame(rows, one_partition=size <= _SMALL).createOrReplaceTempView(name)
             rows = self.spark.sql(statement).toArrow()
         except PySparkException as error:
             raise _translated(error) from error
@@ -87,16 +83,9 @@ class Engine:
     def _frame(self, rows: Rows, *, one_partition: bool) -> DataFrame:
         if isinstance(rows, DataFrame):
             return rows
-        if one_partition and not rows.num_rows:
-            return self._empty.get(rows.schema) or self._without_rows(rows.schema)
         frame = self.spark.createDataFrame(rows)
         # Said aloud: of a local table in one partition Spark does not know that it is in one, and exchanges it.
         return frame.coalesce(1) if one_partition else frame
-
-    def _without_rows(self, schema: pa.Schema) -> DataFrame:
-        if len(self._empty) >= _SCHEMAS:
-            self._empty.clear()
-        return self._empty.setdefault(schema, self.spark.createDataFrame(schema.empty_table()).coalesce(1))
 
     def _tune(self, size: int) -> None:
         chosen = _FEW if size <= _SMALL else _many(self.spark.sparkContext.defaultParallelism)

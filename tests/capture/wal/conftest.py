@@ -199,3 +199,13 @@ def make_log() -> Iterator[Callable[[str], Log]]:
 def log(make_log: Callable[[str], Log], database: str) -> Log:
     """A fresh database, set up."""
     return make_log(database)
+
+
+@pytest.fixture
+def little_decoding_memory(conn: Connection) -> Iterator[None]:
+    """The server holds little of a transaction: what is larger is sent before it ends, or waits on its disk."""
+    conn.execute("ALTER SYSTEM SET logical_decoding_work_mem = '64kB'")
+    conn.execute("SELECT pg_reload_conf()")
+    yield
+    conn.execute("ALTER SYSTEM RESET logical_decoding_work_mem")
+    conn.execute("SELECT pg_reload_conf()")

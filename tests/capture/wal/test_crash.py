@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.capture.wal.conftest import Log, Logged
 
 CHILD = Path(__file__).parent / "child.py"
-# Two parts of a batch's size, and more than the child's memory.
+# Two parts of a batch's size, and several times the child's memory: each large transaction spills more than once.
 LARGE = 25_000
 
 
@@ -35,11 +35,11 @@ def _change(conn: Connection, number: int) -> None:
     conn.execute("UPDATE t SET v = 'changed' WHERE id = 5")
 
 
-def _killed(log: Log, point: str, number: int) -> None:
+def _killed(log: Log, point: str, number: int, how: str = "whole") -> None:
     """Run a process until it is killed at a pass of a failpoint."""
     assert log.slot is not None
     environment = {**os.environ, VARIABLE: point, "MILLSTREAM_TEST_PASS": str(number)}
-    command = [sys.executable, str(CHILD), log.dsn, log.slot.name]
+    command = [sys.executable, str(CHILD), log.dsn, log.slot.name, how]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr[-3000:]
 
@@ -50,13 +50,16 @@ def tables(conn: Connection, log: Log) -> tuple[Logged, Logged]:
     return log.capture("t"), log.capture("u")
 
 
+@pytest.mark.usefixtures("little_decoding_memory")
+@pytest.mark.parametrize("how", ["whole", "in chunks"])
 @pytest.mark.parametrize("point", LOG_FAILPOINTS)
 def test_killed_at_any_pass_of_this_point_nothing_is_lost_and_nothing_comes_twice(
-    conn: Connection, log: Log, tables: tuple[Logged, Logged], point: str
+    conn: Connection, log: Log, tables: tuple[Logged, Logged], point: str, how: str
 ) -> None:
+    """In chunks, it is killed amid a transaction that has been sent in part; another takes up the log whole."""
     for number in (1, 2, 3):
         _change(conn, number)
-        _killed(log, point, number)
+        _killed(log, point, number, how)
     log.start()
     t, _ = log.check(*tables)
     # Each row inserted, 25 of each thousandth deleted, and what was changed.

@@ -194,10 +194,9 @@ def test_savepoints_aborts_and_two_phase_commits(conn: Connection, log: Log, in_
     assert sorted(int(row[1] or 0) for row in t.content) == [1, 3, 5]
 
 
+@pytest.mark.usefixtures("little_decoding_memory")
 @pytest.mark.parametrize("in_chunks", [False, True], ids=["whole", CHUNKS])
 def test_a_transaction_larger_than_memory_is_stored_in_parts(conn: Connection, log: Log, in_chunks: bool) -> None:
-    conn.execute(["ALTER SYSTEM SET logical_decoding_work_mem = '64kB'", " "][0].encode())
-    conn.execute("SELECT pg_reload_conf()")
     conn.execute("CREATE TABLE t (id int, v text); CREATE TABLE u (id int)")
     t, u = log.capture("t"), log.capture("u")
     log.start(options(in_chunks, budget=1 << 20))
@@ -211,8 +210,6 @@ def test_a_transaction_larger_than_memory_is_stored_in_parts(conn: Connection, l
             conn.execute("UPDATE t SET v = 'y' WHERE id <= 1000")
     conn.execute("INSERT INTO u VALUES (2)")
     assert [taken.images for taken in log.check(t, u)] == [47000, 2]
-    conn.execute("ALTER SYSTEM RESET logical_decoding_work_mem")
-    conn.execute("SELECT pg_reload_conf()")
 
 
 def test_many_small_transactions_are_stored_in_batches(conn: Connection, log: Log) -> None:

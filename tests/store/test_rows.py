@@ -1,0 +1,74 @@
+"""Rows from PostgreSQL into Arrow: as they are, and what is left when that goes wrong."""
+
+from __future__ import annotations
+
+import io
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from millstream.store import rows
+from millstream.store.connection import Connection
+
+NUMBERS = pa.schema([("n", pa.int32()), ("word", pa.string())])
+MANY = 200_000
+
+
+def test_many_rows_arrive_in_order(conn: Connection) -> None:
+    word = "CASE n % 3 WHEN 0 THEN NULL WHEN 1 THEN '' ELSE 'w' || n END"
+    found = rows.fetch(conn, f"SELECT n, {word} FROM generate_series(1, {MANY}) AS n", NUMBERS)
+    assert found.schema == NUMBERS
+    assert found.column("n").to_pylist() == list(range(1, MANY + 1))
+    assert found.column("word").slice(0, 3).to_pylist() == ["", "w2", None]
+
+
+def test_no_rows_have_their_columns(conn: Connection) -> None:
+    assert rows.fetch(conn, "SELECT 1, '' WHERE false", NUMBERS) == NUMBERS.empty_table()
+
+
+def test_an_error_before_the_first_row_leaves_the_connection(conn: Connection) -> None:
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        rows.fetch(conn, "SELECT 1, 'x' FROM nowhere", NUMBERS)
+    assert conn.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_an_error_amid_the_rows_is_the_servers_and_leaves_the_connection(conn: Connection) -> None:
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        rows.fetch(conn, f"SELECT 1 / (n - {MANY}), 'x' FROM generate_series(1, {MANY}) AS n", NUMBERS)
+    assert conn.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_an_error_rolls_back_to_where_the_caller_says(conn: Connection) -> None:
+    with conn.transaction():
+        conn.execute("CREATE TABLE kept (n int)")
+        with pytest.raises(psycopg.errors.DivisionByZero), conn.transaction():
+            rows.fetch(conn, "SELECT 1 / 0, 'x'", NUMBERS)
+    assert rows.fetch(conn, "SELECT n, 'x' FROM kept", NUMBERS).num_rows == 0
+
+
+def test_one_statement_only(conn: Connection) -> None:
+    with pytest.raises(psycopg.errors.SyntaxError):
+        rows.fetch(conn, "SELECT 1, 'x') TO STDOUT; COPY (SELECT 1, 'y'", NUMBERS)
+
+
+def test_interrupted_amid_the_rows_the_connection_counts_as_lost(
+    conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the next verb connects anew, instead of finding the rest of the rows."""
+
+    class Interrupted(io.BytesIO):
+        def write(self, row: object) -> int:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("millstream.store.rows.io.BytesIO", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rows.fetch(conn, f"SELECT n, 'x' FROM generate_series(1, {MANY}) AS n", NUMBERS)
+    assert conn.broken
+
+
+def test_a_session_that_is_ended_amid_the_rows_is_lost(conn: Connection, database: str) -> None:
+    end = "pg_terminate_backend(pg_backend_pid())::text"
+    with pytest.raises(psycopg.OperationalError):
+        rows.fetch(conn, f"SELECT n, {end} FROM generate_series(1, 9) AS n", NUMBERS)
+    assert conn.broken
