@@ -517,7 +517,8 @@ class ValueOutOfRange(MillstreamError):
         return cls(
             f"a value of {column} cannot be computed with exactly",
             detail=f"{value} needs more digits than the engine's decimals have (38 in all, "
-            "20 before and 18 after the point where the column has no declared precision), or is not a number.",
+            "20 before and 18 after the point where the column has no declared precision, 46 where it is only added "
+            "up), or is not a number.",
             hint="Declare the column, or cast it in the query, as numeric(p,s) with p <= 38, or leave such rows out.",
             column=column,
             value=value,

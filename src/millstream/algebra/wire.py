@@ -167,6 +167,9 @@ _ORDER = (
 # Digits of a numeric without declared precision where Spark computes with it: 20 before the point, 18 after.
 FREE_SCALE = 18
 _FREE_LIMIT = "1e20"
+# Where it is only added up, the digits that follow travel beside it, as a whole number: 46 after the point in all. Of
+# these whole numbers Spark can add 10 to the power of 10.
+FINE_SCALE = 46
 
 
 def wire_of(type_: PgType) -> Wire:
@@ -227,13 +230,24 @@ def _declared(precision: int, scale: int) -> Wire | None:
     return Wire("string", spark, "{x}::text", equal=True, ordered=True, number="decimal", scale=scale)
 
 
-def _free() -> Wire:
+def _free(scale: int = FREE_SCALE, shown: str = "{x}") -> Wire:
     # Spark's cast would round; a value with too many digits travels as a sentence instead, and the
     # cast fails on it with that sentence.
     encode = (
-        f"CASE WHEN scale(trim_scale({{x}})) > {FREE_SCALE} OR abs({{x}}) >= {_FREE_LIMIT} "
-        "THEN 'out of range: ' || ({x})::text ELSE trim_scale({x})::text END"
+        f"CASE WHEN scale(trim_scale({{x}})) > {scale} OR abs({{x}}) >= {_FREE_LIMIT} "
+        f"THEN 'out of range: ' || ({{x}})::text ELSE trim_scale({shown})::text END"
     )
     return Wire(
         "string", f"decimal(38,{FREE_SCALE})", encode, equal=True, ordered=True, number="decimal", scale=FREE_SCALE
     )
+
+
+def _fine() -> Wire:
+    rest = f"trunc(({{x}} - trunc({{x}}, {FREE_SCALE})) * 1e{FINE_SCALE})::text"
+    encode = f"CASE WHEN scale(trim_scale({{x}})) > {FREE_SCALE} THEN {rest} END"
+    return Wire("string", "decimal(38,0)", encode, number="decimal")
+
+
+# A number that is only added up, in two parts: x = coarse + fine / 10^46. Most have no fine part: it is NULL.
+COARSE = _free(FINE_SCALE, f"trunc({{x}}, {FREE_SCALE})")
+FINE = _fine()

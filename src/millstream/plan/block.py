@@ -18,10 +18,10 @@ from typing import Literal
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import JoinKind, Relation, Scan
 from millstream.algebra.types import Column, PgType
-from millstream.algebra.wire import Wire, number_wire_of, order_wire_of, wire_of
+from millstream.algebra.wire import COARSE, FINE, Wire, number_wire_of, order_wire_of, wire_of
 from millstream.plan.moving import Moving
 
-Use = Literal["carry", "key", "number", "order"]
+Use = Literal["carry", "key", "number", "order", "coarse", "fine"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,10 @@ class Leaf:
 
 def wire_for(type_: PgType, use: Use) -> Wire | None:
     """The wire for a use of a type; None where Spark cannot compute with it."""
+    if use == "coarse":
+        return COARSE
+    if use == "fine":
+        return FINE
     if use == "order":
         return order_wire_of(type_)
     return number_wire_of(type_) if use == "number" else wire_of(type_)

@@ -45,6 +45,7 @@ class BranchPlan:
         conditions = list(all_conditions(flat.region))
         sides = [side for one in conditions for side in self._sides(one) or ()]
         self.placer = Placer(self.atoms, first, [*wanted, *conditions, *sides], server, sharpen=alone)
+        self.placer.lenient = flat.lenient
         self.flat = flat
         self._filters: list[tuple[str, Expr]] = []
         self._edges: list[Edge] = []

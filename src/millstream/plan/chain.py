@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from millstream.algebra.expr import Expr, Ref
@@ -29,6 +29,7 @@ from millstream.errors import BadQuery, Unsupported
 from millstream.plan.block import Block, Kept, Output
 from millstream.plan.body import BranchPlan
 from millstream.plan.distinct import has_distinct, sided
+from millstream.plan.endless import endless_columns, endless_groups, endless_rows, is_endless
 from millstream.plan.flatten import Flat, expandable, flatten
 from millstream.plan.grouped import Peeled, grouped, peel
 from millstream.plan.kept import limited, windowed
@@ -96,7 +97,12 @@ class Chain:
         check_free(relation)
         columns = [Column(f"c{n}", UNTOLD) for n in range(len(wanted))]
         block = self.placed(relation, wanted, lambda flats: plain(wanted, flats, columns, self.server))
-        rows = Scan(self._declared(replace(block, kept=Kept("bag"))), f"rows_{len(self.blocks)}")
+        endless = endless_columns(flatten(relation), wanted)
+        table = replace(
+            self._declared(replace(block, kept=Kept("bag"))),
+            endless=frozenset(column.name for column, ref in zip(columns, wanted, strict=True) if ref in endless),
+        )
+        rows = Scan(table, f"rows_{len(self.blocks)}")
         return rows, dict(zip(wanted, (Expr(ref.sql) for ref in rows.columns), strict=True))
 
     def _expand(self, expand: Expand) -> Expand:
@@ -123,17 +129,17 @@ class Chain:
     def placed(self, relation: Relation, wanted: Iterable[Ref], make: Callable[[Sequence[Flat]], Block]) -> Block:
         """A block over the branches of a relation, of which these columns are used.
 
-        What Spark cannot evaluate across tables becomes a filter over the rows of the join, which are kept first.
+        What Spark cannot evaluate across tables becomes a filter over the rows of the join, which are kept first. Where
+        they cannot be, it shall compute with all numbers, and fail for one that has too many digits.
         """
         flats, used = flatten(relation), set(wanted)
-        try:
+        with suppress(Unsupported):
             return make(flats)
-        except Unsupported:
-            with self._undone():
-                settled = [self._settled(flat, used) for flat in flats]
-                if settled == flats:
-                    raise
+        with suppress(Unsupported), self._undone():
+            settled = [self._settled(flat, used) for flat in flats]
+            if settled != flats:
                 return make(settled)
+        return make([replace(flat, lenient=True) for flat in flats])
 
     @contextmanager
     def _undone(self) -> Iterator[None]:
@@ -168,7 +174,10 @@ class Chain:
         if any(not edge.pairs for edge in block.branches[0].edges):
             # All pairs of rows would be kept.
             return flat
-        rows = Scan(self._declared(replace(block, kept=Kept("bag"))), f"rows_{len(self.blocks)}")
+        scans = plan.atoms.scans
+        endless = frozenset(column.name for column, ref in zip(columns, needed, strict=True) if is_endless(scans, ref))
+        kept = replace(self._declared(replace(block, kept=Kept("bag"))), endless=endless)
+        rows = Scan(kept, f"rows_{len(self.blocks)}")
         over = {ref: Expr(new.sql) for ref, new in zip(needed, rows.columns, strict=True)}
         moved = {ref: expr.substitute(over) for ref, expr in outputs.items()}
         beside = tuple(one for alias, one in singles.items() if any(ref.alias == alias for ref in refs))
@@ -218,12 +227,17 @@ class Chain:
         if isinstance(stateful, Recursion):
             return self._recursive(stateful)
         if isinstance(stateful, Window):
-            return self._declared(self._windowed(stateful))
+            return replace(self._declared(self._windowed(stateful)), endless=endless_rows(stateful))
         if isinstance(stateful, Limit):
             return self._declared(limited(stateful, self.server))
         columns = [Column(ref.column, UNTOLD) for ref in stateful.columns]
         table = self._declared(self.grouped(peel(stateful), stateful, columns))
-        return replace(table, key=tuple(key.name for key in stateful.keys), single=not stateful.keys)
+        return replace(
+            table,
+            key=tuple(key.name for key in stateful.keys),
+            single=not stateful.keys,
+            endless=endless_groups(stateful),
+        )
 
     def _recursive(self, recursion: Recursion) -> Table:
         """The server tells what its columns are before its terms are planned: they read it."""

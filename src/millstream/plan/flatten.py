@@ -27,6 +27,8 @@ class Flat:
 
     region: Region
     outputs: Mapping[Ref, Expr]
+    lenient: bool = False
+    """Spark may compute with numbers that may have too many digits for it: one that does is an error of the refresh."""
 
     def over(self, expression: Expr) -> Expr:
         """An expression over the outputs, in terms of the region."""

@@ -11,7 +11,7 @@ from millstream.algebra.table import quoted
 from millstream.algebra.types import Column, PgType
 from millstream.errors import Unsupported
 from millstream.plan import keys, measures
-from millstream.plan.block import AggregateHead, Block, BlockColumn, Key, Output
+from millstream.plan.block import AggregateHead, Block, BlockColumn, Key, Output, Use
 from millstream.plan.body import BranchPlan
 from millstream.plan.failing import may_fail
 from millstream.plan.flatten import Flat
@@ -109,10 +109,11 @@ def _read(
     if measure.call.text is not None:
         return state.gather(written(plan.texts[number], plan.final))
     # Measures of the same argument share its columns.
-    shared = needs.index(needs[number])
-    own = tuple((name, by_name[name]) for name in (f"a{shared}", f"a{shared}o", f"a{shared}s") if name in by_name)
+    name = f"a{needs.index(needs[number])}"
+    order, shown, fine = (name + beside if name + beside in by_name else None for beside in "osf")
+    over = measures.Carried(name, by_name[name], order, shown, fine) if name in by_name else None
     try:
-        return state.read(measure.call, own)
+        return state.read(measure.call, over)
     except Unsupported as error:
         raise _NotKept(number) from error
 
@@ -154,19 +155,23 @@ class GroupedBranch:
         placer = self.plan.placer
         if _too_early(placer, argument.expr):
             raise _NotKept(number)
+        added = argument.use == "number" and placer.free(argument.expr)
         try:
-            placed = placer.place(argument.expr, argument.use)
+            placed = placer.place(argument.expr, "coarse" if added else argument.use)
         except Unsupported as error:
             raise _NotKept(number) from error
         if argument.use == "number" and placed.type is not None and placed.type.base == "float4":
             # PostgreSQL adds them as they are; Spark would add them as doubles.
             raise _NotKept(number)
         self.named.append((f"a{number}", placed))
+        if added:
+            self.named.append((f"a{number}f", placer.place(argument.expr, "fine")))
         if argument.use == "number" and (scale := shown_scale(placer, argument.expr, placed)):
             self.named.append((f"a{number}s", scale))
         type_ = placer.types.get(argument.expr)
         if argument.use == "carry" and type_ is not None and measures.order_use(type_):
-            self.named.append((f"a{number}o", placer.place(argument.expr, "number")))
+            use: Use = "order" if placer.free(argument.expr) else "number"
+            self.named.append((f"a{number}o", placer.place(argument.expr, use)))
 
 
 def plainly(expression: Expr) -> Expr:

@@ -19,7 +19,7 @@ from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Call
 from millstream.algebra.table import quoted
 from millstream.algebra.types import PgType
-from millstream.algebra.wire import Wire, number_wire_of, wire_of
+from millstream.algebra.wire import FINE, FINE_SCALE, Wire, number_wire_of, wire_of
 from millstream.errors import Unsupported
 from millstream.plan.block import Accumulator, Function, Gathered, Strategy, Use
 from millstream.plan.placed import INT4, NUMERIC, Placed
@@ -60,6 +60,20 @@ def arguments(call: Call) -> tuple[Argument, ...]:
     return (Argument(value, "number"),)
 
 
+@dataclass(frozen=True)
+class Carried:
+    """The columns of the body that hold an argument."""
+
+    name: str
+    placed: Placed
+    order: str | None = None
+    """By which Spark orders it, where not by itself."""
+    shown: str | None = None
+    """How many digits it shows after the point, where its type does not say."""
+    fine: str | None = None
+    """The digits that follow those of the column, where it may have more than Spark's numbers."""
+
+
 def gathered(call: Call) -> Call:
     """The same call, to be computed by PostgreSQL over all rows of a group."""
     where = f" FILTER (WHERE {call.filter.sql})" if call.filter else ""
@@ -74,16 +88,15 @@ class State:
         self.accumulators: dict[tuple[str, str | None, int | None], Accumulator] = {}
         self._add("rows", "sum", None, INT8, wire_of(INT8))
 
-    def read(self, call: Call, columns: tuple[tuple[str, Placed], ...]) -> str:
+    def read(self, call: Call, over: Carried | None) -> str:
         """PostgreSQL's expression for a call over the state `s`, its accumulators added on the way."""
-        if not columns:
+        if over is None:
             return "s.n0"
-        name, _ = columns[0]
         if call.function == "count":
-            return self._state("present", "sum", name, INT8, wire_of(INT8))
+            return self._state("present", "sum", over.name, INT8, wire_of(INT8))
         if call.function in ("min", "max"):
-            return self._extreme("min" if call.function == "min" else "max", columns)
-        return self._total(call, columns)
+            return self._extreme("min" if call.function == "min" else "max", over)
+        return self._total(call, over)
 
     def gather(self, expr: str) -> str:
         """The same for what PostgreSQL computes over the rows `r` of a group."""
@@ -93,16 +106,19 @@ class State:
             self.gathered.append(found)
         return f"s.{quoted(found.name)}"
 
-    def _total(self, call: Call, columns: tuple[tuple[str, Placed], ...]) -> str:
-        name, placed = columns[0]
+    def _total(self, call: Call, over: Carried) -> str:
+        name, placed = over.name, over.placed
         base = placed.type.base if placed.type else "numeric"
         present = self._state("present", "sum", name, INT8, wire_of(INT8))
         if placed.wire.number == "float":
             total = self._state("total", "recompute", name, FLOAT8, wire_of(FLOAT8))
         else:
             total = self._state("total", "sum", name, NUMERIC, _sum_wire(placed.wire))
-        if len(columns) > 1:
-            total = f"round({total}, {self._digits(columns[1][0])})"
+        if over.fine is not None:
+            fine = self._state("total", "sum", over.fine, NUMERIC, FINE)
+            total = f"({total} + {fine} * 1e-{FINE_SCALE})"
+        if over.shown is not None:
+            total = f"round({total}, {self._digits(over.shown)})"
         if call.function == "sum":
             return f"CASE WHEN {present} > 0 THEN {total}::{_SUM_TYPE[base]} END"
         divisor = present if placed.wire.number == "float" else f"{present}::numeric"
@@ -119,15 +135,15 @@ class State:
         few = " ".join(f"WHEN {count} > 0 THEN {digits}" for digits, count in counts)
         return f"CASE WHEN {most} > {FEW} THEN {most} {few} ELSE 0 END"
 
-    def _extreme(self, function: Literal["min", "max"], columns: tuple[tuple[str, Placed], ...]) -> str:
-        name, placed = columns[0]
+    def _extreme(self, function: Literal["min", "max"], over: Carried) -> str:
+        name, placed = over.name, over.placed
         if placed.type is None:
             raise Unsupported.construct(
                 f"{function} of an expression over several tables",
                 reason="Its type is not known exactly.",
                 way_round="Take the extreme of one table's expression.",
             )
-        order = name if placed.wire.ordered else (columns[1][0] if len(columns) > 1 else None)
+        order = name if placed.wire.ordered else over.order
         # When the last value of a group goes there is nothing to read again: the counter tells.
         self._state("present", "sum", name, INT8, wire_of(INT8))
         return self._state(function, "extreme", name, placed.type, placed.wire, order)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from sqlglot import exp
 
@@ -21,6 +22,7 @@ from millstream.algebra.relation import Scan
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, wire_of
 from millstream.plan.block import Input, Leaf, Use, wire_for
+from millstream.plan.endless import endless, is_endless
 from millstream.plan.moving import Moving
 from millstream.plan.placed import BOOL, Placed, across, literal, refused_number
 from millstream.plan.region import Atoms, Outer, Region
@@ -40,6 +42,7 @@ class Placer:
         self.names = {alias: f"i{first + number}" for number, alias in enumerate(self.scans)}
         self.leaves: dict[str, dict[tuple[Expr, str], Leaf]] = {alias: {} for alias in self.scans}
         self.server = server
+        self.lenient = False
         self._around: tuple[Outer, ...] = ()
         parts = list(dict.fromkeys(part for one in expressions for part in self.parts(one)))
         types = server.types([atoms.expanded(part) for part in parts], list(self.scans.values())) if parts else ()
@@ -93,6 +96,15 @@ class Placer:
         column = self.scans[ref.alias].table.column(ref.column) if ref.alias in self.scans else None
         return digits_of_type(column.type) if column else None
 
+    def free(self, expression: Expr) -> bool:
+        """Is it a numeric of one table whose digits are not known?"""
+        type_ = self.types.get(expression)
+        return self.single(expression) and type_ is not None and type_.base == "numeric" and type_.precision is None
+
+    def _endless(self, expression: Expr) -> bool:
+        known = partial(is_endless, self.scans)
+        return self.free(expression) and endless(self.atoms.expanded(expression), known)
+
     def type_of(self, node: exp.Expression) -> PgType:
         """PostgreSQL's type of an expression over several tables."""
         expression = self.atoms.expanded(Expr.of(node))
@@ -123,6 +135,8 @@ class Placer:
         wire = wire_for(type_, use)
         if wire is None:
             raise refused_number(expression, type_)
+        if use == "number" and not self.lenient and self._endless(expression):
+            raise across(expression, "It may have more digits than Spark's numbers.")
         if scan is None:
             return Placed(literal(self._values([wire.encode_sql(expression.sql)])[0], wire), wire, type_)
         # Where a key needs no canonical form it travels as it is, and shares the carried column.

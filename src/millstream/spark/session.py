@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from millstream.spark.java import java_version
@@ -58,6 +59,8 @@ def start(master: str, conf: Mapping[str, str]) -> SparkSession:
         given[_JAVA] = f"{_LOCAL[_JAVA]} {given[_JAVA]}"
     for name, value in {**_LOCAL, **memory, **EXACT, **given}.items():
         builder = builder.config(name, value)
+    # Our own error says it; PySpark would print its stack first.
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     return prepare(builder.getOrCreate())
 
 

@@ -1,0 +1,91 @@
+"""Numbers of more digits than Spark's decimals have: quotients, averages, and what somebody wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+import millstream
+from millstream import Millstream
+from millstream.errors import ValueOutOfRange
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+TABLES = """
+    CREATE TABLE t (id int PRIMARY KEY, g int, x numeric(10,2), r numeric(6,4), f numeric);
+    CREATE TABLE u (id int PRIMARY KEY, k int, y numeric(8,2), f numeric);
+    INSERT INTO t SELECT n, n % 5, n * 1.37, (n % 97) / 1000.0, 1.0 / n FROM generate_series(1, 200) AS n;
+    INSERT INTO u SELECT n, n % 2, n * 1.5, n / 7.0 FROM generate_series(0, 5) AS n;
+"""
+CHANGES = (
+    """
+    UPDATE t SET x = x + 0.11, r = r + 0.0003, f = f + 1.0 / (id + 3) WHERE id % 10 = 0;
+    UPDATE u SET y = y + 1, f = f / 3
+    """,
+    """
+    DELETE FROM t WHERE id % 7 = 0;
+    INSERT INTO t VALUES (500, 1, -0.01, NULL, -1e-40), (501, 9, NULL, 0, 12345678901234567890)
+    """,
+    "DELETE FROM t WHERE g = 9; UPDATE t SET g = 4 WHERE g = 3; UPDATE t SET f = NULL, x = NULL WHERE g = 1",
+)
+OF_AVERAGES = "(SELECT g, avg(r) AS a FROM t GROUP BY g) AS q"
+QUERIES = {
+    "a sum of quotients": "SELECT g, sum(x / 3.0) AS s FROM t GROUP BY g",
+    "an average of quotients": "SELECT g, avg(x / 7) AS s FROM t GROUP BY g",
+    "of all rows": "SELECT sum(1.0 / id) AS s, avg(r / 3) AS a, count(x / 7) AS n FROM t",
+    "products of quotients": "SELECT g, sum((r / 3) * (r / 7)) AS s FROM t GROUP BY g",
+    "one or the other": "SELECT g, sum(CASE WHEN x > 2 THEN x / 3 ELSE r / 9 END) AS s FROM t GROUP BY g",
+    "some of them": "SELECT g, sum(x / 3) FILTER (WHERE id % 3 = 0) AS s FROM t GROUP BY g",
+    "a column without digits": "SELECT g, sum(f) AS s, avg(f) AS a FROM t GROUP BY g",
+    "extremes": "SELECT g, min(x / 3.0) AS least, max(1.0 / id) AS most FROM t GROUP BY g",
+    "a sum of averages": f"SELECT sum(a) AS s, avg(a) AS b, max(a) AS m FROM {OF_AVERAGES}",
+    "a sum of variances": "SELECT sum(v) AS s FROM (SELECT g, variance(r) AS v FROM t GROUP BY g) AS q",
+    "over a join": "SELECT u.k, sum(t.x / 3.0) AS s FROM t JOIN u ON u.id = t.g GROUP BY u.k",
+    "over an optional row": "SELECT u.k, sum(coalesce(t.x / 3, 1)) AS s FROM u LEFT JOIN t ON t.g = u.id GROUP BY u.k",
+    "over a union": "SELECT k, sum(v) AS s FROM (SELECT g AS k, x / 3 AS v FROM t "
+    "UNION ALL SELECT k, f / 7 FROM u) AS z GROUP BY k",
+    "across tables": "SELECT t.g, sum(t.x / 3.0 * u.y) AS s FROM t JOIN u ON u.id = t.g GROUP BY t.g",
+    "an average across tables": f"SELECT u.k, sum(q.a * u.y) AS s FROM u JOIN {OF_AVERAGES} ON q.g = u.id GROUP BY u.k",
+    "further from the average": f"SELECT t.id FROM t JOIN {OF_AVERAGES} ON q.g = t.g WHERE t.r - q.a > 0.01",
+    "further from the average of all": "SELECT id FROM t, (SELECT avg(r) AS a FROM t) AS q WHERE t.r - q.a > 0.01",
+    "an average of a window": "SELECT g, sum(x - a) AS s FROM (SELECT g, x, avg(x) OVER (PARTITION BY g) AS a FROM t) "
+    "AS w GROUP BY g",
+}
+
+
+@pytest.fixture
+def ms(database: str) -> Iterator[Millstream]:
+    with psycopg.connect(database, autocommit=True) as conn:
+        conn.execute(TABLES)
+    with millstream.connect(database) as client:
+        yield client
+
+
+def test_each_is_exact_to_the_last_digit(ms: Millstream, database: str) -> None:
+    names = {what: f"st_{number}" for number, what in enumerate(QUERIES)}
+    for what, query in QUERIES.items():
+        ms.create_stream_table(names[what], query, schedule="1h", refresh_mode="DIFFERENTIAL")
+    for change in CHANGES:
+        with psycopg.connect(database, autocommit=True) as writer:
+            writer.execute(change)
+        actions = {report.action for report in ms.refresh_all()}
+        wrong = [what for what, name in names.items() if not ms.verify(name).ok]
+        assert not wrong
+        assert actions <= {"DIFFERENTIAL", "NO_DATA"}
+
+
+@pytest.mark.parametrize("value", ["1e20", "1e-47", "NaN", "-Infinity"])
+def test_what_is_beyond_is_told_and_nothing_is_applied(ms: Millstream, database: str, value: str) -> None:
+    ms.create_stream_table("st", "SELECT g, sum(f) AS s FROM t GROUP BY g", schedule="1h")
+    with psycopg.connect(database, autocommit=True) as writer:
+        writer.execute("UPDATE t SET f = %s WHERE id = 1", [value])
+        with pytest.raises(ValueOutOfRange) as caught:
+            ms.refresh("st")
+        assert caught.value.code == "MS403"
+        writer.execute(
+            "UPDATE t SET f = 99999999999999999999.9999999999999999999999999999999999999999999999 WHERE id = 1"
+        )
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    assert ms.verify("st").ok
