@@ -24,7 +24,8 @@ from millstream.plan.lower.context import NET, Lowering
 from millstream.plan.lower.restrict import restrict
 from millstream.refresh import demand, evaluate
 from millstream.refresh.access import Access
-from millstream.refresh.demand import Gathered, gather
+from millstream.refresh.demand import gather
+from millstream.refresh.gathered import Gathered
 
 if TYPE_CHECKING:
     from tests.law.conftest import Law

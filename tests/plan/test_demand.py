@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,9 +19,19 @@ from millstream.algebra.types import Column, PgType
 from millstream.algebra.wire import wire_of
 from millstream.plan.block import Branch, Edge, Input, Leaf, Read
 from millstream.plan.demand import messages, seed_of_groups
+from millstream.refresh import reduce
 from millstream.refresh.demand import gather, rows_of
 from millstream.refresh.reading import ROW, schema_of
 from millstream.spark.engine import Rows
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_rows_are_compared_too() -> Iterator[None]:
+    """Rows that meet none are left out, however few."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reduce, "FEW", 0)
+        yield
+
 
 INT = PgType(23, "integer", "int4")
 LEAVES = ("c0", "c1")
@@ -203,6 +214,9 @@ class Model:
         for by_name, b, a in left:
             met = [(row, rb, ra) for row, rb, ra in right if _tied(edge, by_name[edge.left], row)]
             was, now = sum(rb for _, rb, _ in met) > 0, sum(ra for _, _, ra in met) > 0
+            if edge.needed:
+                new.append(({**by_name, edge.right: (1,)}, b * was, a * now))
+                continue
             if edge.kind == "mark":
                 new += [({**by_name, edge.right: (int(was),)}, b, 0), ({**by_name, edge.right: (int(now),)}, 0, a)]
                 continue
@@ -259,7 +273,8 @@ def join_trees(draw: st.DrawFn) -> Branch:
         left = draw(st.sampled_from(visible)) if pairs else cover[-1]
         # By an equality of NULLs only where there is a row for sure: what was padded has no key to look up.
         nulls = draw(st.sets(st.sampled_from(range(len(pairs))))) if pairs and left in certain else set[int]()
-        edges.append(Edge(left, f"i{place}", tuple(pairs), kind, tuple(sorted(nulls))))
+        needed = kind == "mark" and draw(st.booleans())
+        edges.append(Edge(left, f"i{place}", tuple(pairs), kind, tuple(sorted(nulls)), needed))
         certain = [] if kind == "full" else [*certain, f"i{place}"] if kind == "inner" else certain
         visible += [] if kind == "mark" else [f"i{place}"]
         cover += [f"i{place}"] if kind in ("inner", "full") else []
@@ -305,6 +320,27 @@ def test_without_the_flipped_rows_it_would_not_be() -> None:
     model = Model(make_branch([], 1), {"i0": rows}, {"i0": rows}, {"i0": (1, 2)})
     assert model.joined(model.gathered()) == model.joined(model.everything())
     assert model.joined(replace(model, sends_flipped=False).gathered()) != model.joined(model.everything())
+
+
+@pytest.mark.parametrize("kind", ["left", "full", "mark"])
+def test_who_may_stand_alone_is_not_left_out(kind: JoinKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    edge = Edge("i0", "i1", (("c0", "c0"),), kind)
+    came = Counter[Row]([(1, 1)])
+    model = Model(make_branch([edge], 2), {"i0": Counter(), "i1": Counter()}, {"i0": came, "i1": Counter()})
+    assert model.joined(model.gathered()) == model.joined(model.everything())
+    monkeypatch.setattr(Edge, "reduces", lambda edge, sender: True)
+    assert model.joined(model.gathered()) != model.joined(model.everything())
+
+
+def test_who_meets_none_does_not_ask_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    """i0 came; it meets none of i1, which a filter thins out and which is asked first. So i2 is not asked."""
+    branch = make_branch([Edge("i0", "i2", (("c1", "c1"),)), Edge("i0", "i1", (("c0", "c0"),))], 3)
+    inputs = tuple(replace(one, filters=(Expr("true"),)) if one.name == "i1" else one for one in branch.inputs)
+    after = {"i0": Counter[Row]([(1, 1), (2, 1)]), "i1": Counter[Row]([(3, 3)]), "i2": Counter[Row]([(1, 1)])}
+    model = Model(replace(branch, inputs=inputs), {**after, "i0": Counter()}, after)
+    assert model.gathered() == {"i0": [], "i1": [], "i2": []}
+    monkeypatch.setattr(reduce, "FEW", 1_000)
+    assert [len(rows) for rows in model.gathered().values()] == [2, 0, 1]
 
 
 def test_groups_are_found_through_the_input_that_has_most_of_their_keys() -> None:

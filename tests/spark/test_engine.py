@@ -46,10 +46,9 @@ def test_few_rows_are_joined_and_grouped_in_one_stage(own: Engine) -> None:
 def test_few_rows_and_many_are_computed_alike(own: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     few = evaluated(own)
     assert few.num_rows == 3
-    for limit in ("_INTERPRETED", "_SMALL"):
-        monkeypatch.setattr(engine, limit, 0)
-        # As text, where NaN is NaN.
-        assert str(evaluated(own).to_pylist()) == str(few.to_pylist())
+    monkeypatch.setattr(engine, "_SMALL", 0)
+    # As text, where NaN is NaN.
+    assert str(evaluated(own).to_pylist()) == str(few.to_pylist())
 
 
 def test_a_spark_is_warmed_once(own: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

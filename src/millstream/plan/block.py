@@ -161,6 +161,14 @@ class Edge:
     kind: JoinKind = "inner"
     nulls: tuple[int, ...] = ()
     """The places of the pairs that two NULLs satisfy too."""
+    needed: bool = False
+    """Of a mark: where it is not true there is no row."""
+
+    def reduces(self, sender: str) -> bool:
+        """Is a row of the sender's in no row of the result unless it meets one of the other end?"""
+        if self.kind == "full" or not self.pairs:
+            return False
+        return self.kind == "inner" or sender == self.right or self.needed
 
     def complete(self, sender: str) -> bool:
         """Must the other end have all rows that the sender's rows can meet? Where "is there any?" is asked."""

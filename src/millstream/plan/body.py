@@ -135,7 +135,9 @@ class BranchPlan:
         assert ref is not None
         return ref
 
-    def edge(self, left: _Joined, right: _Joined, pairs: Sequence[Pair], kind: JoinKind) -> None:
+    def edge(
+        self, left: _Joined, right: _Joined, pairs: Sequence[Pair], kind: JoinKind, *, needed: bool = False
+    ) -> None:
         """Tie two sets of inputs by the two that share most equalities.
 
         Without any, by two that cover their sides: asked for everything, they lead to all of it.
@@ -151,7 +153,7 @@ class BranchPlan:
         best = max((groups[ends] for ends in sorted(groups)), key=lambda group: (self.selective(group), len(group)))
         columns = tuple((pair.one.column, pair.other.column) for pair in best)
         nulls = tuple(place for place, pair in enumerate(best) if pair.nulls)
-        self._edges.append(Edge(best[0].one.alias, best[0].other.alias, columns, kind, nulls))
+        self._edges.append(Edge(best[0].one.alias, best[0].other.alias, columns, kind, nulls, needed))
 
     def selective(self, pairs: Sequence[Pair]) -> bool:
         """Do equalities name a unique key of one of their tables? Then a row is met by few."""
@@ -204,7 +206,7 @@ class _Deferred:
         self.names = plan.placer.names
 
     def region(self, region: Region) -> _Joined:
-        waiting = [self._member(member) for member in region.members]
+        waiting = [self._member(member, region) for member in region.members]
         found = self.plan.sort(region.conditions, region.certain())
         joined, pairs = waiting.pop(0), found.pairs
         while waiting:
@@ -229,7 +231,7 @@ class _Deferred:
         names, cover = joined.names + new.names, joined.cover + new.cover
         return _Joined(names, cover, (joined, new), "inner", tuple(ready))
 
-    def _member(self, member: Scan | Outer) -> _Joined:
+    def _member(self, member: Scan | Outer, region: Region) -> _Joined:
         if isinstance(member, Scan):
             name = self.names[member.alias]
             return _Joined((name,), (name,))
@@ -239,7 +241,9 @@ class _Deferred:
             found = self.plan.sort(member.on, pushable)
             across = [pair for pair in found.pairs if _ties(pair, left, right)]
             within = [pair.condition for pair in found.pairs if not _ties(pair, left, right)]
-        self.plan.edge(left, right, across, member.kind)
+        asked = {Expr.of(unwrapped(one.tree)).as_ref for one in region.conditions}
+        needed = member.mark is not None and member.mark in asked
+        self.plan.edge(left, right, across, member.kind, needed=needed)
         names, cover = left.names + right.names, left.cover + (right.cover if member.kind == "full" else ())
         rest = (*within, *found.rest)
         return _Joined(names, cover, (left, right), member.kind, tuple(across), rest, member.mark)

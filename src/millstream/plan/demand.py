@@ -58,12 +58,13 @@ class Message:
 def messages(branch: Branch, holders: Iterable[str]) -> list[Message]:
     """All messages when `holders` are the inputs that have rows to begin with, in order of sending."""
     plan = _Plan(branch, set(holders))
-    for edge in branch.edges:
-        for sender in (edge.left, edge.right):
-            plan.first(sender, plan.other(edge, sender))
-    for edge in branch.edges:
-        for sender in (edge.left, edge.right):
-            plan.second(sender, plan.other(edge, sender))
+    ends = [(name, plan.other(edge, name)) for edge in branch.edges for name in (edge.left, edge.right)]
+    # Those that find few rows go first: who meets none of them need not ask further.
+    ends.sort(key=lambda pair: not plan.finds_few(*pair))
+    for sender, receiver in ends:
+        plan.first(sender, receiver)
+    for sender, receiver in ends:
+        plan.second(sender, receiver)
     return list(plan.sent.values())
 
 
@@ -75,6 +76,14 @@ class _Plan:
 
     def other(self, edge: Edge, sender: str) -> str:
         return edge.right if sender == edge.left else edge.left
+
+    def finds_few(self, sender: str, receiver: str) -> bool:
+        """Does a row of the sender's need one that passes a filter?"""
+        if not self._edge(sender, receiver).reduces(sender):
+            return False
+        further = [name for name in self._neighbours(receiver) if name != sender]
+        one = self.branch.input(receiver)
+        return bool(one.filters or one.moving) or any(self.finds_few(receiver, name) for name in further)
 
     def first(self, sender: str, receiver: str) -> bool:
         """Plan sender -> receiver after all it depends on; False if nothing stands behind it."""

@@ -8,7 +8,7 @@ is not held by the driver, so its neighbours are asked for everything in turn.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -17,45 +17,11 @@ import pyarrow.compute as pc
 from millstream.plan.block import Branch, Input
 from millstream.plan.demand import Id, Message, messages
 from millstream.refresh.access import Access
+from millstream.refresh.gathered import Gathered
 from millstream.refresh.reading import ROW, schema_of
+from millstream.refresh.reduce import Reduction
 from millstream.spark.engine import Rows
 from millstream.spark.scan import Scanned
-
-
-@dataclass
-class Gathered:
-    """The rows of one input: images or first rows to begin with, and what messages brought."""
-
-    first: pa.Table | None = None
-    found: list[pa.Table] = field(default_factory=list)
-    whole: pa.Table | Scanned | None = None
-    flipped: pa.Table | Scanned | None = None
-    """Stored rows to begin with: of these a moving filter says one thing before and another after."""
-
-    @classmethod
-    def beginning(cls, first: pa.Table | None, flipped: pa.Table | Scanned | None) -> Gathered:
-        """What an input has before any message is sent."""
-        if isinstance(flipped, pa.Table) and ROW in flipped.column_names:
-            return cls(first, [flipped], None, flipped)
-        return cls(first, [], flipped, flipped)
-
-    def begins(self) -> list[pa.Table | Scanned]:
-        """The rows that messages start from."""
-        own = [one for one in (self.first, self.flipped) if one is not None]
-        return [one for one in own if isinstance(one, Scanned) or one.num_rows > 0]
-
-    def rows(self) -> bool:
-        """Is there any?"""
-        stored = [self.first, self.whole, *self.found]
-        return any(isinstance(one, Scanned) or one.num_rows > 0 for one in stored if one is not None)
-
-    def stored(self) -> Gathered:
-        """The same where the first rows are no images but the table's own: what messages find again counts once."""
-        if self.first is None or self.whole is not None:
-            return Gathered(whole=self.whole, found=self.found)
-        located = ROW in self.first.column_names
-        return Gathered(found=[self.first, *self.found]) if located else Gathered(whole=self.first)
-
 
 # By name of an input: its rows of which a moving filter says one thing before and another after.
 Flipped = Mapping[str, "pa.Table | Scanned"]
@@ -73,14 +39,18 @@ def gather(
     held = {one.name: Gathered.beginning(first.get(one.name), flipped.get(one.name)) for one in branch.inputs}
     holders = [name for name, rows in held.items() if rows.begins()]
     answers, alls = dict[Id, "pa.Table | Scanned"](), set[Id]()
-    for message in messages(branch, holders):
+    planned = messages(branch, holders)
+    waiting = {message.id for message in planned}
+    reduction = Reduction(branch, held, waiting)
+    for message in planned:
         if any(id_ in alls for id_ in message.after) or _asks_for_all(message, held):
             alls.add(message.id)
         everything = message.id in alls and (message.spreads or not message.sender_columns)
-        answer = _answer(branch, message, held, answers, access, before, everything=everything)
+        answer = _answer(branch, message, held, answers, access, before, reduction, everything=everything)
+        waiting.remove(message.id)
         if answer is not None:
             answers[message.id] = answer
-    return held
+    return {name: rows.reduced(partial(reduction.rows, name)) for name, rows in held.items()}
 
 
 def _asks_for_all(message: Message, held: dict[str, Gathered]) -> bool:
@@ -95,6 +65,7 @@ def _answer(
     answers: dict[Id, pa.Table | Scanned],
     access: Access,
     before: int,
+    reduction: Reduction,
     *,
     everything: bool,
 ) -> pa.Table | Scanned | None:
@@ -114,7 +85,8 @@ def _answer(
         why = "everything is asked for" if scanned or message.sender_columns else "no equality ties it"
         receiver.whole = access.everything(one, before=before, why=why)
         return receiver.whole
-    keys = distinct_keys(tables, message.sender_columns, message.nulls)
+    meeting = [reduction.rows(message.sender, rows, away=message.receiver, number=message.round) for rows in tables]
+    keys = distinct_keys(meeting, message.sender_columns, message.nulls)
     if keys.num_rows == 0:
         return None
     answer = access.lookup(one, message.receiver_columns, keys, before=before, nulls=message.nulls)

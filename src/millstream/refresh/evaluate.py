@@ -13,7 +13,8 @@ from millstream.plan.block import AggregateHead, Block, Branch, Input
 from millstream.plan.demand import seed_of_groups
 from millstream.plan.lower import lower
 from millstream.refresh.access import Access
-from millstream.refresh.demand import Gathered, gather, rows_of
+from millstream.refresh.demand import gather, rows_of
+from millstream.refresh.gathered import Gathered
 from millstream.refresh.reading import schema_of
 from millstream.refresh.report import Tally
 from millstream.spark.engine import Engine, Rows, few, view_name

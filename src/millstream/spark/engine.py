@@ -25,8 +25,6 @@ from millstream.errors import Conflict, RefreshFailed, ValueOutOfRange
 Rows: TypeAlias = "pa.Table | DataFrame"
 
 _SMALL = 100_000
-# Up to this many rows, expressions are interpreted sooner than they are compiled.
-_INTERPRETED = 20_000
 _counter = itertools.count()
 # The Sparks, by application, that have run what every refresh runs.
 _warm: set[str] = set()
@@ -89,8 +87,7 @@ class Engine:
 
     def _tune(self, size: int) -> None:
         chosen = _FEW if size <= _SMALL else _many(self.spark.sparkContext.defaultParallelism)
-        expressions = "NO_CODEGEN" if size <= _INTERPRETED else "FALLBACK"
-        for name, value in {**chosen, "spark.sql.codegen.factoryMode": expressions}.items():
+        for name, value in chosen.items():
             self.spark.conf.set(name, value)
 
 
@@ -104,7 +101,7 @@ def _size(views: Mapping[str, Rows]) -> int:
     return sum(rows.num_rows if isinstance(rows, pa.Table) else _SMALL + 1 for rows in views.values())
 
 
-# For few rows: one partition, so that little is exchanged; no second job for a broadcast; less code to compile.
+# For few rows: one partition, so that little is exchanged; no second job for a broadcast; no code to compile.
 _FEW: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
@@ -112,6 +109,7 @@ _FEW: Mapping[str, str] = {
     "spark.sql.join.preferSortMergeJoin": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 
@@ -124,6 +122,7 @@ def _many(parallel: int) -> Mapping[str, str]:
         "spark.sql.join.preferSortMergeJoin": "true",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.codegen.wholeStage": "true",
+        "spark.sql.codegen.factoryMode": "FALLBACK",
     }
 
 

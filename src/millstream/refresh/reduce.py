@@ -1,0 +1,89 @@
+"""Leave out rows that meet none: what is in no row of the result need not be looked up for, nor evaluated.
+
+    lineitem -> part, of which a filter passes one in twenty:    one row of lineitem in twenty asks for its order
+
+A row of an inner join is nothing without one of the other end's. By the time it would ask its next neighbour, the
+answers of those it has asked before are at hand; theirs, likewise, have been asked by those behind them. Rows that
+stand for both versions are compared with rows of both, so what is left out is in neither. Images are of the same
+values as the rows that they correct, and go with them.
+
+Which columns are equal is Spark's word. Only where a comparison of what travelled says the same (whole numbers, texts)
+is anything left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millstream.plan.block import Branch, Edge, Leaf
+from millstream.plan.demand import Id
+from millstream.refresh.gathered import Gathered
+
+# So few rows are sooner looked up for than compared.
+FEW = 1_000
+_INTEGERS = frozenset({"int16", "int32", "int64"})
+
+
+class Reduction:
+    """Compares the rows that the inputs of a branch hold so far."""
+
+    def __init__(self, branch: Branch, held: Mapping[str, Gathered], waiting: Collection[Id]) -> None:
+        self.branch = branch
+        self.held = held
+        self.waiting = waiting
+        """The messages that have not been sent yet. It shrinks."""
+
+    def rows(self, name: str, rows: pa.Table, *, away: str = "", number: int = 2) -> pa.Table:
+        """Those of an input that meet a row of each neighbour they need, but for the one that is asked next.
+
+        The number is that of the round: rows of this one and of those before it are there.
+        """
+        for edge in self.branch.edges:
+            ends = edge.ends(name)
+            if rows.num_rows <= FEW or ends is None or ends[0] == away or not edge.reduces(name):
+                continue
+            if not any((name, ends[0], one) in self.waiting for one in range(1, number + 1)):
+                rows = self._meeting(rows, name, edge, number)
+        return rows
+
+    def _meeting(self, rows: pa.Table, name: str, edge: Edge, number: int) -> pa.Table:
+        ends = edge.ends(name)
+        assert ends is not None
+        other, own, theirs = ends
+        pairs = [
+            (place, mine, its)
+            for place, (mine, its) in enumerate(zip(own, theirs, strict=True))
+            if _alike(self.branch.input(name).leaf(mine), self.branch.input(other).leaf(its))
+        ]
+        partners = self._partners(other, name, number) if pairs else None
+        if partners is None:
+            return rows
+        for place, mine, its in pairs:
+            rows = rows.filter(_among(rows[mine], partners[its], nulls=place in edge.nulls))
+        return rows
+
+    def _partners(self, name: str, asking: str, number: int) -> pa.Table | None:
+        """The keys of an input's rows; None where they are not at hand."""
+        tables = self.held[name].tables()
+        if tables is None:
+            return None
+        edges = [ends for edge in self.branch.edges if (ends := edge.ends(name))]
+        columns = list(dict.fromkeys(column for _, own, _ in edges for column in own))
+        empty = pa.schema([(c, self.branch.input(name).leaf(c).wire.arrow_type) for c in columns]).empty_table()
+        keys = pa.concat_tables([empty, *(table.select(columns) for table in tables)])
+        return self.rows(name, keys, away=asking, number=number)
+
+
+def _alike(one: Leaf, other: Leaf) -> bool:
+    """Is a value of one equal to a value of the other exactly where what travelled is?"""
+    wires = one.wire, other.wire
+    return all(wire.arrow in _INTEGERS for wire in wires) or all(wire.spark == "string" for wire in wires)
+
+
+def _among(values: pa.ChunkedArray, others: pa.ChunkedArray, *, nulls: bool) -> pa.ChunkedArray:
+    if values.type != others.type:
+        values, others = values.cast(pa.int64()), others.cast(pa.int64())
+    return pc.is_in(values, value_set=others, skip_nulls=not nulls)
