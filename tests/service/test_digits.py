@@ -89,3 +89,37 @@ def test_what_is_beyond_is_told_and_nothing_is_applied(ms: Millstream, database:
         )
     assert ms.refresh("st").action == "DIFFERENTIAL"
     assert ms.verify("st").ok
+
+
+KEYS = {
+    "groups": "SELECT n, count(*) AS c FROM k GROUP BY n",
+    "each once": "SELECT DISTINCT n, g FROM k",
+    "of a subquery": "SELECT q.n, q.c FROM (SELECT n, count(*) AS c FROM k GROUP BY n) AS q WHERE q.c > 0",
+    "met by another": "SELECT k.id, q.n FROM k JOIN (SELECT n, count(*) AS c FROM k GROUP BY n) AS q ON q.n = k.n",
+    "sets of groups": "SELECT n, g, count(*) AS c FROM k GROUP BY GROUPING SETS ((n), (g), ())",
+    "one after the other": "SELECT n FROM k UNION SELECT n * 10 FROM k",
+}
+SHOWN = (
+    "INSERT INTO k VALUES (6, 1, 3.10), (7, 2, 3.10), (8, 1, 4.1234567), (9, 1, -0.0), (10, 1, NULL)",
+    "UPDATE k SET n = trim_scale(n) WHERE n = 2.5; DELETE FROM k WHERE id IN (6, 8)",
+    "UPDATE k SET n = 2.5000000 WHERE n = 2.5; UPDATE k SET n = 'NaN' WHERE id = 9; DELETE FROM k WHERE id = 7",
+)
+
+
+def test_a_group_shows_the_digits_of_its_key(ms: Millstream, database: str) -> None:
+    """Equal numbers of different digits are one group, and PostgreSQL shows any; here all of a group show the same."""
+    with psycopg.connect(database, autocommit=True) as writer:
+        writer.execute("CREATE TABLE k (id int PRIMARY KEY, g int, n numeric)")
+        writer.execute("INSERT INTO k VALUES (1, 1, 2.50), (2, 1, 2.50), (3, 2, 7), (4, 2, 1.500), (5, 1, 1e20)")
+        for number, query in enumerate(KEYS.values()):
+            ms.create_stream_table(f"st_{number}", query, schedule="1h", refresh_mode="DIFFERENTIAL")
+        for change in ("", *SHOWN):
+            writer.execute(change.encode())
+            assert {report.action for report in ms.refresh_all()} <= {"DIFFERENTIAL", "NO_DATA"}
+            for number, query in enumerate(KEYS.values()):
+                columns = ", ".join(column.name for column in writer.execute(query.encode()).description or ())
+                texts = [
+                    sorted(writer.execute(f"SELECT ROW({columns})::text FROM {rows} AS q".encode()).fetchall())
+                    for rows in (f"({query})", f"st_{number}")
+                ]
+                assert texts[0] == texts[1], query

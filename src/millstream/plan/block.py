@@ -310,6 +310,8 @@ class Output:
 
     column: Column
     expr: str
+    key: str | None = None
+    """The key of the groups that it shows, if it is nothing but one."""
 
     def __str__(self) -> str:
         return f"{self.column.name} {self.column.type} = {self.expr}"

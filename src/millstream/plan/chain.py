@@ -26,7 +26,7 @@ from millstream.algebra.rename import canonical
 from millstream.algebra.table import Table
 from millstream.algebra.types import Column
 from millstream.errors import BadQuery, Unsupported
-from millstream.plan.block import Block, Kept, Output
+from millstream.plan.block import Block, Kept
 from millstream.plan.body import BranchPlan
 from millstream.plan.distinct import has_distinct, sided
 from millstream.plan.endless import endless_columns, endless_groups, endless_rows, is_endless
@@ -250,7 +250,7 @@ class Chain:
         position = len(self.blocks)
         block = replace(block, name=f"block {position}", position=position)
         table = self.server.declare(block)
-        told = tuple(Output(column, o.expr) for column, o in zip(table.columns, block.outputs, strict=True))
+        told = tuple(replace(o, column=column) for column, o in zip(table.columns, block.outputs, strict=True))
         self.blocks.append(replace(block, outputs=told))
         return table
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
 from millstream.algebra.relation import Aggregate, Filter, Measure, Named, Project, Relation
@@ -11,7 +12,7 @@ from millstream.algebra.table import quoted
 from millstream.algebra.types import Column, PgType
 from millstream.errors import Unsupported
 from millstream.plan import keys, measures
-from millstream.plan.block import AggregateHead, Block, BlockColumn, Key, Output, Use
+from millstream.plan.block import AggregateHead, Block, BlockColumn, Branch, Key, Output, Use
 from millstream.plan.body import BranchPlan
 from millstream.plan.failing import may_fail
 from millstream.plan.flatten import Flat
@@ -19,7 +20,7 @@ from millstream.plan.place import Placer
 from millstream.plan.placed import NUMERIC, Placed
 from millstream.plan.plain import cast, written
 from millstream.plan.server import Server
-from millstream.plan.shown_scale import shown_scale
+from millstream.plan.shown_scale import scale_leaf, shown_scale
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,10 @@ def _with_groups(
     plans, first = list[GroupedBranch](), 0
     for flat in flats:
         plans.append(GroupedBranch(flat, first, aggregate, needs, server, alone=len(flats) == 1))
-        first += len(plans[-1].branch.inputs)
+        first += len(plans[-1].plan.atoms.scans)
+    for name in [key.name for key in aggregate.keys if all(plan.is_free(key.name) for plan in plans)]:
+        for plan in plans:
+            plan.add_digits(name)
     agreed = agreed_columns([plan.named for plan in plans])
     by_name = dict(agreed)
     state, reads = measures.State(), dict[Ref, Expr]()
@@ -85,16 +89,24 @@ def _with_groups(
     key_columns = tuple(
         BlockColumn(key.name, _typed(by_name[key.name], key), by_name[key.name].wire) for key in aggregate.keys
     )
-    reads |= {Ref(aggregate.alias, key.name): Expr(f"s.{quoted(key.name)}") for key in aggregate.keys}
+    reads |= {Ref(aggregate.alias, key.name): Expr(_read_key(key.name, by_name, state)) for key in aggregate.keys}
     body = tuple(BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in agreed)
+    shown = {Ref(aggregate.alias, key.name): key.name for key in aggregate.keys}
     outputs = tuple(
-        Output(c, f"({written(named.expr, reads)}){cast(c)}") for c, named in zip(columns, peeled.outputs, strict=True)
+        Output(c, f"({written(named.expr, reads)}){cast(c)}", shown.get(ref) if (ref := named.expr.as_ref) else None)
+        for c, named in zip(columns, peeled.outputs, strict=True)
     )
     having = " AND ".join(f"({written(condition, reads)})" for condition in peeled.conditions) or None
     members = tuple(column for column in body if column.name in plans[0].members)
     head = AggregateHead(key_columns, tuple(state.accumulators.values()), tuple(state.gathered), members)
     key = _group_key(peeled, aggregate, key_columns, columns)
     return Block("result", tuple(plan.branch for plan in plans), body, head, outputs, having, key)
+
+
+def _read_key(name: str, by_name: Mapping[str, Placed], state: measures.State) -> str:
+    """A key as it shows: equal numbers are one group, and 2.50 shows its digits."""
+    key = f"s.{quoted(name)}"
+    return f"round({key}, {state.digits(f'{name}s')})" if f"{name}s" in by_name else key
 
 
 def _read(
@@ -132,6 +144,7 @@ class GroupedBranch:
         alone: bool,
     ) -> None:
         keys = [plainly(flat.over(key.expr)) for key in aggregate.keys]
+        self.keys = {key.name: expr for key, expr in zip(aggregate.keys, keys, strict=True)}
         arguments = [[measures.Argument(plainly(flat.over(a.expr)), a.use) for a in need] for need in needs]
         gathered = {n: one.call.text for n, one in enumerate(aggregate.measures) if one.call.text is not None}
         # Of one branch, columns are gathered as its tables have them; of several, as the aggregate's input does.
@@ -149,7 +162,19 @@ class GroupedBranch:
             self.named.append((f"g{number}", self.plan.placer.place(expr, "carry")))
             self.final[ref] = Expr(f"r.{quoted(f'g{number}')}")
             self.members.add(f"g{number}")
-        self.branch = self.plan.finish(self.named)
+
+    @cached_property
+    def branch(self) -> Branch:
+        """The branch, once all its columns are known."""
+        return self.plan.finish(self.named)
+
+    def is_free(self, key: str) -> bool:
+        """Is a key a numeric whose digits after the point its type does not say?"""
+        return self.plan.placer.free(self.keys[key])
+
+    def add_digits(self, key: str) -> None:
+        """Have a column tell how many digits such a key shows."""
+        self.named.append((f"{key}s", scale_leaf(self.plan.placer, self.keys[key])))
 
     def _place(self, number: int, argument: measures.Argument, function: str) -> None:
         placer = self.plan.placer

@@ -26,7 +26,7 @@ def windowed(window: Window, flats: Sequence[Flat], server: Server) -> Block:
     alone, plans, first = len(flats) == 1, list[GroupedBranch](), 0
     for flat in flats:
         plans.append(GroupedBranch(flat, first, rows, [()], server, alone=alone))
-        first += len(plans[-1].branch.inputs)
+        first += len(plans[-1].plan.atoms.scans)
     agreed = agreed_columns([plan.named for plan in plans])
     body = {name: BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in agreed}
     members = tuple(column for name, column in body.items() if name in plans[0].members)

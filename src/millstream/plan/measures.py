@@ -118,13 +118,13 @@ class State:
             fine = self._state("total", "sum", over.fine, NUMERIC, FINE)
             total = f"({total} + {fine} * 1e-{FINE_SCALE})"
         if over.shown is not None:
-            total = f"round({total}, {self._digits(over.shown)})"
+            total = f"round({total}, {self.digits(over.shown)})"
         if call.function == "sum":
             return f"CASE WHEN {present} > 0 THEN {total}::{_SUM_TYPE[base]} END"
         divisor = present if placed.wire.number == "float" else f"{present}::numeric"
         return f"CASE WHEN {present} > 0 THEN {total} / {divisor} END"
 
-    def _digits(self, column: str) -> str:
+    def digits(self, column: str) -> str:
         """The most digits after the point that a value of the group shows: a sum shows as many."""
         self._state("present", "sum", column, INT8, wire_of(INT8))
         most = self._state("max", "extreme", column, INT4, wire_of(INT4), column, level=FEW)

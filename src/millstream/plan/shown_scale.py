@@ -27,10 +27,11 @@ def shown_scale(placer: Placer, expression: Expr, placed: Placed) -> Placed | No
     if not placer.single(expression):
         shown = f"CASE WHEN ({placed.expr.sql}) IS NOT NULL THEN {_scale(placer, expression.node)} END"
         return Placed(Expr.parse(shown), wire_of(INT4), INT4)
-    return _scale_leaf(placer, expression) if placer.types[expression].scale is None else None
+    return scale_leaf(placer, expression) if placer.types[expression].scale is None else None
 
 
-def _scale_leaf(placer: Placer, expression: Expr) -> Placed:
+def scale_leaf(placer: Placer, expression: Expr) -> Placed:
+    """The same for an expression over one table."""
     told = Expr.parse(f"scale({expression.sql})")
     placer.types[told] = INT4
     return placer.leaf(told, "carry")
@@ -42,7 +43,7 @@ def _scale(placer: Placer, node: exp.Expression) -> str:
     expression = Expr.of(node)
     if placer.single(expression):
         digits = digits_of_type(placer.types[expression])
-        return str(digits.after) if digits else _scale_leaf(placer, expression).expr.sql
+        return str(digits.after) if digits else scale_leaf(placer, expression).expr.sql
     if (ref := expression.as_ref) is not None:
         return _scale(placer, placer.atoms.sealed[ref][0].node)
     if isinstance(node, exp.Case):

@@ -19,7 +19,7 @@ from millstream.plan.demand import Id, Message, messages
 from millstream.refresh.access import Access
 from millstream.refresh.gathered import Gathered
 from millstream.refresh.reading import ROW, schema_of
-from millstream.refresh.reduce import Reduction
+from millstream.refresh.reduce import Reduction, summed
 from millstream.spark.engine import Rows
 from millstream.spark.scan import Scanned
 
@@ -114,7 +114,8 @@ def rows_of(one: Input, gathered: Gathered) -> Rows:
     if isinstance(gathered.whole, Scanned):
         return _with_images(gathered.whole, images)
     stored = [gathered.whole] if gathered.whole is not None else [_once(gathered.found)] if gathered.found else []
-    return pa.concat_tables([images.select(schema.names), *(table.select(schema.names) for table in stored)])
+    rows = pa.concat_tables([images.select(schema.names), *(table.select(schema.names) for table in stored)])
+    return summed(one, rows)
 
 
 def _with_images(scanned: Scanned, images: pa.Table) -> Rows:

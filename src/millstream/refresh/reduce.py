@@ -7,6 +7,8 @@ answers of those it has asked before are at hand; theirs, likewise, have been as
 stand for both versions are compared with rows of both, so what is left out is in neither. Images are of the same
 values as the rows that they correct, and go with them.
 
+What is left goes to Spark with rows that are alike made one: a customer's orders, of which only the customer is asked.
+
 Which columns are equal is Spark's word. Only where a comparison of what travelled says the same (whole numbers, texts)
 is anything left out.
 """
@@ -18,7 +20,7 @@ from collections.abc import Collection, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millstream.plan.block import Branch, Edge, Leaf
+from millstream.plan.block import Branch, Edge, Input, Leaf
 from millstream.plan.demand import Id
 from millstream.refresh.gathered import Gathered
 
@@ -75,6 +77,19 @@ class Reduction:
         empty = pa.schema([(c, self.branch.input(name).leaf(c).wire.arrow_type) for c in columns]).empty_table()
         keys = pa.concat_tables([empty, *(table.select(columns) for table in tables)])
         return self.rows(name, keys, away=asking, number=number)
+
+
+def summed(one: Input, rows: pa.Table) -> pa.Table:
+    """Rows that are alike as one, counted; where a key is among the columns, none are."""
+    columns = [leaf.name for leaf in one.leaves]
+    shown = {leaf.expr.as_ref.column for leaf in one.leaves if leaf.expr.as_ref is not None}
+    told_apart = bool(one.scan.table.key) and shown >= set(one.scan.table.key)
+    # Of floating-point numbers, some are equal and not the same.
+    if rows.num_rows <= FEW or told_apart or any(pa.types.is_floating(rows.schema.field(c).type) for c in columns):
+        return rows
+    counts = rows.group_by(columns).aggregate([("__before", "sum"), ("__after", "sum")])
+    counts = counts.rename_columns([*columns, "__before", "__after"])
+    return counts.filter(pc.or_(pc.not_equal(counts["__before"], 0), pc.not_equal(counts["__after"], 0)))
 
 
 def _alike(one: Leaf, other: Leaf) -> bool:

@@ -149,8 +149,8 @@ def _group_rows(block: Block, names: Names) -> str:
     assert block.head is not None
     having = f" AND ({block.having})" if block.having else ""
     # A group that is gone has no state left; its key columns come from the touched group itself.
-    exprs = {quoted(output.column.name): output.expr for output in block.outputs}
-    key = [f"{exprs[theirs].replace('s.', 'g.', 1)} AS key_{ours}" for ours, theirs in _key(block)]
+    keys = {quoted(o.column.name): f"g.{quoted(o.key)}::{o.column.type.name}" for o in block.outputs if o.key}
+    key = [f"{keys[theirs]} AS key_{ours}" for ours, theirs in _key(block)]
     own = ["uuid_send(g.id) AS row_id"] if block.key.kind == "row_id" else []
     outputs = _outputs(block)
     if block.having:
