@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import count
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -29,6 +31,9 @@ ROLE = "tester"
 # For processes that tests start: compiled once and not twice, Java takes half as long for what runs a few times.
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 os.environ.setdefault("MILLSTREAM_SPARK_CONF", json.dumps(QUICK))
+
+# What Java keeps of its classes goes with the environment that the suite runs in.
+os.environ.setdefault("XDG_CACHE_HOME", str(Path(sys.prefix) / "cache"))
 
 _numbers = count(1)
 

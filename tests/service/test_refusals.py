@@ -228,7 +228,7 @@ def test_a_server_of_another_version_is_refused(database: str, monkeypatch: pyte
 def test_a_missing_java_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     with pytest.raises(JavaMissing) as caught:
-        java.java_version()
+        java.java()
     assert caught.value.code == "MS003"
     assert "apt-get install" in caught.value.hint
 
@@ -240,7 +240,7 @@ def test_an_old_java_is_named_with_its_version(monkeypatch: pytest.MonkeyPatch, 
     program.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(JavaMissing, match="Java 17"):
-        java.java_version()
+        java.java()
 
 
 def run(*arguments: str, dsn: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ from millstream.algebra.table import quoted
 from millstream.capture.inventory import gaps_of
 from millstream.catalog import install, sources
 from millstream.errors import MillstreamError
-from millstream.spark.java import java_version
+from millstream.spark.java import java
 from millstream.store.connection import NEWEST, OLDEST, Connection, session
 from millstream.store.statements import load
 
@@ -78,7 +78,7 @@ def _python() -> Check:
 
 def _java() -> Check:
     try:
-        return Check("java", True, str(java_version()))
+        return Check("java", True, str(java().major))
     except MillstreamError as error:
         return Check("java", False, error.detail or error.message, error.hint)
 

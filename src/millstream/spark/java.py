@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.errors import JavaMissing
@@ -13,20 +14,30 @@ from millstream.errors import JavaMissing
 OLDEST = 17
 
 
-def java_version() -> int:
-    """The major version of the Java that Spark will use; JavaMissing if there is none new enough."""
+@dataclass(frozen=True)
+class Java:
+    """The Java that Spark will use."""
+
+    major: int
+    told: str
+    """All that it says of itself."""
+
+
+def java() -> Java:
+    """What Java there is; JavaMissing if there is none new enough."""
     program = _program()
     if program is None:
         raise JavaMissing.found("No java program was found in JAVA_HOME or on the PATH.")
-    told = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', told.stderr + told.stdout)
+    ran = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
+    told = ran.stderr + ran.stdout
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', told)
     if found is None:
         raise JavaMissing.found(f"{program} did not tell its version.")
     # Before 9, Java called itself 1.8.
     major = int(found[2] or 0) if found[1] == "1" else int(found[1])
     if major < OLDEST:
         raise JavaMissing.found(f"{program} is Java {major}.")
-    return major
+    return Java(major, told)
 
 
 def _program() -> str | None:

@@ -14,7 +14,8 @@ from pathlib import Path
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from millstream.spark.java import java_version
+from millstream.spark import archive
+from millstream.spark.java import java
 
 # What decides results; a session handed in by the user gets these too.
 EXACT: Mapping[str, str] = {
@@ -39,6 +40,8 @@ _LOCAL: Mapping[str, str] = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
     # Out of memory, the driver ends: half-dead, it would leave us waiting for ever.
     _JAVA: "-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError "
+    # What Java says of its archive of classes would stand among a command's output.
+    "-Xlog:disable -Xlog:all=error:stderr "
     f"-Dlog4j2.configurationFile=file:{_QUIET} -Dlog4j.configurationFile=file:{_QUIET}",
     "spark.log.level": "ERROR",
 }
@@ -46,18 +49,16 @@ _LOCAL: Mapping[str, str] = {
 
 def start(master: str, conf: Mapping[str, str]) -> SparkSession:
     """Start (or find) the session; JavaMissing when Spark could not run."""
-    java_version()
+    found = java()
     # Tasks must run in this very environment, whatever `python3` means on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("millstream").master(master)
     memory = {"spark.driver.memory": f"{_memory()}m"} if master.startswith("local") else {}
-    given = dict(conf)
-    if _JAVA in given:
-        # Beside ours, not in their place.
-        given[_JAVA] = f"{_LOCAL[_JAVA]} {given[_JAVA]}"
-    for name, value in {**_LOCAL, **memory, **EXACT, **given}.items():
+    # Java's options given stand beside ours, not in their place; the last one counts.
+    options = {_JAVA: f"{_LOCAL[_JAVA]} {archive.java_options(found.told)} {conf.get(_JAVA, '')}"}
+    for name, value in {**_LOCAL, **memory, **EXACT, **conf, **options}.items():
         builder = builder.config(name, value)
     # Our own error says it; PySpark would print its stack first.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True

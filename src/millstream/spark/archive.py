@@ -1,0 +1,81 @@
+"""Java's classes, kept from one start to the next.
+
+Spark loads some twelve thousand classes; to find, read and check them is half of its start. The first Java that ends
+leaves them in an archive, already laid out as Java has them in memory; those that start later map it (JEP 350). Java
+itself compares the archive with its class path and does without where they differ.
+
+    spark-1a2b3c.jsa          what is mapped
+    spark-1a2b3c.4711.new     what the Java of process 4711 leaves when it ends; its first bytes are written last
+
+It lies in the user's cache directory, some 150 MB for each Spark that is installed, and may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from pathlib import Path
+
+import pyspark
+
+# In days: archives that nobody has used for so long are of a Spark that is gone.
+FORGOTTEN = 30
+_MAGIC = (0xF00BABA8).to_bytes(4, "little")
+
+
+def java_options(java: str, directory: Path | None = None) -> str:
+    """What tells Java to take its classes from the archive, or to leave one; nothing where that cannot be.
+
+    `java` is what the program says of itself: another one has classes of its own.
+    """
+    directory = directory or _cache()
+    if " " in str(directory):
+        return ""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        archive = directory / f"spark-{_key(java)}.jsa"
+        _adopt(archive)
+        _forget(directory)
+        if archive.exists():
+            os.utime(archive)
+            return f"-XX:SharedArchiveFile={archive} -Xshare:auto"
+    except OSError:
+        # Another process was here at the same time, or nothing can be kept.
+        return ""
+    return f"-XX:ArchiveClassesAtExit={archive.with_suffix(f'.{os.getpid()}.new')}"
+
+
+def _cache() -> Path:
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (given if given.is_absolute() else Path.home() / ".cache") / "millstream"
+
+
+def _key(java: str) -> str:
+    told = "\n".join([java, pyspark.__version__, str(Path(pyspark.__file__).parent)])
+    return hashlib.sha256(told.encode()).hexdigest()[:12]
+
+
+def _adopt(archive: Path) -> None:
+    """Take an archive that has been left; one that was left unfinished is thrown away in time."""
+    for left in archive.parent.glob(f"{archive.stem}.*.new"):
+        if archive.exists() or _age(left) > 1:
+            left.unlink()
+        elif _is_whole(left):
+            left.rename(archive)
+
+
+def _is_whole(left: Path) -> bool:
+    with left.open("rb") as file:
+        return file.read(4) == _MAGIC
+
+
+def _forget(directory: Path) -> None:
+    for archive in directory.glob("spark-*.jsa"):
+        if _age(archive) > FORGOTTEN:
+            archive.unlink()
+
+
+def _age(file: Path) -> float:
+    """In days."""
+    return (time.time() - file.stat().st_mtime) / 86_400
