@@ -18,6 +18,7 @@ from millstream.refresh.gathered import Gathered
 from millstream.refresh.reading import schema_of
 from millstream.refresh.report import Tally
 from millstream.spark.engine import Engine, Rows, few, view_name
+from millstream.spark.inline import inline
 from millstream.spark.scan import Scanned
 
 
@@ -110,14 +111,12 @@ class Evaluation:
         return {**held, name: held[name].stored()}
 
     def _run(self, views: dict[str, Rows], keys: pa.Table | None = None, *, members: bool = False) -> pa.Table:
-        names = {name: view_name(name) for name in views}
-        inputs = {names[name]: rows for name, rows in views.items()}
-        wanted = None
-        if keys is not None:
-            wanted = view_name("wanted")
-            inputs[wanted] = keys
+        given = views if keys is None else {**views, "wanted": keys}
+        items = {name: text for name, rows in given.items() if isinstance(rows, pa.Table) and (text := inline(rows))}
+        named = {name: view_name(name) for name in given if name not in items}
+        inputs, items = {named[name]: given[name] for name in named}, {**items, **named}
         with self.tally.phase("spark"):
-            statement = lower(self.block, names, wanted=wanted, members=members, few=few(inputs))
+            statement = lower(self.block, items, wanted=items.get("wanted"), members=members, few=few(inputs))
             done = self.engine().evaluate(statement, inputs)
         self.tally.spark_jobs += done.jobs
         self.access.settle()

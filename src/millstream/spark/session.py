@@ -25,6 +25,8 @@ EXACT: Mapping[str, str] = {
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.caseSensitive": "false",
+    # `inline.py` writes odd letters by their numbers.
+    "spark.sql.parser.escapedStringLiterals": "false",
 }
 
 _QUIET = Path(__file__).with_name("log4j2.properties")
