@@ -198,3 +198,22 @@ def test_the_digits_of_an_average_over_a_union(lawful: Lawful) -> None:
         "INSERT INTO a VALUES (7, 7, 7)",
         "DELETE FROM a WHERE i = 3",
     )
+
+
+def test_outer_joins_over_a_full_join(lawful: Lawful) -> None:
+    """Spark's inferred filters lost a column that the statement still asked for."""
+    lawful(
+        """CREATE TABLE a (id int PRIMARY KEY, x int, y int, v numeric);
+           CREATE TABLE b (x int, y int);
+           CREATE TABLE c (x int, y int, w text);
+           CREATE TABLE d (id int PRIMARY KEY, x int, y int);
+           INSERT INTO a SELECT n, n % 20, n % 4, n FROM generate_series(1, 60) AS n;
+           INSERT INTO b SELECT n % 20, n % 4 FROM generate_series(1, 60) AS n;
+           INSERT INTO c SELECT n % 20, n % 3, 'w' || n % 5 FROM generate_series(1, 60) AS n;
+           INSERT INTO d SELECT n, n % 20, n % 4 FROM generate_series(1, 60) AS n""",
+        """SELECT a.id, b.y, c.w, d.id AS other
+           FROM a FULL JOIN b ON a.x = b.x AND a.y = b.y AND a.x > b.y LEFT JOIN c ON b.x = c.x AND b.y > c.y
+           RIGHT JOIN d ON b.x = d.x AND b.y = d.y""",
+        "UPDATE d SET y = (y + 1) % 4 WHERE id < 9; UPDATE a SET y = (y + 1) % 4 WHERE id < 7",
+        "DELETE FROM b WHERE y = 1 AND x < 9",
+    )

@@ -13,6 +13,8 @@ from millstream.testing.randomness import RandomTable
 
 Choice = TypeVar("Choice")
 
+_RECURSIVE = "WITH RECURSIVE "
+
 
 @dataclass
 class Maker:
@@ -94,4 +96,6 @@ class Maker:
     def whole(self, body: str) -> str:
         """A query with its WITH clause."""
         listed = ", ".join(f"{name} AS ({text})" for name, (text, _) in self.ctes.items())
+        if listed and body.startswith(_RECURSIVE):
+            return f"{_RECURSIVE}{listed}, {body.removeprefix(_RECURSIVE)}"
         return f"WITH {listed} {body}" if listed else body
