@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from tests.service.conftest import exact_through
 
 import millstream
 from millstream import Millstream
@@ -127,16 +128,7 @@ def ms(database: str) -> Iterator[Millstream]:
 
 
 def test_each_is_exact_through_changes_of_all_tables(ms: Millstream, database: str) -> None:
-    names = {what: f"st_{number}" for number, what in enumerate(KEPT)}
-    for what, query in KEPT.items():
-        ms.create_stream_table(names[what], query, schedule="1h", refresh_mode="DIFFERENTIAL")
-    for change in CHANGES:
-        with psycopg.connect(database, autocommit=True) as writer:
-            writer.execute(change)
-        actions = {report.action for report in ms.refresh_all()}
-        wrong = [what for what, name in names.items() if not ms.verify(name).ok]
-        assert not wrong
-        assert actions <= {"DIFFERENTIAL", "NO_DATA"}
+    exact_through(ms, database, KEPT, CHANGES)
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -44,8 +44,9 @@ class BranchPlan:
         self.atoms = Atoms(flat.region)
         conditions = list(all_conditions(flat.region))
         sides = [side for one in conditions for side in self._sides(one) or ()]
-        self.placer = Placer(self.atoms, first, [*wanted, *conditions, *sides], server, sharpen=alone)
-        self.placer.lenient = flat.lenient
+        self.placer = Placer(
+            self.atoms, first, [*wanted, *conditions, *sides], server, sharpen=alone, lenient=flat.lenient
+        )
         self.flat = flat
         self._filters: list[tuple[str, Expr]] = []
         self._edges: list[Edge] = []

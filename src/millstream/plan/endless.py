@@ -83,6 +83,6 @@ def _endless(node: exp.Expression, known: Callable[[Ref], bool]) -> bool:
 def _is_declared(node: exp.Expression) -> bool:
     """Is it cast to numeric(p,s), or to a type that has no digits after the point?"""
     to = node.args.get("to")
-    return isinstance(node, exp.Cast) and isinstance(to, exp.DataType) and (
-        bool(to.expressions) or to.this != exp.DType.DECIMAL
-    )  # fmt: skip
+    if not isinstance(node, exp.Cast) or not isinstance(to, exp.DataType):
+        return False
+    return bool(to.expressions) or to.this != exp.DType.DECIMAL

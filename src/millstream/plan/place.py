@@ -35,14 +35,21 @@ class Placer:
     """Gathers the leaf columns of one branch."""
 
     def __init__(
-        self, atoms: Atoms, first: int, expressions: Sequence[Expr], server: Server, *, sharpen: bool = True
+        self,
+        atoms: Atoms,
+        first: int,
+        expressions: Sequence[Expr],
+        server: Server,
+        *,
+        sharpen: bool = True,
+        lenient: bool = False,
     ) -> None:
         self.atoms = atoms
         self.scans = atoms.scans
         self.names = {alias: f"i{first + number}" for number, alias in enumerate(self.scans)}
         self.leaves: dict[str, dict[tuple[Expr, str], Leaf]] = {alias: {} for alias in self.scans}
         self.server = server
-        self.lenient = False
+        self.lenient = lenient
         self._around: tuple[Outer, ...] = ()
         parts = list(dict.fromkeys(part for one in expressions for part in self.parts(one)))
         types = server.types([atoms.expanded(part) for part in parts], list(self.scans.values())) if parts else ()

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pyspark
 
+from millstream.observe import log
+
 # In days: archives that nobody has used for so long are of a Spark that is gone.
 FORGOTTEN = 30
 _MAGIC = (0xF00BABA8).to_bytes(4, "little")
@@ -31,6 +33,7 @@ def java_options(java: str, directory: Path | None = None) -> str:
     """
     directory = directory or _cache()
     if " " in str(directory):
+        log.info("java's classes are not kept", directory=str(directory), why="a space in its name")
         return ""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -40,8 +43,9 @@ def java_options(java: str, directory: Path | None = None) -> str:
         if archive.exists():
             os.utime(archive)
             return f"-XX:SharedArchiveFile={archive} -Xshare:auto"
-    except OSError:
-        # Another process was here at the same time, or nothing can be kept.
+    except OSError as error:
+        # Another process was here at the same time, or nothing can be written here.
+        log.info("java's classes are not kept", directory=str(directory), why=str(error))
         return ""
     return f"-XX:ArchiveClassesAtExit={archive.with_suffix(f'.{os.getpid()}.new')}"
 
