@@ -8,7 +8,7 @@ the next test finds everything as it was. At the end the same refreshes, unbroke
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -276,7 +276,7 @@ def restrict_lets_other_groups_through(patch: pytest.MonkeyPatch) -> None:
 def restrict_loses_the_group_of_null(patch: pytest.MonkeyPatch) -> None:
     def equal(step: str, head: AggregateHead, view: str, ctx: Lowering) -> str:
         name = restrict(step, head, view, ctx)
-        ctx.steps[-1] = (name, ctx.steps[-1][1].replace("<=>", "="))
+        ctx.steps[-1] = (ctx.steps[-1][0], ctx.steps[-1][1].replace("<=>", "="))
         return name
 
     patch.setattr(lower, "restrict", equal)
@@ -284,16 +284,16 @@ def restrict_loses_the_group_of_null(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("chain")
 def demand_leaves_the_last_message_out(patch: pytest.MonkeyPatch) -> None:
-    def fewer(branch: Branch, holders: Sequence[str]) -> list[Message]:
-        return messages(branch, holders)[:-1]
+    def fewer(branch: Branch, holders: Sequence[str], sizes: Mapping[str, float]) -> list[Message]:
+        return messages(branch, holders, sizes)[:-1]
 
     patch.setattr(demand, "messages", fewer)
 
 
 @breaks("joined", "chain", "totals")
 def demand_asks_one_side_only(patch: pytest.MonkeyPatch) -> None:
-    def one_way(branch: Branch, holders: Sequence[str]) -> list[Message]:
-        return messages(branch, list(holders)[:1])
+    def one_way(branch: Branch, holders: Sequence[str], sizes: Mapping[str, float]) -> list[Message]:
+        return messages(branch, list(holders)[:1], sizes)
 
     patch.setattr(demand, "messages", one_way)
 

@@ -7,7 +7,7 @@ is decided while planning is broken while a stream table is created: its first c
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -130,7 +130,7 @@ def padded_by(change: Callable[[str], str]) -> Sabotage:
 
     def wrong(step: str, side: Side, columns: list[str], ctx: Lowering) -> str:
         name = matching.padding(step, side, columns, ctx)
-        ctx.steps[-1] = (name, change(ctx.steps[-1][1]))
+        ctx.steps[-1] = (ctx.steps[-1][0], change(ctx.steps[-1][1]))
         return name
 
     def sabotage(patch: pytest.MonkeyPatch) -> None:
@@ -180,8 +180,8 @@ def demand_does_not_complete(patch: pytest.MonkeyPatch) -> None:
 def sent(change: Callable[[Message], Message]) -> Sabotage:
     """Other messages."""
 
-    def wrong(branch: Branch, holders: Sequence[str]) -> list[Message]:
-        return [change(message) for message in messages(branch, holders)]
+    def wrong(branch: Branch, holders: Sequence[str], sizes: Mapping[str, float]) -> list[Message]:
+        return [change(message) for message in messages(branch, holders, sizes)]
 
     return lambda patch: patch.setattr(demand, "messages", wrong)
 

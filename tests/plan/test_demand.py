@@ -117,6 +117,17 @@ def test_a_message_asks_by_the_columns_of_its_edge(demand: tuple[Branch, set[str
         assert list(edge.pairs) == [pair if message.sender == edge.left else pair[::-1] for pair in pairs]
 
 
+def test_small_tables_are_asked_before_large_ones() -> None:
+    """Items ask suppliers, and those nations, of which a filter passes few, before they ask the orders, of many."""
+    pair = (("c0", "c0"),)
+    branch = make_branch([Edge("i0", "i1", pair), Edge("i0", "i2", pair), Edge("i2", "i3", pair)], 4)
+    inputs = [replace(one, filters=(Expr.parse("true"),)) if one.name in ("i1", "i3") else one for one in branch.inputs]
+    branch = replace(branch, inputs=tuple(inputs))
+    sizes = {"i0": 6e6, "i1": 1.5e6, "i2": 1e4, "i3": 25.0}
+    ways = [[(one.sender, one.receiver) for one in messages(branch, ["i0"], given)] for given in (sizes, {})]
+    assert ways == [[("i0", "i2"), ("i2", "i3"), ("i0", "i1")], [("i0", "i1"), ("i0", "i2"), ("i2", "i3")]]
+
+
 # -- what is found is enough -----------------------------------------------------------------
 
 Row = tuple[int | None, ...]
@@ -150,6 +161,9 @@ class Memory:
     def flipped(self, name: str) -> pa.Table:
         was_and_is = [counts(self.bounds, name, row) for row in self.stored[name]]
         return self._table(make_input(name), [n for n, (was, now) in enumerate(was_and_is) if was != now], 1)
+
+    def sizes(self, inputs: Iterable[Input]) -> dict[str, float]:
+        return {one.name: float(len(self.stored[one.name])) for one in inputs}
 
     def lookup(
         self, one: Input, columns: tuple[str, ...], keys: pa.Table, *, before: int, nulls: tuple[int, ...]

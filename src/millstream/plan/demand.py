@@ -18,8 +18,10 @@ finds is sent on, away from where it came.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from types import MappingProxyType
 
 from millstream.algebra.expr import Expr, Ref
 from millstream.plan.block import Block, Branch, Edge, Input
@@ -55,12 +57,17 @@ class Message:
         return f"{self.sender} -> {self.receiver} by {keys}{' (completes)' if self.round == 2 else ''}"
 
 
-def messages(branch: Branch, holders: Iterable[str]) -> list[Message]:
-    """All messages when `holders` are the inputs that have rows to begin with, in order of sending."""
+def messages(
+    branch: Branch, holders: Iterable[str], sizes: Mapping[str, float] = MappingProxyType({})
+) -> list[Message]:
+    """All messages when `holders` are the inputs that have rows to begin with, in order of sending.
+
+    The sizes are those of the inputs' tables, where they are known.
+    """
     plan = _Plan(branch, set(holders))
     ends = [(name, plan.other(edge, name)) for edge in branch.edges for name in (edge.left, edge.right)]
-    # Those that find few rows go first: who meets none of them need not ask further.
-    ends.sort(key=lambda pair: not plan.finds_few(*pair))
+    # Those that find few rows go first, in small tables before large ones: who meets none of them need not ask further.
+    ends.sort(key=lambda pair: (not plan.finds_few(*pair), sizes.get(pair[1], inf)))
     for sender, receiver in ends:
         plan.first(sender, receiver)
     for sender, receiver in ends:

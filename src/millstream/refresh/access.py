@@ -72,6 +72,7 @@ class Access:
         self.versions = versions
         self.scans: list[tuple[Input, Scanned, str]] = []
         self._tables = 0
+        self._sizes: dict[int, float] = {}
 
     # -- by key ----------------------------------------------------------------------------
 
@@ -134,6 +135,14 @@ class Access:
             "SELECT EXISTS (SELECT FROM pg_stats WHERE schemaname = %s AND tablename = %s)", (table.schema, table.name)
         ).fetchone()
         return row is not None and (row[0] or not table.stored)
+
+    def sizes(self, inputs: Sequence[Input]) -> dict[str, float]:
+        """How many rows there are in the tables of inputs, by PostgreSQL's estimate, where it has one."""
+        oids = {one.scan.table.oid for one in inputs if one.scan.table.stored} - self._sizes.keys()
+        if oids:
+            query = "SELECT oid::int8, reltuples::float8 FROM pg_class WHERE oid = ANY(%s::oid[])"
+            self._sizes.update(self.cut.conn.execute(query, (list(oids),)).fetchall())
+        return {one.name: rows for one in inputs if (rows := self._sizes.get(one.scan.table.oid, -1.0)) >= 0}
 
     # -- all of it -------------------------------------------------------------------------
 

@@ -39,7 +39,8 @@ def gather(
     held = {one.name: Gathered.beginning(first.get(one.name), flipped.get(one.name)) for one in branch.inputs}
     holders = [name for name, rows in held.items() if rows.begins()]
     answers, alls = dict[Id, "pa.Table | Scanned"](), set[Id]()
-    planned = messages(branch, holders)
+    # Of two there is no choice.
+    planned = messages(branch, holders, access.sizes(branch.inputs) if len(branch.inputs) > 2 else {})
     waiting = {message.id for message in planned}
     reduction = Reduction(branch, held, waiting)
     for message in planned:

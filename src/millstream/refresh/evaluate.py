@@ -116,7 +116,8 @@ class Evaluation:
         named = {name: view_name(name) for name in given if name not in items}
         inputs, items = {named[name]: given[name] for name in named}, {**items, **named}
         with self.tally.phase("spark"):
-            statement = lower(self.block, items, wanted=items.get("wanted"), members=members, few=few(inputs))
+            wanted, together = items.get("wanted"), few(inputs)
+            statement = lower(self.block, items, wanted=wanted, members=members, few=together, nested=True)
             done = self.engine().evaluate(statement, inputs)
         self.tally.spark_jobs += done.jobs
         self.access.settle()

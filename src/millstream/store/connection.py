@@ -47,6 +47,9 @@ PINNED = {
     "transform_null_equals": "off",
 }
 OWN_PATH = "pg_catalog, pg_temp"
+# At most. What we look up are neighbours of rows that have just been written, mostly in memory; as for a turning disk
+# (4, the server's own), some thousand keys are looked for in all of a table of millions.
+RANDOM_PAGE_COST = 1.1
 
 
 def pinned(dsn: str, *, application_name: str = "millstream", **settings: str) -> str:
@@ -101,8 +104,10 @@ def session(dsn: str) -> Connection:
     # Qualified: the path is not ours yet.
     conn.execute(
         "SELECT pg_catalog.set_config(%s, pg_catalog.current_setting('search_path'), false),"
-        " pg_catalog.set_config('search_path', %s, false)",
-        (_USERS_PATH, OWN_PATH),
+        " pg_catalog.set_config('search_path', %s, false),"
+        " pg_catalog.set_config('random_page_cost',"
+        " LEAST(pg_catalog.current_setting('random_page_cost')::pg_catalog.float8, %s)::pg_catalog.text, false)",
+        (_USERS_PATH, OWN_PATH, RANDOM_PAGE_COST),
     )
     return conn
 

@@ -29,18 +29,26 @@ def printed(block: Block, views: dict[str, str]) -> str:
 
 
 def lower(
-    block: Block, views: dict[str, str], *, wanted: str | None = None, members: bool = False, few: bool = False
+    block: Block,
+    views: dict[str, str],
+    *,
+    wanted: str | None = None,
+    members: bool = False,
+    few: bool = False,
+    nested: bool = False,
 ) -> str:
     """The statement that evaluates a block over its inputs' views; `wanted` names a view of group keys.
 
     With `members`, the rows of the groups are not aggregated: PostgreSQL will do that. `few` rows are kept together.
+    `nested` is for Spark, all else for people.
     """
     ctx = Lowering(RULES, views, few)
     step = union_all([ctx.lower(branch.body) for branch in block.branches], ctx)
     if block.head is None:
-        return ctx.finish(net_select(step, [column.name for column in block.columns]))
+        return ctx.finish(net_select(step, [column.name for column in block.columns]), nested=nested)
     if wanted is not None:
         step = restrict(step, block.head, wanted, ctx)
     if members:
-        return ctx.finish(net_select(step, [column.name for column in (*block.head.keys, *block.head.members)]))
-    return ctx.finish(aggregate(step, block.head, block.columns, ctx))
+        columns = [column.name for column in (*block.head.keys, *block.head.members)]
+        return ctx.finish(net_select(step, columns), nested=nested)
+    return ctx.finish(aggregate(step, block.head, block.columns, ctx), nested=nested)
