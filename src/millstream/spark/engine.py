@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -26,6 +27,8 @@ Rows: TypeAlias = "pa.Table | DataFrame"
 
 _SMALL = 100_000
 _counter = itertools.count()
+# Processes may share a Spark; their jobs have names of their own.
+_PROCESS = f"millstream-{uuid4().hex[:12]}"
 # The Sparks, by application, that have run what every refresh runs.
 _warm: set[str] = set()
 
@@ -48,7 +51,7 @@ class Engine:
         """Run a statement over named views."""
         size = _size(views)
         self._tune(size)
-        group = f"millstream-{next(_counter)}"
+        group = f"{_PROCESS}-{next(_counter)}"
         context = self.spark.sparkContext
         context.setJobGroup(group, "refresh")
         try:
