@@ -16,7 +16,7 @@ import pytest
 
 from millstream.algebra.relation import Filter, Project, Relation
 from millstream.plan import lower
-from millstream.plan.block import Accumulator, AggregateHead, Branch, Match, Read
+from millstream.plan.block import Accumulator, AggregateHead, BlockColumn, Branch, Match, Read
 from millstream.plan.demand import Message, messages
 from millstream.plan.lower import net
 from millstream.plan.lower.aggregate import _best, _sum
@@ -197,7 +197,7 @@ def union_all_removes_duplicates(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("pages")
 def net_counts_each_row_once(patch: pytest.MonkeyPatch) -> None:
-    def once(step: str, columns: Sequence[str]) -> str:
+    def once(step: str, columns: Sequence[BlockColumn]) -> str:
         return net.net_select(step, columns).replace("SUM(", "MAX(")
 
     patch.setattr(lower, "net_select", once)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import psycopg
 import pytest
@@ -100,20 +100,57 @@ SHOWN = (
 )
 
 
+ZEROS = {
+    "groups": "SELECT f, count(*) AS c FROM k GROUP BY f",
+    "smaller numbers": "SELECT r, g, sum(g) AS c FROM k GROUP BY r, g",
+    "each once": "SELECT DISTINCT r, f FROM k",
+    "of a subquery": "SELECT q.f, 1 / q.c AS x FROM (SELECT f, count(*) AS c FROM k GROUP BY f) AS q",
+    "as they are": "SELECT id, f, r FROM k",
+    "several alike": "SELECT f, r FROM k",
+    "of a join": "SELECT a.f, b.r, b.id FROM k AS a JOIN k AS b ON b.id = a.g",
+    "of groups": "SELECT g, sum(f) AS s, avg(f) AS a, min(f) AS least, max(r) AS most, array_agg(f ORDER BY id) AS f "
+    "FROM k GROUP BY g",
+    "across tables": "SELECT a.f * b.g AS x, count(*) AS c FROM k AS a JOIN k AS b ON b.id = a.g GROUP BY 1",
+    "one after the other": "SELECT f FROM k UNION SELECT r FROM k",
+}
+SIGNS = (
+    "UPDATE k SET f = 0, r = 0 WHERE f = 0",
+    "UPDATE k SET f = '-0', r = '-0' WHERE f = 0; INSERT INTO k VALUES (7, 2, '-0', '-0')",
+    "DELETE FROM k WHERE f = 0 AND id < 3; UPDATE k SET f = 3, r = 3 WHERE id = 7",
+    "DELETE FROM k WHERE f = 0",
+    "INSERT INTO k VALUES (8, 1, 0, 0)",
+)
+
+
 def test_a_group_shows_the_digits_of_its_key(ms: Millstream, database: str) -> None:
     """Equal numbers of different digits are one group, and PostgreSQL shows any; here all of a group show the same."""
     with psycopg.connect(database, autocommit=True) as writer:
         writer.execute("CREATE TABLE k (id int PRIMARY KEY, g int, n numeric)")
         writer.execute("INSERT INTO k VALUES (1, 1, 2.50), (2, 1, 2.50), (3, 2, 7), (4, 2, 1.500), (5, 1, 1e20)")
-        for number, query in enumerate(KEYS.values()):
-            ms.create_stream_table(f"st_{number}", query, schedule="1h", refresh_mode="DIFFERENTIAL")
-        for change in ("", *SHOWN):
-            writer.execute(change.encode())
-            assert {report.action for report in ms.refresh_all()} <= {"DIFFERENTIAL", "NO_DATA"}
-            for number, query in enumerate(KEYS.values()):
-                columns = ", ".join(column.name for column in writer.execute(query.encode()).description or ())
-                texts = [
-                    sorted(writer.execute(f"SELECT ROW({columns})::text FROM {rows} AS q".encode()).fetchall())
-                    for rows in (f"({query})", f"st_{number}")
-                ]
-                assert texts[0] == texts[1], query
+        shows_the_same(ms, writer, KEYS, SHOWN)
+
+
+def test_zeros_keep_their_sign(ms: Millstream, database: str) -> None:
+    """Of floating point: 0 and -0 are equal, not the same, and one group."""
+    with psycopg.connect(database, autocommit=True) as writer:
+        writer.execute("CREATE TABLE k (id int PRIMARY KEY, g int, f float8, r float4)")
+        writer.execute("INSERT INTO k VALUES (1, 1, '-0', '-0'), (2, 2, '-0', '-0'), (3, 2, 7, 7), (4, 2, NULL, NULL)")
+        shows_the_same(ms, writer, ZEROS, SIGNS)
+
+
+def shows_the_same(
+    ms: Millstream, writer: psycopg.Connection, queries: Mapping[str, str], changes: Sequence[str]
+) -> None:
+    """As a text, each row is PostgreSQL's, after each change."""
+    for number, query in enumerate(queries.values()):
+        ms.create_stream_table(f"st_{number}", query, schedule="1h", refresh_mode="DIFFERENTIAL")
+    for change in ("", *changes):
+        writer.execute(change.encode())
+        assert {report.action for report in ms.refresh_all()} <= {"DIFFERENTIAL", "NO_DATA"}
+        for number, query in enumerate(queries.values()):
+            columns = ", ".join(column.name for column in writer.execute(query.encode()).description or ())
+            texts = [
+                sorted(writer.execute(f"SELECT ROW({columns})::text FROM {rows} AS q".encode()).fetchall())
+                for rows in (f"({query})", f"st_{number}")
+            ]
+            assert texts[0] == texts[1], query

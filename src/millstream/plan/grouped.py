@@ -10,6 +10,7 @@ from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
 from millstream.algebra.relation import Aggregate, Filter, Measure, Named, Project, Relation
 from millstream.algebra.table import quoted
 from millstream.algebra.types import Column, PgType
+from millstream.algebra.wire import wire_of
 from millstream.errors import Unsupported
 from millstream.plan import keys, measures
 from millstream.plan.block import AggregateHead, Block, BlockColumn, Branch, Key, Output, Use
@@ -17,7 +18,7 @@ from millstream.plan.body import BranchPlan
 from millstream.plan.failing import may_fail
 from millstream.plan.flatten import Flat
 from millstream.plan.place import Placer
-from millstream.plan.placed import NUMERIC, Placed
+from millstream.plan.placed import INT4, NUMERIC, Placed
 from millstream.plan.plain import cast, written
 from millstream.plan.server import Server
 from millstream.plan.shown_scale import scale_leaf, shown_scale
@@ -81,6 +82,8 @@ def _with_groups(
     for name in [key.name for key in aggregate.keys if all(plan.is_free(key.name) for plan in plans)]:
         for plan in plans:
             plan.add_digits(name)
+    for plan in plans:
+        plan.add_signs()
     agreed = agreed_columns([plan.named for plan in plans])
     by_name = dict(agreed)
     state, reads = measures.State(), dict[Ref, Expr]()
@@ -104,8 +107,12 @@ def _with_groups(
 
 
 def _read_key(name: str, by_name: Mapping[str, Placed], state: measures.State) -> str:
-    """A key as it shows: equal numbers are one group, and 2.50 shows its digits."""
+    """A key as it shows: equal numbers are one group, and 2.50 shows its digits, -0 its sign."""
     key = f"s.{quoted(name)}"
+    if f"{name}p" in by_name:
+        type_ = by_name[name].type
+        assert type_ is not None
+        return f"CASE WHEN {key} = 0 AND {state.reaching(f'{name}p', 1)} = 0 THEN '-0'::{type_.name} ELSE {key} END"
     return f"round({key}, {state.digits(f'{name}s')})" if f"{name}s" in by_name else key
 
 
@@ -175,6 +182,15 @@ class GroupedBranch:
     def add_digits(self, key: str) -> None:
         """Have a column tell how many digits such a key shows."""
         self.named.append((f"{key}s", scale_leaf(self.plan.placer, self.keys[key])))
+
+    def add_signs(self) -> None:
+        """Have a column tell of each floating-point key whether it is anything but -0, which is equal to 0."""
+        for name, placed in [(name, placed) for name, placed in self.named if name in self.keys]:
+            if placed.wire.number == "float":
+                # The key itself travels as 0.
+                value = self.plan.placer.place(self.keys[name], "carry").expr.sql
+                plain = f"CASE WHEN CAST({value} AS TEXT) = '-0.0' THEN 0 ELSE 1 END"
+                self.named.append((f"{name}p", Placed(Expr.parse(plain), wire_of(INT4), INT4)))
 
     def _place(self, number: int, argument: measures.Argument, function: str) -> None:
         placer = self.plan.placer

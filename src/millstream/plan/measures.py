@@ -121,19 +121,21 @@ class State:
             total = f"round({total}, {self.digits(over.shown)})"
         if call.function == "sum":
             return f"CASE WHEN {present} > 0 THEN {total}::{_SUM_TYPE[base]} END"
-        divisor = present if placed.wire.number == "float" else f"{present}::numeric"
-        return f"CASE WHEN {present} > 0 THEN {total} / {divisor} END"
+        # PostgreSQL's sum begins with the first value, its average with 0: that of -0 is 0.
+        average = f"({total} + 0) / {present}" if placed.wire.number == "float" else f"{total} / {present}::numeric"
+        return f"CASE WHEN {present} > 0 THEN {average} END"
 
     def digits(self, column: str) -> str:
         """The most digits after the point that a value of the group shows: a sum shows as many."""
         self._state("present", "sum", column, INT8, wire_of(INT8))
         most = self._state("max", "extreme", column, INT4, wire_of(INT4), column, level=FEW)
-        counts = [
-            (digits, self._state("reaching", "sum", column, INT8, wire_of(INT8), level=digits))
-            for digits in range(FEW, 0, -1)
-        ]
+        counts = [(digits, self.reaching(column, digits)) for digits in range(FEW, 0, -1)]
         few = " ".join(f"WHEN {count} > 0 THEN {digits}" for digits, count in counts)
         return f"CASE WHEN {most} > {FEW} THEN {most} {few} ELSE 0 END"
+
+    def reaching(self, column: str, level: int) -> str:
+        """How many rows of the group have so much in a column."""
+        return self._state("reaching", "sum", column, INT8, wire_of(INT8), level=level)
 
     def _extreme(self, function: Literal["min", "max"], over: Carried) -> str:
         name, placed = over.name, over.placed

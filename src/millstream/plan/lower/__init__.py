@@ -45,10 +45,9 @@ def lower(
     ctx = Lowering(RULES, views, few)
     step = union_all([ctx.lower(branch.body) for branch in block.branches], ctx)
     if block.head is None:
-        return ctx.finish(net_select(step, [column.name for column in block.columns]), nested=nested)
+        return ctx.finish(net_select(step, block.columns), nested=nested)
     if wanted is not None:
         step = restrict(step, block.head, wanted, ctx)
     if members:
-        columns = [column.name for column in (*block.head.keys, *block.head.members)]
-        return ctx.finish(net_select(step, columns), nested=nested)
+        return ctx.finish(net_select(step, (*block.head.keys, *block.head.members)), nested=nested)
     return ctx.finish(aggregate(step, block.head, block.columns, ctx), nested=nested)

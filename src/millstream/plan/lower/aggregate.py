@@ -21,8 +21,7 @@ from millstream.plan.lower.net import net_rows, weighed
 
 def aggregate(step: str, head: AggregateHead, columns: tuple[BlockColumn, ...], ctx: Lowering) -> str:
     """The last SELECT: one row per touched group."""
-    names = [column.name for column in columns]
-    source = net_rows(step, names, ctx) if head.netted else weighed(step, names, ctx)
+    source = net_rows(step, columns, ctx) if head.netted else weighed(step, columns, ctx)
     keys = [key.name for key in head.keys]
     values = [value for one in head.accumulators for value in _RULES[one.function](one)]
     select = f"SELECT {', '.join(keys + values)} FROM {source}"
@@ -71,7 +70,10 @@ def _sum(one: Accumulator) -> str:
     if one.function == "reaching":
         return f"COALESCE(SUM(CASE WHEN {one.column} >= {one.level} THEN {NET} ELSE 0 END), 0)"
     if one.strategy == "recompute":
-        return f"COALESCE(SUM(CAST({one.column} AS DOUBLE) * {NET}), 0)"
+        # Spark adds to 0, and so makes 0 of a sum of nothing but -0.
+        plain = f"CASE WHEN CAST({one.column} AS STRING) <> '-0.0' THEN 1 WHEN {one.column} IS NOT NULL THEN 0 END"
+        total = f"COALESCE(SUM(CAST({one.column} AS DOUBLE) * {NET}), 0)"
+        return f"CASE WHEN MAX({plain}) = 0 THEN CAST('-0.0' AS DOUBLE) ELSE {total} END"
     assert one.wire is not None
     return f"COALESCE(SUM(CAST({one.column} AS {one.wire.spark}) * CAST({NET} AS DECIMAL(19,0))), 0)"
 
