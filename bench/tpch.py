@@ -10,7 +10,7 @@ ways, one after the other, over the same rows:
     PostgreSQL    REFRESH MATERIALIZED VIEW
     Spark         millstream, FULL: the whole query on Spark, the difference applied
 
-Times are wall-clock, of one run each, after some cycles that warm. The tables are printed as Markdown. At the end every
+Times are wall-clock, of one run each, after some cycles of the same share that warm. The tables are printed as Markdown. At the end every
 stream table is compared with its query.
 """
 
@@ -34,8 +34,8 @@ SCALE = float(sys.argv[1] if len(sys.argv) > 1 else os.environ.get("BENCH_TPCH_S
 SHARES = tuple(
     float(share) for share in (sys.argv[2:] or os.environ.get("BENCH_TPCH_SHARES", "0.0001 0.001 0.01").split())
 )
-# Cycles before anything is timed: as a service that runs, not as one that has just started.
-WARMING = 4
+# Cycles of each share before it is timed: as a service that runs with such changes, not as one that has just started.
+WARMING = 3
 MEMORY = {"max_wal_size": "8GB", "shared_buffers": "1GB", "work_mem": "64MB"}
 
 T = TypeVar("T")
@@ -106,9 +106,9 @@ def main() -> None:
         print(f"TPC-H, scale {SCALE:g}: {', '.join(f'{rows:,} {table}' for table, rows in sizes.items())}")
         with millstream.connect(server.dsn) as ms:
             bench = Bench(ms, conn, Changes(conn), refused=made(ms, conn))
-            for _ in range(WARMING):
-                bench.warm(SHARES[0])
             for share in SHARES:
+                for _ in range(WARMING):
+                    bench.warm(share)
                 show(share, bench.cycle(share), bench.changes)
             wrong = [name for name in queries(SCALE) if name not in bench.refused and not ms.verify(name).ok]
             assert not wrong, wrong

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from millstream.plan.block import Branch, Input
 from millstream.plan.demand import Id, Message, messages
 from millstream.refresh.access import Access
-from millstream.refresh.gathered import Gathered
+from millstream.refresh.gathered import Asked, Gathered
 from millstream.refresh.reading import ROW, schema_of
-from millstream.refresh.reduce import Reduction, summed
+from millstream.refresh.reduce import Reduction, alike, summed
 from millstream.spark.engine import Rows
 from millstream.spark.scan import Scanned
 
@@ -90,12 +90,27 @@ def _answer(
     keys = distinct_keys(meeting, message.sender_columns, message.nulls)
     if keys.num_rows == 0:
         return None
-    answer = access.lookup(one, message.receiver_columns, keys, before=before, nulls=message.nulls)
-    if isinstance(answer, pa.Table) and ROW in answer.column_names:
-        receiver.found.append(answer)
-    else:
+    column = _by_one_column(branch, message)
+    known, new = receiver.known(column, keys) if column else ([], keys)
+    if new.num_rows == 0:
+        return pa.concat_tables(known)
+    answer = access.lookup(one, message.receiver_columns, new, before=before, nulls=message.nulls)
+    if not isinstance(answer, pa.Table) or ROW not in answer.column_names:
         receiver.whole = answer
-    return answer
+        return answer
+    receiver.found.append(answer)
+    if column:
+        receiver.asked.append(Asked(column, new.column(0), answer))
+    return pa.concat_tables([*known, answer])
+
+
+def _by_one_column(branch: Branch, message: Message) -> str:
+    """The column that is asked by, where keys that another message has asked for can be told from others."""
+    if len(message.receiver_columns) > 1 or message.nulls:
+        return ""
+    own, theirs = message.sender_columns[0], message.receiver_columns[0]
+    same = alike(branch.input(message.sender).leaf(own), branch.input(message.receiver).leaf(theirs))
+    return theirs if same else ""
 
 
 def distinct_keys(tables: list[pa.Table], columns: tuple[str, ...], nulls: tuple[int, ...] = ()) -> pa.Table:

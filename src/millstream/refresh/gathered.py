@@ -6,9 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millstream.refresh.reading import ROW
 from millstream.spark.scan import Scanned
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Keys that were looked up by a column, and the rows that were found."""
+
+    column: str
+    keys: pa.ChunkedArray
+    rows: pa.Table
 
 
 @dataclass
@@ -20,6 +30,7 @@ class Gathered:
     whole: pa.Table | Scanned | None = None
     flipped: pa.Table | Scanned | None = None
     """Stored rows to begin with: of these a moving filter says one thing before and another after."""
+    asked: list[Asked] = field(default_factory=list)
 
     @classmethod
     def beginning(cls, first: pa.Table | None, flipped: pa.Table | Scanned | None) -> Gathered:
@@ -38,6 +49,14 @@ class Gathered:
         stored = [self.first, self.whole, *self.found]
         return any(isinstance(one, Scanned) or one.num_rows > 0 for one in stored if one is not None)
 
+    def known(self, column: str, keys: pa.Table) -> tuple[list[pa.Table], pa.Table]:
+        """The rows of those keys that have been asked for by a column, and the other keys."""
+        known = list[pa.Table]()
+        for former in (one for one in self.asked if one.column == column):
+            known.append(former.rows.filter(among(former.rows[column], keys.column(0), nulls=False)))
+            keys = keys.filter(pc.invert(among(keys.column(0), former.keys, nulls=False)))
+        return known, keys
+
     def tables(self) -> list[pa.Table] | None:
         """All of them; None where Spark's tasks read them."""
         stored = [one for one in (self.first, self.whole, *self.found) if one is not None]
@@ -55,3 +74,10 @@ class Gathered:
             return Gathered(whole=self.whole, found=self.found)
         located = ROW in self.first.column_names
         return Gathered(found=[self.first, *self.found]) if located else Gathered(whole=self.first)
+
+
+def among(values: pa.ChunkedArray, others: pa.ChunkedArray, *, nulls: bool) -> pa.ChunkedArray:
+    """Which of the values are among the others; `nulls`, a NULL where there is one."""
+    if values.type != others.type:
+        values, others = values.cast(pa.int64()), others.cast(pa.int64())
+    return pc.is_in(values, value_set=others, skip_nulls=not nulls)

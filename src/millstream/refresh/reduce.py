@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from millstream.plan.block import Branch, Edge, Input, Leaf
 from millstream.plan.demand import Id
-from millstream.refresh.gathered import Gathered
+from millstream.refresh.gathered import Gathered, among
 
 # So few rows are sooner looked up for than compared.
 FEW = 1_000
@@ -58,13 +58,13 @@ class Reduction:
         pairs = [
             (place, mine, its)
             for place, (mine, its) in enumerate(zip(own, theirs, strict=True))
-            if _alike(self.branch.input(name).leaf(mine), self.branch.input(other).leaf(its))
+            if alike(self.branch.input(name).leaf(mine), self.branch.input(other).leaf(its))
         ]
         partners = self._partners(other, name, number) if pairs else None
         if partners is None:
             return rows
         for place, mine, its in pairs:
-            rows = rows.filter(_among(rows[mine], partners[its], nulls=place in edge.nulls))
+            rows = rows.filter(among(rows[mine], partners[its], nulls=place in edge.nulls))
         return rows
 
     def _partners(self, name: str, asking: str, number: int) -> pa.Table | None:
@@ -92,13 +92,7 @@ def summed(one: Input, rows: pa.Table) -> pa.Table:
     return counts.filter(pc.or_(pc.not_equal(counts["__before"], 0), pc.not_equal(counts["__after"], 0)))
 
 
-def _alike(one: Leaf, other: Leaf) -> bool:
+def alike(one: Leaf, other: Leaf) -> bool:
     """Is a value of one equal to a value of the other exactly where what travelled is?"""
     wires = one.wire, other.wire
     return all(wire.arrow in _INTEGERS for wire in wires) or all(wire.spark == "string" for wire in wires)
-
-
-def _among(values: pa.ChunkedArray, others: pa.ChunkedArray, *, nulls: bool) -> pa.ChunkedArray:
-    if values.type != others.type:
-        values, others = values.cast(pa.int64()), others.cast(pa.int64())
-    return pc.is_in(values, value_set=others, skip_nulls=not nulls)

@@ -1,6 +1,6 @@
 """Compare a stream table with its query, as bags, to the last digit.
 
-Rows are compared by their exact text; a numeric by its value, as PostgreSQL's `=` does: 1.0 is 1.00.
+Rows are compared by their exact text; a number by its value, as PostgreSQL's `=` does: 1.0 is 1.00, and -0 is 0.
 Floating-point results of an aggregate may differ in their last digits with the order of adding, in
 PostgreSQL itself too: those columns are compared rounded to 12 significant digits (`real` to 5), and the
 comparison says so.
@@ -58,7 +58,7 @@ def _compared(column: Column, rounded: bool) -> str:
     text = f"{value}::text"
     if rounded:
         digits = "9.9999EEEE" if column.type.base == "float4" else "9.99999999999EEEE"
-        text = f"to_char({value}, '{digits}')"
+        text = f"to_char({value} + 0, '{digits}')"
     elif column.type.base == "numeric":
         text = f"trim_scale({value})::text"
     elif column.type.base in _FLOATS:
