@@ -10,7 +10,7 @@ ways, one after the other, over the same rows:
     PostgreSQL    REFRESH MATERIALIZED VIEW
     Spark         millstream, FULL: the whole query on Spark, the difference applied
 
-Times are wall-clock, of one run each, after some cycles of the same share that warm. The tables are printed as Markdown.
+Times are wall-clock, of one run each, after cycles of the same share that warm. The tables are printed as Markdown.
 At the end every stream table is compared with its query.
 """
 
