@@ -44,7 +44,7 @@ INSERT INTO orders VALUES
     (1, 1, 10.00, 5, 0.5, 'a'), (2, 1, 20.00, 4, 1.5, 'b'), (3, 2, 30.00, 6, 2.5, NULL), (4, 2, 5.00, 1, 0.25, 'a'),
     (5, 3, 7.50, 9, 1.0, 'b'), (6, NULL, 1.00, 2, 4.0, 'c'), (7, 3, NULL, NULL, NULL, 'a'),
     (8, 4, 2.00, 3, 2.0, 'east'), (11, NULL, 0.50, 1, 1.0, 'c'), (12, 5, 3.00, 1, 1.0, 'last'),
-    (14, 4, 6.00, 50, 1.0, 'home'), (15, 1, 0.25, 1, 1.0, 'b');
+    (14, 4, 6.00, 50, 1.0, 'home'), (15, 1, 0.25, 1, 1.0, 'b'), (17, 1, 1.50, 1, 1.0, 'home');
 INSERT INTO visits VALUES
     (1, 'home', 3), (1, 'home', 3), (2, 'home', 9), (2, NULL, 1), (3, 'cart', 5), (4, NULL, 8), (NULL, 'home', 2)
 """
@@ -61,6 +61,9 @@ TABLES = {
     "united": "SELECT customer FROM orders UNION ALL SELECT customer FROM visits",
     "chain": "SELECT v.page, c.region, o.id FROM visits AS v JOIN customers AS c ON c.id = v.customer"
     " JOIN orders AS o ON o.customer = c.id",
+    # In its middle, one row is found by two columns.
+    "crossed": "SELECT c.region, o.id, v.seconds FROM customers AS c JOIN orders AS o ON o.customer = c.id"
+    " JOIN visits AS v ON v.page = o.note",
     "totals": "SELECT c.region, count(*) AS n, count(o.quantity) AS told, sum(o.amount) AS total,"
     " sum(o.quantity * c.credit) AS product"
     " FROM orders AS o JOIN customers AS c ON c.id = o.customer GROUP BY c.region",
@@ -298,12 +301,22 @@ def demand_asks_one_side_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(demand, "messages", one_way)
 
 
-@breaks("chain")
+@breaks("crossed")
 def demand_counts_rows_found_twice_twice(patch: pytest.MonkeyPatch) -> None:
     def all_of_them(found: list[pa.Table]) -> pa.Table:
         return pa.concat_tables(found)
 
     patch.setattr(demand, "_once", all_of_them)
+
+
+@breaks("chain")
+def demand_forgets_rows_it_has_asked_for(patch: pytest.MonkeyPatch) -> None:
+    def new_ones_alone(gathered: Gathered, column: str, keys: pa.Table) -> tuple[list[pa.Table], pa.Table]:
+        known, new = honest(gathered, column, keys)
+        return [rows[:0] for rows in known], new
+
+    honest = Gathered.known
+    patch.setattr(Gathered, "known", new_ones_alone)
 
 
 @breaks("extremes")
