@@ -65,6 +65,11 @@ CASES = {
     "scalar subquery": Case(
         "SELECT h.id, (SELECT sum(s.amount) FROM sales AS s WHERE s.shop = h.id) AS sold FROM shops AS h", 200
     ),
+    "beside its group": Case(
+        "SELECT s.id FROM sales AS s JOIN shops AS h ON h.id = s.shop "
+        "WHERE h.town = 5 AND s.amount > (SELECT avg(p.amount) FROM sales AS p WHERE p.shop = h.id)",
+        200,
+    ),
     "aggregate": Case("SELECT shop, sum(amount) AS sold, count(*) AS n FROM sales GROUP BY shop", 40),
     "extremes": Case("SELECT shop, min(amount) AS least, max(amount) AS most FROM sales GROUP BY shop", 300),
     "gathered": Case("SELECT shop, string_agg(note, ',' ORDER BY id) AS notes FROM sales GROUP BY shop", 300),

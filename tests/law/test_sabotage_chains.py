@@ -27,7 +27,7 @@ from millstream.plan.lower.matching import Side
 from millstream.plan.place import Placer
 from millstream.plan.region import Outer, OuterKind, Region
 from millstream.refresh import access, demand
-from millstream.sql import build, given, group_by
+from millstream.sql import build, given, group_by, narrowed
 from millstream.sql.given import Given
 from millstream.store import state
 from millstream.store.names import Names
@@ -318,6 +318,30 @@ def equalities_of_nulls_are_plain(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(given, "same", plain)
 
 
+def optional_rows_are_taken_for_certain(patch: pytest.MonkeyPatch) -> None:
+    """Groups are kept for too few: those that ON of an outer join names."""
+
+    def inner(relation: Relation) -> Relation:
+        return replace(relation, kind="inner") if isinstance(relation, Join) else relation
+
+    certain, conditions = narrowed._certain, narrowed._conditions
+    patch.setattr(narrowed, "_certain", lambda relation: certain(inner(relation)))
+    patch.setattr(narrowed, "_conditions", lambda relation: conditions(inner(relation)))
+
+
+def any_columns_are_a_key(patch: pytest.MonkeyPatch) -> None:
+    """Groups are kept of rows that count as often as they are asked for."""
+    patch.setattr(narrowed, "_is_one_row", lambda asking, ties: bool(ties))
+
+
+BESIDE_ITS_GROUP = (
+    "SELECT b.id, a.id AS other, (SELECT count(*) FROM orders AS p WHERE p.customer = a.customer) AS n"
+    " FROM orders AS b JOIN orders AS a ON b.customer = a.customer WHERE a.amount < 15"
+)
+ASKED_IN_ON = (
+    "SELECT c.id, o.id AS its, (SELECT count(*) FROM orders AS p WHERE p.customer = c.id) AS n"
+    " FROM customers AS c LEFT JOIN orders AS o ON o.customer = c.id AND c.region = 'north'"
+)
 NUMBERED = (
     "SELECT o.id, q.place FROM orders AS o, LATERAL (SELECT row_number() OVER (ORDER BY c.id) AS place"
     " FROM customers AS c WHERE c.credit > o.amount) AS q"
@@ -329,6 +353,8 @@ PLANS: dict[Sabotage, str] = {
     padding_is_always_null: PADDED,
     columns_are_not_sealed: SEALED,
     blocks_that_differ_are_one: SHARED,
+    optional_rows_are_taken_for_certain: ASKED_IN_ON,
+    any_columns_are_a_key: BESIDE_ITS_GROUP,
 }
 
 

@@ -20,6 +20,7 @@ from millstream.sql.clock import COLUMN, asks
 from millstream.sql.given import Tied, bodies, equalities, given_columns, is_bare, retied
 from millstream.sql.grouping import Grouping
 from millstream.sql.host import Host, Joining, Keyed, conjoined
+from millstream.sql.narrowed import narrowed
 from millstream.sql.outermost import has_subquery, only_ties
 from millstream.sql.scope import Scope, checked
 
@@ -78,7 +79,10 @@ def _joined_groups(joining: Joining, query: exp.Select, scope: Scope, keyed: Key
     if COLUMN in scope.columns:
         grouping.known.add(scope.columns[COLUMN].alias)
     values = [grouping.over(scope.resolve(item)) for item in bodies(query)]
-    groups = checked(lambda: grouping.relation(keyed.relation))
+    rows = keyed.relation
+    if host.relation is not None:
+        rows = narrowed(rows, keyed.tied.ties, host.relation, joining.builder.fresh)
+    groups = checked(lambda: grouping.relation(rows))
     # Of nothing, count is 0 and all else NULL: where no group is met, the columns are NULL already.
     found = {Ref(groups.alias, m.name): of_group(m, groups.alias) for m in groups.measures} if keys else {}
     changed = {ref: one for ref, one in found.items() if one.as_ref is None}

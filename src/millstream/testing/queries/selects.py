@@ -24,7 +24,7 @@ def from_clause(m: Maker, most: int = 4) -> Source:
 
 def query(m: Maker) -> str:
     """A query of some kind, without its WITH clause."""
-    name = m.part(*["plain"] * 4, *["grouped"] * 4, "combined", "combined", "distinct at the top")
+    name = m.part(*["plain"] * 4, *["grouped"] * 4, "combined", "combined", "distinct at the top", "beside its group")
     return SELECTS[name](m)
 
 
@@ -114,6 +114,27 @@ def _groups(source: Source, found: Sequence[Term]) -> Around:
     )
 
 
+def _beside_its_group(m: Maker) -> str:
+    """Rows compared with their group, for those of a few: the group is kept for no others."""
+    keyed = [table for table in m.tables if table.key]
+    if not keyed:
+        return _plain(m)
+    table = m.one_of(m.tables)
+    own, again, few = m.table(table), m.table(table), m.table(m.one_of(keyed))
+    same = [f"{{0}}.{name} = {few.alias}.{other}" for name, other in [("cid", "cid"), ("j", "id")][not m.cased :]]
+    source = Source(f"{own.sql}, {few.sql}", (own, few), tuple(one.format(own.alias) for one in same))
+    number = m.one_of([term for term in free(again.columns) if term.family in ("int", "numeric")])
+    value = m.one_of(
+        [f"avg({number.sql})", f"max({number.sql})", f"sum({number.sql})", "count(*)", f"count({number.sql})"]
+    )
+    ties = [*(one.format(again.alias) for one in same), *([predicate(m, again.columns)] if m.chance(0.4) else ())]
+    group = f"(SELECT {value} FROM {again.sql} WHERE {' AND '.join(ties)})"
+    compared = own.column(number.name).sql
+    asked = m.one_of([f"{compared} <= {group}", f"coalesce({group}, 2) >= 2", f"({compared} < {group}) IS NOT TRUE"])
+    shown = [own.column("j"), own.column(number.name), *_columns(m, source)]
+    return f"SELECT {_named(source, shown)} {source.text(predicate(m, few.columns), asked)}"
+
+
 def reordered(m: Maker) -> tuple[str, str]:
     """A query over items joined by commas, and the same with its items the other way round."""
     with m.deeper():
@@ -174,4 +195,5 @@ SELECTS: dict[str, Callable[[Maker], str]] = {
     "grouped": _grouped,
     "combined": _combined,
     "distinct at the top": _distinct,
+    "beside its group": _beside_its_group,
 }
