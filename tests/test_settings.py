@@ -21,7 +21,7 @@ def test_without_any_place_the_defaults_hold() -> None:
     settings = Settings()
     assert settings.min_schedule == timedelta(milliseconds=200)
     assert settings.differential_max_change_ratio == 0.15
-    assert settings.max_lookup_rows == 200_000
+    assert settings.max_lookup_rows == 1_000_000
     assert settings.spark_conf == {}
 
 

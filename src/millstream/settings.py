@@ -85,7 +85,7 @@ class Settings(BaseSettings):
         description="In mode AUTO: when a larger share of a source has changed, refresh in full.",
     )
     max_lookup_rows: int = Field(
-        200_000,
+        1_000_000,
         ge=0,
         description="When a lookup by key would return more rows than this, scan the table instead.",
     )
