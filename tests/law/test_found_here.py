@@ -217,3 +217,25 @@ def test_outer_joins_over_a_full_join(lawful: Lawful) -> None:
         "UPDATE d SET y = (y + 1) % 4 WHERE id < 9; UPDATE a SET y = (y + 1) % 4 WHERE id < 7",
         "DELETE FROM b WHERE y = 1 AND x < 9",
     )
+
+
+def test_steps_that_number_their_rows_and_are_used_twice(lawful: Lawful) -> None:
+    """Spark took their columns in another order than they were asked for, and did not find one."""
+    lawful(
+        """CREATE TABLE a (id int PRIMARY KEY, h int); CREATE TABLE b (id int PRIMARY KEY, j int, h int);
+           CREATE TABLE c (j int, h int, v int); CREATE TABLE d (j int, h bigint, g text, n numeric, c text);
+           INSERT INTO a SELECT n, n % 4 FROM generate_series(1, 9) AS n;
+           INSERT INTO b SELECT n, n % 5, n % 3 FROM generate_series(1, 9) AS n;
+           INSERT INTO c SELECT n % 5, n % 4, n % 3 FROM generate_series(1, 9) AS n;
+           INSERT INTO d SELECT n % 4, n % 3, 'g' || n % 3, n, CASE WHEN n % 2 = 0 THEN 'yes' END
+           FROM generate_series(1, 9) AS n""",
+        """SELECT a.id, b.id AS other, r.g
+           FROM a CROSS JOIN b
+           LEFT JOIN (SELECT c.j, coalesce(d.h, 0) AS h, coalesce(d.g, 'none') AS g
+                      FROM c LEFT JOIN d ON c.h = d.j AND c.v + 1 <= d.n WHERE d.c = 'yes') AS q ON b.j <> q.h
+           LEFT JOIN (SELECT e.j, coalesce(d.h, 0) AS h, coalesce(d.g, 'none') AS g
+                      FROM b AS e LEFT JOIN d ON e.j = d.j AND e.h = d.h) AS r ON q.g = r.g AND q.j = r.j
+           WHERE a.h = b.j AND (r.h <> b.j OR r.j <> 2)""",
+        "UPDATE c SET v = v + 1; UPDATE a SET h = (h + 1) % 4 WHERE id < 4; DELETE FROM d WHERE j = 1 AND h = 1",
+        "DELETE FROM c WHERE j = 1; INSERT INTO d VALUES (2, 1, 'g1', 9, 'yes'); UPDATE b SET h = 1 WHERE id = 4",
+    )
