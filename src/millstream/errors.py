@@ -133,6 +133,14 @@ class JavaMissing(MillstreamError):
             "(macOS: brew install openjdk@17), or set JAVA_HOME.",
         )
 
+    @classmethod
+    def ended(cls, said: str) -> Self:
+        return cls(
+            "Java ended before Spark had started",
+            detail=said.strip(),
+            hint="Check JAVA_HOME, the memory that is free, and the Java options in the setting spark_conf.",
+        )
+
 
 class NoRights(MillstreamError):
     """The role may not do what is needed."""
@@ -336,6 +344,29 @@ class StillUsed(MillstreamError):
         )
 
 
+class TargetMoved(MillstreamError):
+    """The table of a stream table has another name, or is gone."""
+
+    code = "MS204"
+
+    @classmethod
+    def renamed(cls, name: str) -> Self:
+        return cls(
+            f'the table of stream table "{name}" has been renamed',
+            detail="A table that has its name by now is not ours, and is left alone.",
+            hint="Give it its name back with ALTER TABLE, or drop the stream table and create it again.",
+            name=name,
+        )
+
+    @classmethod
+    def dropped(cls, name: str) -> Self:
+        return cls(
+            f'the table of stream table "{name}" has been dropped',
+            hint=f"Drop what is left of it with: millstream drop {name}. Then create it again.",
+            name=name,
+        )
+
+
 # -- MS3xx: capture --------------------------------------------------------------------------
 
 
@@ -351,6 +382,15 @@ class SourceChanged(MillstreamError):
             detail=what,
             hint="Drop the stream table and create it again over the new shape.",
             source=source,
+        )
+
+    @classmethod
+    def query(cls, name: str, what: str) -> Self:
+        return cls(
+            f'the query of stream table "{name}" no longer holds',
+            detail=what,
+            hint="Give the source back what the query uses, or drop the stream table and create it again.",
+            name=name,
         )
 
     @classmethod

@@ -67,7 +67,7 @@ def install(
         raise _moved(root) from error
     except errors.TooManyColumns as error:
         why = "More of its columns are used than the change buffer, itself a table, can have."
-        raise BadSource.of(str(root), why, "Use fewer of its columns in stream tables.") from error
+        raise BadSource.of(root.title, why, "Use fewer of its columns in stream tables.") from error
 
 
 def _moved(root: Name) -> SourceChanged:

@@ -33,7 +33,7 @@ WHERE t.typtype = 'e' AND t.oid IN (SELECT objid FROM reached WHERE classid = 'p
 -- Of what stream tables stand on, what is not as planned, or not as recorded with their rows. All of it at once.
 --   table     what it is called                storage  the file it is in: a rewrite changes rows without an event
 --   key       what tells its rows apart        view, function, type   how it is defined
---   target    of a stream table: does a unique index over these columns, or over what is made of them, stand?
+--   target    of a stream table: has it its name, and a unique index over these columns, or over what is made of them?
 SELECT p.stream_table_id, p.kind, p.objid, now.digest, now.digest IS DISTINCT FROM p.digest,
     p.kind NOT IN ('key', 'target') AND now.digest IS DISTINCT FROM g.digest
 FROM unnest(%s::int8[], %s::text[], %s::oid[], %s::text[]) AS p (stream_table_id, kind, objid, digest)
@@ -57,6 +57,10 @@ CROSS JOIN LATERAL (SELECT CASE p.kind
             SELECT string_agg(a.attnum::text, ' ' ORDER BY a.attnum)
             FROM pg_attribute AS a
             WHERE a.attrelid = p.objid AND a.attnum > 0 AND a.attnotnull AND NOT a.attisdropped
+                AND NOT EXISTS (
+                    SELECT FROM pg_constraint AS o
+                    WHERE o.conrelid = p.objid AND o.contype = 'n' AND NOT o.convalidated AND a.attnum = ANY (o.conkey)
+                )
         )
     )
     WHEN 'view' THEN (
@@ -76,6 +80,14 @@ CROSS JOIN LATERAL (SELECT CASE p.kind
         WHERE e.enumtypid = p.objid
     )
     WHEN 'target' THEN (
+        SELECT 'dropped' WHERE NOT EXISTS (SELECT FROM pg_class AS c WHERE c.oid = p.objid)
+        UNION ALL
+        SELECT 'renamed'
+        FROM pg_class AS c
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        JOIN millstream.stream_tables AS s ON s.id = p.stream_table_id
+        WHERE c.oid = p.objid AND (n.nspname, c.relname) <> (s.schema_name, s.name)
+        UNION ALL
         SELECT p.digest
         FROM pg_index AS i
         WHERE i.indrelid = p.objid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL

@@ -173,4 +173,4 @@ def _drop_stream_table(conn: Connection, table: Name, cascade: bool) -> None:
         conn.execute(drop.format(table.identifier))
     except errors.DependentObjectsStillExist as error:
         lines = (error.diag.message_detail or "").splitlines()
-        raise StillUsed.by(str(table), [line.split(" depends on ")[0] for line in lines]) from error
+        raise StillUsed.by(table.title, [line.split(" depends on ")[0] for line in lines]) from error

@@ -34,6 +34,11 @@ class Name:
         """For use in composed SQL."""
         return sql.Identifier(self.schema, self.name)
 
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.schema}.{self.name}"
+
     def __str__(self) -> str:
         return f"{quoted(self.schema)}.{quoted(self.name)}"
 
@@ -157,7 +162,7 @@ def _check_kind(root: Facts, facts: Facts, position: int | None) -> None:
     why, way_round = reason
     if facts is not root:
         why = f"Its partition or child {facts.name} stands in the way. {why}"
-    raise BadSource.of(str(root.name), why, way_round, position)
+    raise BadSource.of(root.name.title, why, way_round, position)
 
 
 def _reason_against(facts: Facts) -> tuple[str, str] | None:
@@ -191,4 +196,4 @@ def _check_rights(facts: Facts, position: int | None) -> None:
     if facts.hides_rows:
         why = "Row level security hides rows of it from us, so its content is not what a query of ours would see."
         way_round = f"ALTER TABLE {name} NO FORCE ROW LEVEL SECURITY, or use a role with BYPASSRLS."
-        raise BadSource.of(name, why, way_round, position)
+        raise BadSource.of(facts.name.title, why, way_round, position)

@@ -5,27 +5,52 @@ JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE c.oid = %s;
 
 -- columns --
-SELECT attname, atttypid, atttypmod, attcollation, attnotnull, attnum
-FROM pg_attribute
-WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
-ORDER BY attnum;
+-- A NOT NULL that is not validated, or that children need not have, says nothing of the rows there are.
+SELECT a.attname, a.atttypid, a.atttypmod, a.attcollation,
+    a.attnotnull
+        AND (c.relkind = 'p' OR NOT EXISTS (SELECT FROM pg_inherits AS h WHERE h.inhparent = c.oid))
+        AND NOT EXISTS (
+            SELECT FROM pg_constraint AS o
+            WHERE o.conrelid = c.oid AND o.contype = 'n' AND NOT o.convalidated AND a.attnum = ANY (o.conkey)
+        ),
+    a.attnum
+FROM pg_attribute AS a
+JOIN pg_class AS c ON c.oid = a.attrelid
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum;
 
 -- key --
 -- The key asked for, else the primary key, else the unique index of the fewest columns, that tells every row
 -- from every other.
--- INCLUDE columns are no part of it. A table with children has none: an index ends at its own table.
+-- INCLUDE columns are no part of it. A table with children has none: an index ends at its own table. What is unique to
+-- the index must be so to `=`: under another collation, or by another class of operators, it need not be.
 SELECT array_agg(a.attname ORDER BY k.ordinality)
 FROM pg_index AS i
 JOIN pg_class AS c ON c.oid = i.indrelid
 CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, ordinality)
 JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+JOIN pg_type AS t ON t.oid = a.atttypid
+LEFT JOIN pg_collation AS l ON l.oid = a.attcollation
 WHERE i.indrelid = %(oid)s
     AND i.indisunique AND i.indisvalid AND i.indisready AND i.indimmediate
     AND i.indpred IS NULL AND i.indexprs IS NULL
     AND k.ordinality <= i.indnkeyatts
     AND (c.relkind = 'p' OR NOT EXISTS (SELECT FROM pg_inherits AS h WHERE h.inhparent = c.oid))
 GROUP BY i.indexrelid, i.indisprimary
-HAVING bool_and(a.attnotnull)
+HAVING bool_and(
+    a.attnotnull
+    AND NOT EXISTS (
+        SELECT FROM pg_constraint AS o
+        WHERE o.conrelid = i.indrelid AND o.contype = 'n' AND NOT o.convalidated AND a.attnum = ANY (o.conkey)
+    )
+    AND (coalesce(l.collisdeterministic, true) OR i.indcollation[(k.ordinality - 1)::int] = a.attcollation)
+    AND NOT EXISTS (
+        SELECT FROM pg_opclass AS d
+        JOIN pg_am AS m ON m.oid = d.opcmethod AND m.amname = 'btree'
+        WHERE d.opcdefault AND d.opcintype = coalesce(nullif(t.typbasetype, 0), t.oid)
+            AND d.oid <> i.indclass[(k.ordinality - 1)::int]
+    )
+)
 ORDER BY
     array_agg(a.attname::text ORDER BY k.ordinality) = %(wanted)s::text[] DESC,
     i.indisprimary DESC, count(*), i.indexrelid

@@ -62,6 +62,8 @@ class Access:
         max_lookup_rows: int,
         tally: Tally,
         versions: Versions,
+        *,
+        netted: bool = False,
     ) -> None:
         self.cut = cut
         self.names = names
@@ -70,6 +72,7 @@ class Access:
         self.max_lookup_rows = max_lookup_rows
         self.tally = tally
         self.versions = versions
+        self.netted = netted
         self.scans: list[tuple[Input, Scanned, str]] = []
         self._tables = 0
         self._sizes: dict[int, float] = {}
@@ -191,7 +194,7 @@ class Access:
             conn, query = self.cut.conn, reading.changes_sql(one, self.names, moved)
         else:
             conn, condition = self.cut.buffers.slice(one.scan.table.oid, frontier)
-            query = reading.slice_sql(one, condition, moved)
+            query = reading.slice_sql(one, condition, moved, netted=self.netted)
         rows = fetch(conn, query, reading.schema_of(one))
         self._note(one, "changes", rows.num_rows, "")
         return _netted(rows)

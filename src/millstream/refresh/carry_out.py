@@ -10,6 +10,7 @@ from typing import Protocol
 
 from millstream.catalog import grounds
 from millstream.catalog.history import Initiator
+from millstream.errors import TargetMoved
 from millstream.frontier.snapshot import Slice
 from millstream.plan.block import Block
 from millstream.refresh.access import Access
@@ -37,12 +38,17 @@ class Means(Protocol):
     def engine(self) -> Engine: ...
 
 
-def carry_out(means: Means, now: Cut, job: Job, decision: Decision, initiated_by: Initiator) -> RefreshReport:
-    """Evaluate and apply the blocks, one after the other; then frontier and history."""
+def carry_out(
+    means: Means, now: Cut, job: Job, decision: Decision, initiated_by: Initiator, *, netted: bool = False
+) -> RefreshReport:
+    """Evaluate and apply the blocks, one after the other; then frontier and history.
+
+    `netted`: of rows that came and went since, nothing is computed.
+    """
     started, tally = time.perf_counter(), Tally()
     since = job.table.data_timestamp if decision.action == "DIFFERENTIAL" else None
     versions = Versions(now, job.names, since)
-    access = Access(now, job.names, means.engine, means.dsn, means.max_lookup_rows, tally, versions)
+    access = Access(now, job.names, means.engine, means.dsn, means.max_lookup_rows, tally, versions, netted=netted)
     changed = False
     for block in job.blocks:
         if block.terms:
@@ -59,6 +65,7 @@ def carry_out(means: Means, now: Cut, job: Job, decision: Decision, initiated_by
             apply.difference(rows, evaluation)
         else:
             apply.whole(evaluation.everything(), evaluation)
+    _check_target(means.conn, job)
     if decision.reason == "CLOCK" and not changed:
         advance_idle(means.conn, now, [job], initiated_by)
         return idle_report(now, job, initiated_by)
@@ -71,6 +78,13 @@ def carry_out(means: Means, now: Cut, job: Job, decision: Decision, initiated_by
     if decision.action != "DIFFERENTIAL":
         grounds.record(means.conn, job.table.id, job.grounds)
     return report
+
+
+def _check_target(conn: Connection, job: Job) -> None:
+    """The table that was written to, which nobody can rename any more, must be ours and not one that has its name."""
+    row = conn.execute("SELECT to_regclass(%s)::oid::int8", (job.names.target,)).fetchone()
+    if job.table.relid and (row is None or row[0] != job.table.relid):
+        raise TargetMoved.renamed(job.table.name)
 
 
 def _recurse(means: Means, job: Job, block: Block, access: Access, decision: Decision) -> None:

@@ -66,8 +66,8 @@ def changes_sql(one: Input, own: Names, moved: Moved = STILL) -> str:
     return images_sql(one, own.at(one.scan.table.block).changes, moved)
 
 
-def slice_sql(one: Input, condition: str, moved: Moved = STILL) -> str:
-    """The images in a source's buffer that meet the condition of a slice."""
+def slice_sql(one: Input, condition: str, moved: Moved = STILL, *, netted: bool = False) -> str:
+    """The images in a source's buffer that meet the condition of a slice; `netted`, without those that cancel."""
     table = one.scan.table
     used = one.used()
     columns = [c for c in table.columns if c.name in used]
@@ -76,7 +76,18 @@ def slice_sql(one: Input, condition: str, moved: Moved = STILL) -> str:
         f"(SELECT action AS __ms_action{listed} FROM {buffer.buffer_name(table.oid).as_string()}"
         f" WHERE action IN ('I', 'D') AND {condition})"
     )
-    return images_sql(one, changes, moved)
+    return images_sql(one, _uncancelled(changes, [quoted(c.name) for c in columns]) if netted else changes, moved)
+
+
+def _uncancelled(images: str, columns: Sequence[str]) -> str:
+    """Images without those of rows that came and went: an expression may fail for such a row, and for no other."""
+    alike = f"PARTITION BY ROW({', '.join(columns)})::text"
+    came, went = (f"count(*) FILTER (WHERE __ms_action = '{action}') OVER ({alike})" for action in "ID")
+    numbered = f"row_number() OVER ({alike}, __ms_action) AS __ms_nth, least({came}, {went}) AS __ms_pairs"
+    listed = "".join(f", {column}" for column in columns)
+    return (
+        f"(SELECT __ms_action{listed} FROM (SELECT *, {numbered} FROM {images} AS c) AS n WHERE __ms_nth > __ms_pairs)"
+    )
 
 
 def step_sql(one: Input, relation: str, moved: Moved = STILL) -> str:

@@ -117,10 +117,13 @@ class Refresher:
 
     def _one(self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator) -> RefreshReport | MillstreamError:
         try:
-            with self.conn.transaction():
-                with _as_ours(job):
-                    report = carry_out(self, now, job, decision, initiated_by)
-                self._witnessed(now, job, report)
+            try:
+                report = self._carried_out(now, job, decision, initiated_by)
+            except psycopg.DataError:
+                # Perhaps for a row that came and went, which is in no answer of the query's.
+                if decision.action != "DIFFERENTIAL":
+                    raise
+                report = self._carried_out(now, job, decision, initiated_by, netted=True)
             if job.table.relid and report.rows_changed:
                 now.written.add(job.table.relid)
             return report
@@ -132,6 +135,14 @@ class Refresher:
             return _named(error, job)
         except psycopg.Error as error:
             return RefreshFailed.because(job.table.name, str(error))
+
+    def _carried_out(
+        self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator, *, netted: bool = False
+    ) -> RefreshReport:
+        with self.conn.transaction():
+            with _as_ours(job):
+                report = carry_out(self, now, job, decision, initiated_by, netted=netted)
+            return self._witnessed(now, job, report)
 
     def _witnessed(self, now: Cut, job: Job, report: RefreshReport) -> RefreshReport:
         if self.witness is not None:

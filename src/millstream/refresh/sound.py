@@ -15,7 +15,7 @@ from millstream.capture import inventory
 from millstream.catalog import grounds, prints, sources
 from millstream.catalog.grounds import Change
 from millstream.catalog.prints import Memory
-from millstream.errors import SourceChanged, TargetDiffers
+from millstream.errors import SourceChanged, TargetDiffers, TargetMoved
 from millstream.refresh.job import Gap, Job, Outcome, Read, reads
 from millstream.store.connection import Connection
 
@@ -49,6 +49,9 @@ def _changes(conn: Connection, jobs: Sequence[Job]) -> dict[int, list[Change]]:
 def _unplanned(job: Job, changes: Sequence[Change]) -> Outcome | None:
     """Why the plan cannot be carried out, if it cannot."""
     planned_otherwise = {one.kind for one in changes if one.is_planned_otherwise}
+    state = next((one.digest for one in changes if one.kind == "target"), None)
+    if state in ("renamed", "dropped"):
+        return TargetMoved.renamed(job.table.name) if state == "renamed" else TargetMoved.dropped(job.table.name)
     if "target" in planned_otherwise and job.table.row_key:
         return TargetDiffers.without_index(job.table.name, ", ".join(job.table.row_key.indexed().split("\n")))
     if planned_otherwise:

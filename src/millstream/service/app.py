@@ -152,7 +152,7 @@ def _planned(conn: Connection, table: StreamTable) -> Planned:
     for column in planned.canonical.columns if stored else ():
         if stored.get(column.name) != column.type.name:
             what = f"The query now gives column {quoted(column.name)} the type {column.type}, and the table does not."
-            raise SourceChanged.shape(table.name, what)
+            raise SourceChanged.query(table.name, what)
     return planned.keyed(table.row_key.kept(table.name, planned.block.key)) if table.row_key else planned
 
 

@@ -9,6 +9,7 @@ import psycopg
 from millstream.algebra.table import quoted
 from millstream.capture import trigger
 from millstream.catalog import relations, sources, stream_tables
+from millstream.catalog.install import SCHEMAS
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import RefreshMode, StreamTable
 from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
@@ -27,6 +28,9 @@ from millstream.settings import CDC_MODES
 from millstream.store import target
 from millstream.store.connection import users_path
 from millstream.store.names import Names
+
+# Schemas that are the server's or ours; those that begin with pg_ are the server's too.
+RESERVED = ("information_schema", *SCHEMAS)
 
 
 @verb
@@ -106,6 +110,10 @@ def _name(app: App, name: str) -> tuple[str, str]:
     schema = parts[0] if len(parts) == 2 else row[1]
     if schema is None:
         raise BadSetting.of("name", name, "a name with a schema: there is none on the search_path")
+    if schema.startswith("pg_") or schema in RESERVED:
+        raise BadSetting.of(
+            "name", name, f"a name in a schema of your own: \"{schema}\" is the server's or Millstream's"
+        )
     _check_free(app, schema, parts[-1])
     return schema, parts[-1]
 

@@ -30,7 +30,7 @@ def job_of(app: App, table: StreamTable, *, full: bool) -> Job | MillstreamError
     try:
         return app.job(table, full=full)
     except QueryError as error:
-        return SourceChanged.shape(table.name, f"Its query no longer holds: {error.message}.")
+        return SourceChanged.query(table.name, f"{error.message[:1].upper()}{error.message[1:]}.")
     except (SourceChanged, LockNotHad) as error:
         return error
 

@@ -18,6 +18,9 @@ from millstream.plan.block import Accumulator, AggregateHead, BlockColumn
 from millstream.plan.lower.context import NET, Lowering
 from millstream.plan.lower.net import net_rows, weighed
 
+# What PostgreSQL says of a sum that becomes infinite, though nothing that is added is.
+OVERFLOW = "value out of range: overflow"
+
 
 def aggregate(step: str, head: AggregateHead, columns: tuple[BlockColumn, ...], ctx: Lowering) -> str:
     """The last SELECT: one row per touched group."""
@@ -73,9 +76,17 @@ def _sum(one: Accumulator) -> str:
         # Spark adds to 0, and so makes 0 of a sum of nothing but -0.
         plain = f"CASE WHEN CAST({one.column} AS STRING) <> '-0.0' THEN 1 WHEN {one.column} IS NOT NULL THEN 0 END"
         total = f"COALESCE(SUM(CAST({one.column} AS DOUBLE) * {NET}), 0)"
-        return f"CASE WHEN MAX({plain}) = 0 THEN CAST('-0.0' AS DOUBLE) ELSE {total} END"
+        endless = f"MAX(CASE WHEN {_endless(one.column)} THEN 1 ELSE 0 END)"
+        return (
+            f"CASE WHEN MAX({plain}) = 0 THEN CAST('-0.0' AS DOUBLE)"
+            f" WHEN {_endless(total)} AND {endless} = 0 THEN RAISE_ERROR('{OVERFLOW}') ELSE {total} END"
+        )
     assert one.wire is not None
     return f"COALESCE(SUM(CAST({one.column} AS {one.wire.spark}) * CAST({NET} AS DECIMAL(19,0))), 0)"
+
+
+def _endless(value: str | None) -> str:
+    return f"ABS({value}) = CAST('Infinity' AS DOUBLE)"
 
 
 def _touched(one: Accumulator) -> str:
