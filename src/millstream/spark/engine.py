@@ -104,7 +104,10 @@ def _size(views: Mapping[str, Rows]) -> int:
     return sum(rows.num_rows if isinstance(rows, pa.Table) else _SMALL + 1 for rows in views.values())
 
 
-# For few rows: one partition, so that little is exchanged; no second job for a broadcast; no code to compile.
+_LOCAL = "spark.sql.execution.arrow.localRelationThreshold"
+
+# For few rows: one partition, so that little is exchanged; no second job for a broadcast; no code to compile. A larger table
+# its one task reads: the optimizer, which would have its rows at hand, is slower with them.
 _FEW: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
@@ -113,11 +116,15 @@ _FEW: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    _LOCAL: "1MB",
 }
 
 
 def _many(parallel: int) -> Mapping[str, str]:
-    """For many rows: Spark's own ways, with adaptive execution to join small partitions."""
+    """For many rows: Spark's own ways, with adaptive execution to join small partitions.
+
+    Its tasks read what we send: as rows of the driver, the optimizer itself would compute with them, one by one.
+    """
     return {
         "spark.sql.shuffle.partitions": str(max(2, parallel * 2)),
         "spark.sql.leafNodeDefaultParallelism": str(parallel),
@@ -126,6 +133,7 @@ def _many(parallel: int) -> Mapping[str, str]:
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.codegen.wholeStage": "true",
         "spark.sql.codegen.factoryMode": "FALLBACK",
+        _LOCAL: "0",
     }
 
 
