@@ -88,7 +88,11 @@ class Verbatim(Postgres):
         ) -> exp.Expr | None:
             # In quotes it is a plain name, even where the word alone would have a grammar.
             quoted = self._curr is not None and self._curr.token_type == TokenType.IDENTIFIER
-            return super()._parse_function_call(functions, anonymous or quoted, optional_parens, any_token)
+            call = super()._parse_function_call(functions, anonymous or quoted, optional_parens, any_token)
+            # To sqlglot ALL of an array is a function, while ANY is none.
+            if isinstance(call, exp.Anonymous) and call.this == "ALL" and len(call.expressions) == 1:
+                return exp.All(this=exp.Paren(this=call.expressions[0]))
+            return call
 
         def _parse_lateral(self) -> exp.Lateral | None:
             # A function in FROM is lateral without the word, and before ROWS FROM it is not understood.
@@ -133,10 +137,13 @@ class Verbatim(Postgres):
             return values
 
     class Generator(PostgresGenerator):
+        # DISTINCT in an aggregate stands before all its arguments: string_agg(DISTINCT x, ',').
+        MULTI_ARG_DISTINCT = True
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **PostgresGenerator.TRANSFORMS,
             exp.Pow: lambda self, node: self.binary(node, "^"),
             exp.CurrentTime: lambda self, node: "CURRENT_TIME",
+            exp.All: lambda self, node: f"ALL({self.sql(node.this.unnest())})",
         }
 
         def cte_sql(self, expression: exp.CTE) -> str:

@@ -87,7 +87,8 @@ class Expr:
 
         def replace(node: exp.Expression) -> exp.Expression:
             if isinstance(node, exp.Column) and (found := replacements.get(ref_of(node))):
-                return parenthesised(found.node)
+                # ROW(a, b) = ROW(c, d) would be a comparison of a with c and b with d, and not of two values.
+                return Expr(f"CAST({found} AS RECORD)").node if is_row(found.tree) else parenthesised(found.node)
             return node
 
         return Expr.of(transform(self.tree, replace))
@@ -131,7 +132,28 @@ def equated(condition: Expr) -> tuple[Expr, Expr] | None:
         kinds: tuple[type[exp.Expression], ...] = (exp.NullSafeNEQ,)
     else:
         kinds = (exp.EQ, exp.NullSafeEQ)
-    return (Expr.of(unwrapped(node.this)), Expr.of(unwrapped(node.expression))) if isinstance(node, kinds) else None
+    if not isinstance(node, kinds) or is_quantified(node) or is_record(node.this) or is_record(node.expression):
+        return None
+    return Expr.of(unwrapped(node.this)), Expr.of(unwrapped(node.expression))
+
+
+def is_quantified(node: exp.Expression) -> bool:
+    """Does it compare with ANY or ALL of an array? Those words and the array are no value."""
+    return isinstance(node, exp.Binary) and isinstance(node.expression, exp.Any | exp.All)
+
+
+def is_row(node: exp.Expression) -> bool:
+    """Is it ROW(a, b)?"""
+    node = unwrapped(node)
+    return isinstance(node, exp.Anonymous) and node.this == "ROW"
+
+
+def is_record(node: exp.Expression) -> bool:
+    """Is it a row, or an array of rows? No column has that type."""
+    node = unwrapped(node)
+    if isinstance(node, exp.Array):
+        return any(map(is_record, node.expressions))
+    return is_row(node) or (isinstance(node, exp.Cast) and is_record(node.this) and printed(node.to) == "RECORD")
 
 
 def alternatives(expression: Expr) -> list[Expr]:

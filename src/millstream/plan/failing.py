@@ -28,8 +28,8 @@ _FUNCTIONS = frozenset(
     {
         "abs", "array_length", "btrim", "cardinality", "ceil", "ceiling", "char_length", "concat", "concat_ws",
         "floor", "greatest", "initcap", "isfinite", "jsonb_typeof", "least", "length",
-        "lower", "ltrim", "md5", "nullif", "octet_length", "replace", "reverse", "round", "rtrim", "scale", "sign",
-        "starts_with", "strpos", "trim_scale", "trunc", "upper",
+        "lower", "ltrim", "md5", "nullif", "octet_length", "replace", "reverse", "round", "row", "rtrim", "scale",
+        "sign", "starts_with", "strpos", "trim_scale", "trunc", "upper",
     }
 )  # fmt: skip
 # Of these the other arguments are constants: they fail for all rows or for none.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from millstream.algebra.expr import Expr, unwrapped
+from millstream.algebra.expr import Expr, is_quantified, is_record, unwrapped
 from millstream.algebra.relation import Scan
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import wire_of
@@ -124,7 +124,7 @@ class _Rule:
     def _compared(self, condition: Expr) -> _Compared | None:
         node = unwrapped(condition.tree)
         operator = _OPERATORS.get(type(node))
-        if operator is None:
+        if operator is None or is_quantified(node) or is_record(node.this) or is_record(node.expression):
             return None
         one, other = (Expr.of(unwrapped(side)) for side in (node.this, node.expression))
         types = self.server.types([one, other], list(self.atoms.scans.values()))

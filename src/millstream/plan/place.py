@@ -17,18 +17,19 @@ from functools import partial
 
 from sqlglot import exp
 
-from millstream.algebra.expr import Expr, Ref, transform, unwrapped
+from millstream.algebra.expr import Expr, Ref, is_quantified, is_record, transform, unwrapped
 from millstream.algebra.relation import Scan
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, wire_of
 from millstream.plan.block import Input, Leaf, Use, wire_for
 from millstream.plan.endless import endless, is_endless
 from millstream.plan.moving import Moving
-from millstream.plan.placed import BOOL, Placed, across, literal, refused_number
+from millstream.plan.placed import BOOL, Placed, across, literal, refused_number, refused_row
 from millstream.plan.region import Atoms, Outer, Region
 from millstream.plan.safe import SAFE, children
 from millstream.plan.scale import Digits, digits_of, digits_of_type
 from millstream.plan.server import Constant, Server
+from millstream.plan.spelled import listed, spelled
 
 
 class Placer:
@@ -69,13 +70,18 @@ class Placer:
         elif (ref := expression.as_ref) is not None:
             yield from self.parts(self.atoms.sealed[ref][0])
         else:
-            for child in children(unwrapped(expression.tree)):
+            for child in children(self._spelled(unwrapped(expression.tree))):
                 yield from self.parts(Expr.of(child))
 
     def single(self, expression: Expr) -> bool:
-        """Is it over one table at most, and no mark? What may fail for a row that is not in the result is of all."""
+        """Is it a value over one table at most, and no mark?
+
+        What may fail for a row that is not in the result is of all.
+        """
         homes = self.atoms.homes(expression)
-        return len(homes) <= 1 and homes <= self.scans.keys() and not (len(self.scans) > 1 and expression.late)
+        one = len(homes) <= 1 and homes <= self.scans.keys()
+        value = not is_record(self.atoms.expanded(expression).tree)
+        return one and value and not (len(self.scans) > 1 and expression.late)
 
     def _is_mark(self, expression: Expr) -> bool:
         return expression.as_ref in self.atoms.marks
@@ -137,6 +143,8 @@ class Placer:
 
         Inside an outer or mark join that table may be out of sight: there a constant is written as it is.
         """
+        if is_record(expression.tree):
+            raise refused_row(expression)
         scan = self._home(expression)
         type_ = self.types[expression]
         wire = wire_for(type_, use)
@@ -227,10 +235,18 @@ class Placer:
             return self.leaf(expression, use)
         if (ref := expression.as_ref) is not None:
             return self._sealed(ref, use)
+        if is_record(node):
+            raise refused_row(expression)
+        node = self._spelled(node)
         rule = SAFE.get(type(node))
-        if rule is None:
+        if rule is None or is_quantified(node):
             raise across(expression)
         return rule(self, node, use)
+
+    def _spelled(self, node: exp.Expression) -> exp.Expression:
+        """The same, spelled out. A list of arrays is none: it is compared with what is in them."""
+        values = listed(node)
+        return node if values and self.type_of(values[0]).kind == "array" else spelled(node)
 
     def _sealed(self, ref: Ref, use: Use) -> Placed:
         """A column over several tables of an outer join's optional side: NULL where that side is padded."""

@@ -65,3 +65,12 @@ def refused_number(expression: Expr, type_: PgType) -> Unsupported:
         reason="Spark has no type that computes with it exactly.",
         way_round="Cast it to numeric(p,s) with p <= 38, to an integer type or to double precision.",
     )
+
+
+def refused_row(expression: Expr) -> Unsupported:
+    """The refusal of a row where a value is needed."""
+    return Unsupported.construct(
+        f"the row {expression} as a value",
+        reason="No column of a table has the type of such a row.",
+        way_round="Write its columns one by one.",
+    )

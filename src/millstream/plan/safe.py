@@ -3,6 +3,7 @@
     AND, OR, NOT, IS                    three-valued in both
     =, <>, <, IS NOT DISTINCT FROM      of values that travel the same way; an order, where Spark's is PostgreSQL's
     +, -, *                             of integers, and of numerics whose digits fit; never of floats
+    (a, b) < (c, d), IN (a, b)          spelled out, by `spelled.py`
     CASE, COALESCE                      where all alternatives can travel in one way
     CAST                                of an integer to numeric
 
@@ -42,11 +43,13 @@ Rule = Callable[[Placer, exp.Expression, Use], Placed]
 
 
 def children(node: exp.Expression) -> list[exp.Expression]:
-    """The expressions it is made of; of a CASE, its conditions and results."""
+    """The expressions it is made of; of a CASE, its conditions and results; of ANY and ALL, the array."""
     found = list[exp.Expression]()
     for child in node.iter_expressions():
         if isinstance(node, exp.Case) and isinstance(child, exp.If):
             found += [child.this, child.args["true"]]
+        elif isinstance(child, exp.Any | exp.All):
+            found.append(unwrapped(child.this))
         elif not isinstance(child, exp.DataType | exp.Identifier | exp.Var):
             found.append(child)
     return found

@@ -106,8 +106,8 @@ def _size(views: Mapping[str, Rows]) -> int:
 
 _LOCAL = "spark.sql.execution.arrow.localRelationThreshold"
 
-# For few rows: one partition, so that little is exchanged; no second job for a broadcast; no code to compile. A larger table
-# its one task reads: the optimizer, which would have its rows at hand, is slower with them.
+# For few rows: one partition, so that little is exchanged; no second job for a broadcast; no code to compile. A table
+# above a megabyte is read by its one task: the optimizer would compute with rows that it has at hand, and is slower.
 _FEW: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",

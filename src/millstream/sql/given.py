@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from millstream.algebra.expr import Expr, Ref, equated, transform, unwrapped
+from millstream.algebra.expr import Expr, Ref, equated, is_quantified, transform, unwrapped
 from millstream.algebra.relation import Aggregate, Join, Named, Relation
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
@@ -238,7 +238,7 @@ def tied_by_equalities(select: exp.Select, scope: Scope, aggregates: Aggregates)
 
 def _is_tie(condition: exp.Expression, scope: Scope) -> bool:
     """Does it equate what is given to something else?"""
-    if not isinstance(condition, exp.EQ) or condition.find(exp.Select):
+    if not isinstance(condition, exp.EQ) or is_quantified(condition) or condition.find(exp.Select):
         return False
     given = [bool(given_columns(side, scope)) for side in (condition.this, condition.expression)]
     if given[0] == given[1]:

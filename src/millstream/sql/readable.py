@@ -1,7 +1,8 @@
 """A query that the server printed, in a form that it reads again.
 
 Of CYCLE it prints 'Y'::text where it reads text 'Y'; of a recursive table that has other names for its columns it
-prints those that SEARCH and CYCLE add too, which it does not let anybody name.
+prints those that SEARCH and CYCLE add too, which it does not let anybody name. Of BETWEEN and IN it prints parentheses
+that it does not keep: `parentheses.py`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import re
 from sqlglot import exp
 
 from millstream.algebra.dialect import CYCLE, SEARCH, parsed, printed
+from millstream.sql.parentheses import flat
 
 _CLAUSE = re.compile(r"^ *\) (SEARCH|CYCLE) ", re.MULTILINE)
 
 
 def readable(text: str) -> str:
     """The text as it is, but for what the server could not read."""
+    text = flat(text)
     if not _CLAUSE.search(text):
         return text
     tree = parsed(text)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from millstream.algebra.dialect import printed
-from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
+from millstream.algebra.expr import Expr, Ref, conjuncts, equated, unwrapped
 from millstream.algebra.relation import Aggregate, Filter, Join, Named, Project, Relation, Scan, Window
 from millstream.sql.beside_clock import beside_groups
 from millstream.sql.carried import of_group
@@ -130,10 +130,8 @@ def _one_row(keyed: Keyed) -> bool:
         return relation.table.single
     equal = set[str]()
     for condition in conditions:
-        node = unwrapped(condition.tree)
-        if isinstance(node, exp.EQ):
-            sides = [Expr.of(unwrapped(one)) for one in (node.this, node.expression)]
-            own = [side for side in sides if relation.alias in side.aliases]
+        if isinstance(unwrapped(condition.tree), exp.EQ):
+            own = [side for side in equated(condition) or () if relation.alias in side.aliases]
             ref = own[0].as_ref if len(own) == 1 else None
             equal |= {ref.column} if ref is not None else set()
     return set(relation.table.key) <= equal

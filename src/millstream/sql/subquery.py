@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from millstream.algebra.dialect import printed
 from millstream.algebra.expr import Expr, Ref, unwrapped
+from millstream.errors import Unsupported
 from millstream.sql.given import Tied, bodies, equalities
 from millstream.sql.host import Builder, Host, Keyed
 from millstream.sql.outermost import only_ties, outermost
@@ -78,6 +80,7 @@ class Subqueries:
         if isinstance(node, exp.In):
             return is_in(self, node, host, strict=False)
         if isinstance(node, exp.Subquery):
+            _refuse_rows(node)
             return scalar(self, node.this, host)
         return compared(self, node, host)
 
@@ -116,3 +119,14 @@ class Subqueries:
             pairs = equalities(tied.ties, tied.relation)
         assert pairs is not None, f"not equalities: {tied.ties}"
         return Keyed(tied, tuple(pairs))
+
+
+def _refuse_rows(node: exp.Subquery) -> None:
+    """A subquery that stands for a value has one column."""
+    asking = node.parent
+    if isinstance(asking, exp.Binary) and isinstance(unwrapped(asking.this), exp.Tuple):
+        raise Unsupported.construct(
+            f"the row {printed(asking.this)} compared with a subquery",
+            reason="Millstream does not maintain a subquery that stands for several values yet.",
+            way_round="Compare each column with a subquery of its own, or join the subquery.",
+        )

@@ -48,13 +48,18 @@ def _timely(m: Maker, terms: Sequence[Term]) -> str:
 def tie(m: Maker, one: Item, other: Item, *, equal: bool = False) -> str:
     """The condition that ties two items; always by case, where there are cases."""
     ties = [f"{one.alias}.cid = {other.alias}.cid"] if m.cased else []
-    how = m.part(*["equal"] * 3, "two", "mixed", *([] if equal else ["theta", "case only"]))
+    how = m.part(*["equal"] * 3, "two", "mixed", *([] if equal else ["theta", "rows", "list", "case only"]))
     if how in ("equal", "two", "mixed"):
         ties.append(comparison(m, one, other, "="))
     if how == "two":
         ties.append(comparison(m, one, other, "="))
     if how in ("theta", "mixed"):
         ties.append(comparison(m, one, other, m.one_of(["<", "<=", ">", "<>", "IS DISTINCT FROM"])))
+    if how == "rows":
+        a, b = one.alias, other.alias
+        ties.append(f"({a}.j, {a}.h) {m.one_of(['<', '<=', '>', '>='])} ({b}.h, {b}.j)")
+    if how == "list":
+        ties.append(f"{one.alias}.j {m.one_of(['IN', 'IN', 'NOT IN'])} ({other.alias}.j, {other.alias}.h, 2)")
     return " AND ".join(ties)
 
 

@@ -59,6 +59,9 @@ def across(m: Maker, source: Source) -> Term:
             Term(f"{a}.j::numeric / nullif({b}.j, 0)", "numeric"),
             Term(f"nullif({a}.j, {b}.j)", "int4"),
             Term(f"ARRAY[{a}.j, {b}.j]", "ints"),
+            Term(f"{a}.j = ANY (ARRAY[{b}.j, {b}.h])", "bool"),
+            Term(f"{a}.j > ALL ({b}.j || ARRAY[1, {b}.j])", "bool"),
+            Term(f"({a}.j, {b}.h) < ({b}.j, {a}.h)", "bool"),
         ]
     )
 

@@ -55,6 +55,7 @@ def _gathered(m: Maker, source: Source) -> str:
         "count(DISTINCT)": f"count(DISTINCT {m.one_of([number, word])})",
         "sum(DISTINCT)": f"sum(DISTINCT {number})",
         "string_agg": f"string_agg({word}, ',' ORDER BY {word})",
+        "string_agg(DISTINCT)": f"string_agg(DISTINCT ({word})::text, ',' ORDER BY ({word})::text)",
         "array_agg": f"array_agg({number} ORDER BY {number} DESC)",
         "bool_and": f"bool_and({number} > 1)",
         "bit_or": f"bit_or({number})",
