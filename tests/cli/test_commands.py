@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from millstream.cli.exits import Exit
+from millstream.errors import NoSuchStreamTable, RefreshFailed
 from millstream.observe import log
 
 from .conftest import AT, Line, report, status, verification
@@ -202,3 +203,24 @@ def test_what_is_being_done_is_printed_on_stderr_when_asked_for(line: Line) -> N
     assert "INFO looked rows=3" in line("--verbose", "list").err
     assert line("list").err == ""
     assert logging.getLogger("millstream").level == logging.NOTSET
+
+
+def test_events_that_the_error_tells_are_not_shown_and_with_json_none_is(line: Line) -> None:
+    def answer() -> list[object]:
+        log.warning("half-made", table="totals")
+        log.error("refresh failed", code="MS402")
+        log.warning("Java says", line="no room")
+        raise RefreshFailed.because("totals", "It broke.")
+
+    line.double.answers["status"] = answer
+    first, *rest = line("list").err.splitlines()
+    assert first.endswith("WARNING half-made table=totals")
+    assert rest[:3] == ['error: refresh of "totals" failed [MS402]', "detail: It broke.", "Java said:"]
+    assert json.loads(line("list", "--json").err)["error"]["detail"] == "It broke.\nJava said:\nno room"
+    assert "ERROR refresh failed code=MS402" in line("--verbose", "list").err
+
+
+def test_refresh_looks_all_names_up_before_the_first_refresh(line: Line) -> None:
+    line.double.answers["history"] = NoSuchStreamTable.named("nosuch")
+    assert line("refresh", "totals", "nosuch").code == Exit.FAILED
+    assert line.double.called("refresh") == []

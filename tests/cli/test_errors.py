@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
+import typer
 
 from millstream import errors
+from millstream.cli import uninstall
 from millstream.cli.exits import MEANINGS, Exit, exit_code
 
 from .conftest import Line
@@ -99,6 +102,47 @@ def test_without_a_database_the_way_to_name_one_is_told(line: Line) -> None:
     assert ended.code == Exit.USAGE
     assert "--dsn" in ended.err
     assert "MILLSTREAM_DSN" in ended.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("list",), ("drop",), ("list", "--nosuch"), ("nosuch",), ("refresh",), ("--nosuch", "list")]
+)
+def test_with_json_a_wrong_command_line_is_a_document_too(line: Line, arguments: tuple[str, ...]) -> None:
+    drawn, ended = line(*arguments, dsn=None), line(*arguments, "--json", dsn=None)
+    assert ended.code == drawn.code == Exit.USAGE
+    error = json.loads(ended.err)["error"]
+    assert error["code"] == "MS005"
+    assert error["message"]
+    assert error["hint"].startswith("See: ")
+    assert "Usage:" in drawn.err
+
+
+def test_ctrl_c_ends_any_command_with_one_line(line: Line) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    line.double.answers["status"] = interrupted
+    ended = line("list")
+    assert (ended.code, ended.out, ended.err) == (130, "", "interrupted: nothing is left half done\n")
+    ended = line("list", "--json")
+    assert (ended.code, json.loads(ended.err)["error"]["message"]) == (130, "interrupted")
+
+
+def test_a_refresh_that_ctrl_c_cancels_in_spark_is_interrupted_and_not_failed(line: Line) -> None:
+    line.double.answers["refresh"] = errors.RefreshFailed.because("totals", "[SPARK_JOB_CANCELLED] Job 2 cancelled")
+    assert line("refresh", "totals").code == 130
+
+
+def test_ctrl_c_at_a_question_is_no_answer(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*_given: object, **_named: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise typer.Abort from None
+
+    monkeypatch.setattr(uninstall, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr(typer, "confirm", asked)
+    assert line("uninstall").code == 130
 
 
 @pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import signal
 from importlib.metadata import version
 from types import ModuleType
 from typing import Annotated
@@ -20,13 +20,14 @@ from millstream.cli import (
     init,
     refresh,
     status,
+    streams,
     uninstall,
     verify,
 )
 from millstream.cli import list as list_
-from millstream.cli.command import Program, with_example
+from millstream.cli.command import AS_JSON, Program, with_example
 from millstream.cli.doors import REAL
-from millstream.observe import log
+from millstream.cli.events import shown
 
 # Each has an EXAMPLE that runs, and a function `run` whose parameters are its arguments and options.
 COMMANDS: tuple[ModuleType, ...] = (
@@ -76,8 +77,7 @@ def root(
     ] = False,
 ) -> None:
     """Keeps SQL views over PostgreSQL fresh, incrementally, computing on Apache Spark."""
-    shown = log.show(logging.DEBUG if verbose else logging.WARNING)
-    ctx.call_on_close(lambda: log.hide(shown))
+    ctx.with_resource(shown(verbose=verbose, as_json=ctx.meta[AS_JSON]))
     ctx.obj = ctx.obj or REAL
 
 
@@ -87,4 +87,9 @@ for _command in COMMANDS:
 
 def main() -> None:
     """The entry point of the installed program."""
-    app(prog_name="millstream")
+    streams.make_fit()
+    try:
+        app(prog_name="millstream")
+    finally:
+        # On the way out another Ctrl-C ends us at once, without a traceback; Java notices that we are gone.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,19 +1,34 @@
 """A command: ends its help in an example, and an error in a message and an exit code.
 
+With `--json` among the arguments every error is one JSON document, that of a wrong command line too.
+
 The methods have no types on what Typer hands them: it brings its own copy of click, whose place
 differs from version to version.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from millstream.cli.exits import MEANINGS, exit_code
-from millstream.cli.output import print_error
-from millstream.errors import MillstreamError
+from millstream.cli import server_error
+from millstream.cli.events import with_java
+from millstream.cli.exits import INTERRUPTED, MEANINGS, exit_code
+from millstream.cli.output import print_error, print_interrupted
+from millstream.errors import BadSetting, MillstreamError
 
 # mypy: disable-error-code="no-untyped-def, override"
+
+# What Typer raises when the command line is wrong. Any: it exports only this heir of it.
+UsageError: Any = typer.BadParameter.__bases__[0]
+
+# Where the context, which commands share with the program, says that JSON is wanted.
+AS_JSON = "millstream.as_json"
 
 
 class Program(TyperGroup):
@@ -24,6 +39,19 @@ class Program(TyperGroup):
         super().format_help(ctx, formatter)
         codes = "\n".join(f"   {int(code)}  {meaning}" for code, meaning in MEANINGS.items())
         typer.echo(f" Exit codes:\n\n{codes}\n\n Example:\n\n   millstream demo --seconds 20\n")
+
+    def make_context(self, info_name, args, parent=None, **extra):
+        """Read the program's own options; whether JSON is wanted is seen before a command is known."""
+        as_json = "--json" in args
+        with _usage_told(as_json):
+            ctx = super().make_context(info_name, args, parent, **extra)
+        ctx.meta[AS_JSON] = as_json
+        return ctx
+
+    def invoke(self, ctx) -> object:
+        """Find the command, read its options, run it."""
+        with _usage_told(ctx.meta[AS_JSON]):
+            return super().invoke(ctx)
 
 
 class Command(TyperCommand):
@@ -37,12 +65,39 @@ class Command(TyperCommand):
         typer.echo(f" Example:\n\n   {self.example}\n")
 
     def invoke(self, ctx) -> object:
-        """Run; an error of ours is printed, not raised."""
+        """Run; an error of ours or of the server is printed, not raised."""
+        as_json = bool(ctx.params.get("as_json"))
         try:
             return super().invoke(ctx)
-        except MillstreamError as error:
-            print_error(error, as_json=bool(ctx.params.get("as_json")))
-            raise typer.Exit(exit_code(error)) from error
+        except (MillstreamError, psycopg.Error, KeyboardInterrupt, typer.Abort) as error:
+            if _is_interrupt(error):
+                print_interrupted(as_json=as_json)
+                raise typer.Exit(INTERRUPTED) from error
+            if not isinstance(error, MillstreamError | psycopg.Error):
+                raise
+            told = server_error.ours(error) if isinstance(error, psycopg.Error) else error
+            print_error(with_java(told), as_json=as_json)
+            raise typer.Exit(exit_code(told)) from error
+
+
+def _is_interrupt(error) -> bool:
+    """Was it Ctrl-C? While we ask something, Typer makes an Abort of it; while Spark works, Spark cancels its jobs."""
+    if isinstance(error, MillstreamError):
+        return "SPARK_JOB_CANCELLED" in error.detail
+    return isinstance(error, KeyboardInterrupt) or isinstance(error.__context__, KeyboardInterrupt)
+
+
+@contextmanager
+def _usage_told(as_json: bool) -> Iterator[None]:
+    """With JSON, an error in the command line is printed as one; without, Typer draws it."""
+    try:
+        yield
+    except UsageError as error:
+        if not as_json:
+            raise
+        path = error.ctx.command_path if error.ctx else "millstream"
+        print_error(BadSetting(error.format_message(), hint=f"See: {path} --help"), as_json=True)
+        raise typer.Exit(error.exit_code) from error
 
 
 def with_example(example: str) -> type[Command]:

@@ -18,6 +18,9 @@ class Exit(IntEnum):
     FAILED = 5
 
 
+# After Ctrl-C, as shells have it: 128 and the signal's number.
+INTERRUPTED = 130
+
 MEANINGS: dict[Exit, str] = {
     Exit.OK: "all is well",
     Exit.CHECK_FAILED: "a check failed: `verify` or `demo` found a difference, `doctor` a fault",

@@ -11,12 +11,13 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from millstream.cli.streams import is_unicode
 from millstream.errors import MillstreamError
 from millstream.frontier.snapshot import Snapshot
 
@@ -48,19 +49,33 @@ def err() -> Console:
 
 def print_json(value: object) -> None:
     """One JSON document on stdout."""
-    print(json.dumps(plain(value), indent=2, ensure_ascii=False))
+    _print_document(plain(value), sys.stdout)
 
 
 def print_error(error: MillstreamError, *, as_json: bool) -> None:
     """Message, detail and hint on stderr; never a traceback."""
     if as_json:
-        print(json.dumps({"error": error.as_dict()}, indent=2, ensure_ascii=False), file=sys.stderr)
+        _print_document({"error": error.as_dict()}, sys.stderr)
         return
     text = Text.assemble(("error: ", "bold red"), f"{error.message} [{error.code}]")
     for label, part in (("detail", error.detail), ("hint", error.hint)):
         if part:
             text.append_text(Text.assemble((f"\n{label}: ", "bold"), part))
     err().print(text, soft_wrap=True)
+
+
+def print_interrupted(*, as_json: bool) -> None:
+    """One line on stderr, after Ctrl-C."""
+    error = MillstreamError("interrupted", detail="Nothing is left half done.")
+    if as_json:
+        print_error(error, as_json=True)
+    else:
+        err().print("interrupted: nothing is left half done")
+
+
+def _print_document(value: object, stream: TextIO) -> None:
+    # Written by their numbers, characters pass through any encoding, and JSON stays JSON.
+    print(json.dumps(value, indent=2, ensure_ascii=not is_unicode(stream)), file=stream)
 
 
 # Results hold values of any type: rows of the user's own tables are among them.

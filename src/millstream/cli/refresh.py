@@ -54,7 +54,14 @@ def summary(report: RefreshReport) -> str:
 
 
 def _refresh(client: Millstream, names: list[str], *, full: bool) -> list[RefreshReport]:
+    check_names(client, names)
     return [client.refresh(name, full=full) for name in names] if names else client.refresh_all()
+
+
+def check_names(client: Millstream, names: list[str]) -> None:
+    """Each must be that of a stream table before the first is worked on; their history is asked for to see that."""
+    for name in names if len(names) > 1 else ():
+        client.history(name, n=1)
 
 
 def _row(report: RefreshReport) -> tuple[str | Text, ...]:

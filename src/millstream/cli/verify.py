@@ -12,6 +12,7 @@ from millstream.cli.doors import opened
 from millstream.cli.exits import Exit
 from millstream.cli.options import AsJson, Dsn
 from millstream.cli.output import clock, number, out, print_json, table
+from millstream.cli.refresh import check_names
 
 if TYPE_CHECKING:
     from millstream.service.verify import Verification
@@ -35,6 +36,7 @@ def run(
         raise typer.BadParameter("give the names of stream tables, or --all")
     with opened(ctx, dsn, "verifying") as client:
         chosen = names or [f"{quoted(one.schema)}.{quoted(one.name)}" for one in client.status()]
+        check_names(client, chosen)
         results = [client.verify(name) for name in chosen]
     if as_json:
         print_json(results)

@@ -2,18 +2,33 @@
 
 Settings that decide results are fixed here: ANSI mode (an overflow is an error, not a NULL), UTC,
 exact decimals. Settings that decide speed are chosen per refresh, in `engine.py`.
+
+What Java prints comes through a pipe and becomes log events ("Java says"), for as long as it runs: the terminal
+is the command's, and stdout carries results only. What it says at every start is left out.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock, Thread, current_thread, main_thread
+from types import FrameType
+from typing import Any
 
+from py4j.java_gateway import JavaGateway
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from millstream.errors import JavaMissing
+from millstream.observe import log
 from millstream.spark import archive
 from millstream.spark.java import java
 
@@ -55,6 +70,19 @@ _LOCAL: Mapping[str, str] = {
     "spark.log.level": "ERROR",
 }
 
+# What Java and Spark say at every start.
+_USUAL = (
+    "WARNING: Using incubator modules",
+    "Using Spark's default log4j profile",
+    "Setting default log level to",
+    "Setting Spark log level to",
+    "To adjust logging level use",
+)
+# So many of Java's last lines are told when it does not start.
+_TAIL = 20
+
+_starting = Lock()
+
 
 def start(master: str, conf: Mapping[str, str]) -> SparkSession:
     """Start (or find) the session; JavaMissing when Spark could not run."""
@@ -63,15 +91,78 @@ def start(master: str, conf: Mapping[str, str]) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName("millstream").master(master)
     memory = {"spark.driver.memory": f"{_memory()}m"} if master.startswith("local") else {}
     # Java's options given stand beside ours, not in their place; the last one counts.
     options = {_JAVA: f"{_LOCAL[_JAVA]} {archive.java_options(found.told)} {conf.get(_JAVA, '')}"}
-    for name, value in {**_LOCAL, **memory, **EXACT, **conf, **options}.items():
-        builder = builder.config(name, value)
+    chosen = {"spark.app.name": "millstream", "spark.master": master}
+    chosen |= {**_LOCAL, **memory, **EXACT, **conf, **options}
     # Our own error says it; PySpark would print its stack first.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
-    return prepare(builder.getOrCreate())
+    with _starting, _interrupts_wait():
+        return prepare(_session(chosen))
+
+
+def _session(conf: Mapping[str, str]) -> SparkSession:
+    """The session of this process, in a Java of its own where none runs yet."""
+    if SparkContext._active_spark_context is None:
+        given = SparkConf().setAll(list(conf.items()))
+        context = SparkContext(conf=given, gateway=SparkContext._gateway or _launched(given))
+        # It has a thread that prints a traceback when Java ends; whoever waits for Java is told anyway.
+        context._accumulatorServer.handle_error = _passed_over  # type: ignore[method-assign]
+    return SparkSession.builder.config(map=dict(conf)).getOrCreate()
+
+
+def _launched(conf: SparkConf) -> JavaGateway:
+    """Start Java; what it prints is listened to."""
+    reading, writing = os.pipe()
+    heard = deque[str](maxlen=_TAIL)
+    listener = Thread(target=_listen, args=(reading, heard), name="java says", daemon=True)
+    listener.start()
+    try:
+        with os.fdopen(writing, "wb") as pipe:
+            gateway: JavaGateway = launch_gateway(conf, {"stdout": pipe, "stderr": pipe})  # type: ignore[no-untyped-call]
+    except PySparkRuntimeError as error:
+        # Its last words may still be on their way.
+        listener.join(timeout=5)
+        raise JavaMissing.ended("\n".join(heard) or str(error)) from error
+    return gateway
+
+
+# Of any type: a socket and an address.
+def _passed_over(request: Any, client_address: Any) -> None:
+    log.debug("lost a connection of Java", request=request, client=client_address)
+
+
+def _listen(reading: int, heard: deque[str]) -> None:
+    """Take in what Java prints, line by line, until it ends."""
+    with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
+        for line in map(str.rstrip, lines):
+            if line and not line.startswith(_USUAL):
+                heard.append(line)
+                log.warning("Java says", line=line)
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block: Java, which ignores it, would start on its own and stay for ever."""
+    former = signal.getsignal(signal.SIGINT)
+    if current_thread() is not main_thread() or not callable(former):
+        yield
+        return
+    asked = list[int]()
+
+    def remember(number: int, _frame: FrameType | None) -> None:
+        asked.append(number)
+
+    signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        # Spark puts a handler of its own there, which cancels its jobs; that one stays.
+        if signal.getsignal(signal.SIGINT) is remember:
+            signal.signal(signal.SIGINT, former)
+    if asked:
+        raise KeyboardInterrupt
 
 
 def _memory() -> int:
