@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import psycopg
 import pytest
 
-from millstream.catalog import stream_tables
 from millstream.client import Millstream
-from millstream.errors import BadSetting, RefreshFailed, TargetMoved
 from millstream.testing import oracle
 
 pytestmark = pytest.mark.spark
@@ -105,72 +103,3 @@ def test_a_unique_index_by_another_class_of_operators_is_no_key(ms: Millstream, 
     writer.execute("CREATE TABLE p (id text NOT NULL, v int); CREATE UNIQUE INDEX ON p (id text_pattern_ops)")
     writer.execute("INSERT INTO p VALUES ('a', 1), ('A', 2)")
     exact(ms, writer, ["SELECT id, v FROM p"], "INSERT INTO p VALUES ('b', 3), ('B', 4)")
-
-
-# -- the table of a stream table ---------------------------------------------------------------
-
-
-def test_a_table_that_has_the_name_by_now_is_left_alone(ms: Millstream, writer: psycopg.Connection) -> None:
-    writer.execute("CREATE TABLE o (id int PRIMARY KEY, v int); INSERT INTO o VALUES (1, 1), (2, 2)")
-    ms.create_stream_table("x", "SELECT id, v FROM o", schedule="1h")
-    writer.execute("ALTER TABLE x RENAME TO x_old; CREATE TABLE x (id int PRIMARY KEY, v int)")
-    writer.execute("CREATE UNIQUE INDEX ON x (id) NULLS NOT DISTINCT; INSERT INTO x VALUES (99, 99)")
-    for change, full in (("SELECT 1", False), ("INSERT INTO o VALUES (3, 3)", False), ("SELECT 1", True)):
-        writer.execute(change.encode())
-        with pytest.raises(TargetMoved, match="renamed"):
-            ms.refresh("x", full=full)
-        assert writer.execute("SELECT * FROM x").fetchall() == [(99, 99)]
-    writer.execute("DROP TABLE x; ALTER TABLE x_old RENAME TO x")
-    assert ms.refresh("x").action == "DIFFERENTIAL"
-    oracle.check(ms.app.conn, "SELECT id, v FROM o", "x")
-
-
-def test_one_that_is_gone_is_told_so(ms: Millstream, writer: psycopg.Connection) -> None:
-    writer.execute("CREATE TABLE o (id int PRIMARY KEY, v int); INSERT INTO o VALUES (1, 1)")
-    ms.create_stream_table("x", "SELECT id, v FROM o", schedule="1h")
-    writer.execute("DROP TABLE x; INSERT INTO o VALUES (2, 2)")
-    with pytest.raises(TargetMoved, match="dropped"):
-        ms.refresh("x")
-
-
-# -- rows that fail ------------------------------------------------------------------------------
-
-
-def test_a_row_that_fails_and_goes_is_no_trouble_any_more(ms: Millstream, writer: psycopg.Connection) -> None:
-    writer.execute("CREATE TABLE d (id int PRIMARY KEY, v int); INSERT INTO d VALUES (1, 1), (2, 0)")
-    queries = {
-        "rows": "SELECT id, 10 / v AS q FROM d WHERE id <> 2",
-        "groups": "SELECT count(*) AS n FROM d WHERE id <> 2 AND 10 / v > 1",
-    }
-    for name, query in queries.items():
-        ms.create_stream_table(name, query, schedule="1h", refresh_mode="DIFFERENTIAL")
-    writer.execute("INSERT INTO d VALUES (3, 0)")
-    for name in queries:
-        with pytest.raises(RefreshFailed, match="division by zero"):
-            ms.refresh(name)
-    writer.execute("UPDATE d SET v = 5 WHERE id = 3; INSERT INTO d VALUES (4, 4)")
-    for name, query in queries.items():
-        assert ms.refresh(name).action == "DIFFERENTIAL"
-        oracle.check(ms.app.conn, query, name)
-
-
-def test_a_sum_that_leaves_its_range_is_an_error(ms: Millstream, writer: psycopg.Connection) -> None:
-    query = "SELECT g, sum(v) AS s, avg(v) AS m FROM f GROUP BY g"
-    writer.execute("CREATE TABLE f (id int PRIMARY KEY, g int, v float8); INSERT INTO f VALUES (1, 1, 1e308)")
-    ms.create_stream_table("st", query, schedule="1h")
-    writer.execute("INSERT INTO f VALUES (2, 1, 1e308)")
-    with pytest.raises(RefreshFailed, match="out of range"):
-        ms.refresh("st")
-    writer.execute("UPDATE f SET v = 'Infinity' WHERE id = 2")
-    assert ms.refresh("st").action == "DIFFERENTIAL"
-    oracle.check(ms.app.conn, query, "st")
-
-
-@pytest.mark.parametrize("schema", ["millstream", "millstream_state", "pg_catalog", "information_schema"])
-def test_schemas_of_the_servers_and_ours_are_not_for_stream_tables(
-    ms: Millstream, writer: psycopg.Connection, schema: str
-) -> None:
-    writer.execute("CREATE TABLE o (id int PRIMARY KEY)")
-    with pytest.raises(BadSetting, match="schema of your own"):
-        ms.create_stream_table(f"{schema}.x", "SELECT id FROM o")
-    assert stream_tables.every(ms.app.conn) == []

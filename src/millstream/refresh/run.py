@@ -18,6 +18,7 @@ from millstream.catalog import relations, sources, stream_tables
 from millstream.catalog.history import Initiator
 from millstream.catalog.prints import Memory
 from millstream.errors import Busy, Conflict, LockNotHad, MillstreamError, NoSuchStreamTable, RefreshFailed
+from millstream.observe import log
 from millstream.refresh.buffers import Log
 from millstream.refresh.carry_out import carry_out
 from millstream.refresh.cut import Cut, cut
@@ -119,10 +120,11 @@ class Refresher:
         try:
             try:
                 report = self._carried_out(now, job, decision, initiated_by)
-            except psycopg.DataError:
+            except psycopg.DataError as error:
                 # Perhaps for a row that came and went, which is in no answer of the query's.
                 if decision.action != "DIFFERENTIAL":
                     raise
+                log.warning("tried again without rows that came and went", table=job.table.name, reason=str(error))
                 report = self._carried_out(now, job, decision, initiated_by, netted=True)
             if job.table.relid and report.rows_changed:
                 now.written.add(job.table.relid)

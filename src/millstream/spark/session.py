@@ -108,7 +108,7 @@ def _session(conf: Mapping[str, str]) -> SparkSession:
         given = SparkConf().setAll(list(conf.items()))
         context = SparkContext(conf=given, gateway=SparkContext._gateway or _launched(given))
         # It has a thread that prints a traceback when Java ends; whoever waits for Java is told anyway.
-        context._accumulatorServer.handle_error = _passed_over  # type: ignore[method-assign]
+        context._accumulatorServer.handle_error = _passed_over  # type: ignore[method-assign]  # PySpark's
     return SparkSession.builder.config(map=dict(conf)).getOrCreate()
 
 
@@ -120,7 +120,8 @@ def _launched(conf: SparkConf) -> JavaGateway:
     listener.start()
     try:
         with os.fdopen(writing, "wb") as pipe:
-            gateway: JavaGateway = launch_gateway(conf, {"stdout": pipe, "stderr": pipe})  # type: ignore[no-untyped-call]
+            printed = {"stdout": pipe, "stderr": pipe}
+            gateway: JavaGateway = launch_gateway(conf, printed)  # type: ignore[no-untyped-call]  # PySpark's
     except PySparkRuntimeError as error:
         # Its last words may still be on their way.
         listener.join(timeout=5)
