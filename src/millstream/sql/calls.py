@@ -22,17 +22,28 @@ class Called:
 
 def is_call(item: exp.Expression) -> bool:
     """Is a FROM item the call of a function, or of several?"""
-    return isinstance(_inner(item), exp.Func)
+    inner = _inner(item)
+    return isinstance(inner.expression if isinstance(inner, exp.Dot) else inner, exp.Func)
 
 
 def _inner(item: exp.Expression) -> exp.Expression | None:
     """What is called; of ROWS FROM, as if by one call."""
     together = item.args.get("rows_from")
     if together:
-        calls = [one.this if isinstance(one, exp.Table) else one for one in together]
+        calls = [_qualified(one) if isinstance(one, exp.Table) else one for one in together]
         name = exp.to_identifier(ROWS_FROM.strip('"'), quoted=True)
-        return exp.Anonymous(this=name, expressions=[call.copy() for call in calls])
-    inner = item.this if isinstance(item, exp.Lateral | exp.Table) else item
+        return exp.Anonymous(this=name, expressions=[call.copy() for call in calls if call])
+    if isinstance(item, exp.Table):
+        return _qualified(item)
+    inner = item.this if isinstance(item, exp.Lateral) else item
+    return inner if isinstance(inner, exp.Expression) else None
+
+
+def _qualified(item: exp.Table) -> exp.Expression | None:
+    """Return the call of a FROM item with its schema, which the parser keeps beside the call and not in it."""
+    inner, schema = item.this, item.args.get("db")
+    if isinstance(inner, exp.Func) and schema is not None:
+        return exp.Dot(this=schema.copy(), expression=inner.copy())
     return inner if isinstance(inner, exp.Expression) else None
 
 
