@@ -261,7 +261,7 @@ class Volatile(QueryError):
     code = "MS103"
 
     @classmethod
-    def function(cls, name: str, volatility: str, position: int | None = None, excerpt: str = "") -> Self:
+    def function(cls, name: str, volatility: str, hint: str, position: int | None = None, excerpt: str = "") -> Self:
         return cls(
             f"function {name} is {volatility}, not immutable",
             detail=" ".join(
@@ -273,8 +273,7 @@ class Volatile(QueryError):
                 )
                 if part
             ),
-            hint="Use an immutable expression, for example ts AT TIME ZONE 'UTC' before date_trunc, "
-            "or mark your own function IMMUTABLE if it is.",
+            hint=hint,
             function=name,
             volatility=volatility,
             position=position,

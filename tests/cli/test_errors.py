@@ -38,7 +38,7 @@ def every_error() -> list[type[errors.MillstreamError]]:
         (errors.NoRights.to("create schemas", role="r", grant="GRANT ..."), Exit.SURROUNDINGS),
         (errors.WrongVersion.of(130004, 15, 18), Exit.SURROUNDINGS),
         (REFUSED, Exit.REFUSED),
-        (errors.Volatile.function("random()", "volatile"), Exit.REFUSED),
+        (errors.Volatile.function("random()", "volatile", "Leave it out."), Exit.REFUSED),
         (errors.BadSource.of("t", "It is temporary.", "Use a table."), Exit.REFUSED),
         (errors.NameTaken.by("totals", "table"), Exit.FAILED),
         (errors.NoSuchStreamTable.named("totals"), Exit.FAILED),

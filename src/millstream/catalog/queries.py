@@ -16,6 +16,7 @@ import psycopg
 from millstream.algebra.types import Column
 from millstream.catalog import relations
 from millstream.errors import BadQuery, LockNotHad, NoRights
+from millstream.plan.workaround import for_rejected
 from millstream.sql import nodetree, position
 from millstream.sql.readable import readable
 from millstream.store.connection import Connection, users_path
@@ -134,7 +135,7 @@ def _rejected(query: str, offset: int, error: psycopg.Error) -> BadQuery:
         message,
         sqlstate=diag.sqlstate or "",
         detail=diag.message_detail or "",
-        hint=diag.message_hint or "",
+        hint=diag.message_hint or for_rejected(message),
         position=where,
         excerpt=position.excerpt(query, where),
     )

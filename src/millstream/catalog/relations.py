@@ -66,7 +66,7 @@ def table(conn: Connection, oid: int, key: Sequence[str] = ()) -> Table:
     """The table of that oid as it is now, with its key (the one asked for, if it is one) and all of its members."""
     relation = conn.execute(_SQL["relation"], (oid,)).fetchone()
     if relation is None:
-        raise BadSource.of(str(oid), "There is no relation of that oid.", "Was it dropped?")
+        raise BadSource.of(str(oid), "It was dropped meanwhile.", "Try again.")
     _, schema, name, _ = relation
     found = conn.execute(_SQL["key"], {"oid": oid, "wanted": list(key)}).fetchone()
     return Table(oid, schema, name, columns(conn, oid), tuple(found[0]) if found else (), members(conn, [oid])[oid])
@@ -138,7 +138,7 @@ def check_source(conn: Connection, oid: int, position: int | None = None) -> Non
         Facts(Name(*row[:3]), *row[3:]) for row in conn.execute(_SQL["facts"], ([oid, *members(conn, [oid])[oid]],))
     ]
     if not found:
-        raise BadSource.of(str(oid), "There is no relation of that oid.", "Was it dropped?", position)
+        raise BadSource.of(str(oid), "It was dropped meanwhile.", "Try again.", position)
     root = found[0]
     for facts in found:
         _check_kind(root, facts, position)

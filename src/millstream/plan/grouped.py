@@ -22,6 +22,7 @@ from millstream.plan.placed import INT4, NUMERIC, Placed
 from millstream.plan.plain import cast, written
 from millstream.plan.server import Server
 from millstream.plan.shown_scale import scale_leaf, shown_scale
+from millstream.plan.workaround import TWO_STEPS, UNITE_STREAM_TABLES, for_group_key
 
 
 @dataclass(frozen=True)
@@ -229,14 +230,14 @@ def _key(placer: Placer, expression: Expr) -> Placed:
         raise Unsupported.construct(
             f"grouping by {expression} over a join",
             reason="It may fail for a row that is not in the result.",
-            way_round="Group by a column.",
+            way_round=TWO_STEPS,
         )
     placed = placer.place(expression, "key")
     if not placed.wire.equal:
         raise Unsupported.construct(
             f"grouping by {expression}",
             reason="Spark's equality of its type is not PostgreSQL's.",
-            way_round="Group by its text, or by an expression of a plainer type.",
+            way_round=for_group_key(placed.type) if placed.type else TWO_STEPS,
         )
     return placed
 
@@ -246,7 +247,7 @@ def _typed(placed: Placed, key: Named) -> PgType:
         raise Unsupported.construct(
             f"grouping by {key.expr}",
             reason="Its type is not known exactly.",
-            way_round="Group by one table's columns.",
+            way_round=TWO_STEPS,
         )
     return placed.type
 
@@ -257,7 +258,7 @@ def agreed_columns(placed: list[list[tuple[str, Placed]]]) -> list[tuple[str, Pl
         raise Unsupported.construct(
             "an aggregate over a UNION ALL whose parts travel in different ways",
             reason="One column has different types in its parts.",
-            way_round="Cast it to one type in each part.",
+            way_round=UNITE_STREAM_TABLES,
         )
     return placed[0]
 

@@ -23,6 +23,7 @@ from millstream.algebra.wire import FINE, FINE_SCALE, Wire, number_wire_of, wire
 from millstream.errors import Unsupported
 from millstream.plan.block import Accumulator, Function, Gathered, Strategy, Use
 from millstream.plan.placed import INT4, NUMERIC, Placed
+from millstream.plan.workaround import TWO_STEPS
 
 # Money has two digits after the point, rates four: these are counted.
 FEW = 4
@@ -143,7 +144,7 @@ class State:
             raise Unsupported.construct(
                 f"{function} of an expression over several tables",
                 reason="Its type is not known exactly.",
-                way_round="Take the extreme of one table's expression.",
+                way_round=TWO_STEPS,
             )
         order = name if placed.wire.ordered else over.order
         # When the last value of a group goes there is nothing to read again: the counter tells.

@@ -11,6 +11,7 @@ from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire
 from millstream.errors import Unsupported
 from millstream.plan.server import Constant
+from millstream.plan.workaround import TWO_STEPS
 
 BOOL = PgType(16, "boolean", "bool")
 INT4 = PgType(23, "integer", "int4")
@@ -54,7 +55,7 @@ def across(expression: Expr, reason: str = "") -> Unsupported:
     return Unsupported.construct(
         f"the expression {expression} over several tables ({tables})",
         reason=reason or "Spark does not compute it exactly as PostgreSQL does.",
-        way_round="Compute it from one table's columns, or put it into the select list of a query without GROUP BY.",
+        way_round=TWO_STEPS,
     )
 
 
@@ -63,7 +64,7 @@ def refused_number(expression: Expr, type_: PgType) -> Unsupported:
     return Unsupported.construct(
         f"arithmetic on {expression} of type {type_.name}",
         reason="Spark has no type that computes with it exactly.",
-        way_round="Cast it to numeric(p,s) with p <= 38, to an integer type or to double precision.",
+        way_round=TWO_STEPS,
     )
 
 

@@ -16,6 +16,7 @@ from millstream.plan.body import BranchPlan
 from millstream.plan.flatten import Flat
 from millstream.plan.placed import NUMERIC, Placed
 from millstream.plan.server import Server
+from millstream.plan.workaround import UNITE_STREAM_TABLES
 
 # Until the server has told what an inner block's columns are.
 UNTOLD = PgType(705, "unknown", "unknown", kind="pseudo")
@@ -64,7 +65,7 @@ def _columns_of(placed: list[list[tuple[str, Placed]]], columns: Sequence[Column
             raise Unsupported.construct(
                 f'column "{column.name}" of a UNION ALL',
                 reason="Its parts travel to Spark in different ways.",
-                way_round="Cast it to one type in each part.",
+                way_round=UNITE_STREAM_TABLES,
             )
         name, one = placed[0][position]
         type_ = (one.type or NUMERIC) if column.type is UNTOLD else column.type

@@ -23,6 +23,7 @@ from millstream.errors import BadQuery, Unsupported, Volatile
 from millstream.plan.block import Block, Key
 from millstream.plan.cut import cut
 from millstream.plan.server import Constant
+from millstream.plan.workaround import for_function
 from millstream.sql import check, clock, position, steady
 from millstream.sql.build import build
 from millstream.store import kept, state
@@ -148,7 +149,8 @@ def _check_function(function: queries.Function, query: str) -> None:
     name = function.name.split("(")[0].split(".")[-1].strip('"')
     where = position.find(query, name)
     if function.volatility != "immutable":
-        raise Volatile.function(function.name, function.volatility, where, position.excerpt(query, where))
+        hint = for_function(function.name, function.volatility, built_in=function.schema == "pg_catalog")
+        raise Volatile.function(function.name, function.volatility, hint, where, position.excerpt(query, where))
 
 
 def _check_faithful(conn: Connection, canonical: Canonical) -> None:
@@ -158,15 +160,23 @@ def _check_faithful(conn: Connection, canonical: Canonical) -> None:
     """
     try:
         again = queries.reread(conn, printed(_unnamed(parsed(canonical.text))))
-        same = _spaced(again.text) == _spaced(canonical.text) and again.operators == canonical.operators
-    except (BadQuery, SqlglotError):
-        same = False
-    if not same:
-        raise Unsupported.construct(
-            "this query's syntax",
-            reason="It could not be read without changing its meaning.",
-            way_round="Write the unusual parts in a plainer way, and please report the query.",
-        )
+    except (BadQuery, SqlglotError) as error:
+        raise _unfaithful(str(error)) from error
+    read, meant = _spaced(again.text), _spaced(canonical.text)
+    if read != meant:
+        differs = next((n for n, (one, other) in enumerate(zip(read, meant, strict=False)) if one != other), 0)
+        part = slice(max(differs - 30, 0), differs + 60)
+        raise _unfaithful(f"PostgreSQL has: {meant[part]} ... It was read as: {read[part]} ...")
+    if again.operators != canonical.operators:
+        raise _unfaithful("An operator of an extension is not the one that is found without the search_path.")
+
+
+def _unfaithful(where: str) -> Unsupported:
+    return Unsupported.construct(
+        "this query's syntax",
+        reason=f"It could not be read without changing its meaning. {where}",
+        way_round="Write that part in another way (a cast of a varchar to text often helps), and please report it.",
+    )
 
 
 def _spaced(text: str) -> str:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from millstream.algebra.expr import Expr, Ref, unwrapped
 from millstream.algebra.relation import Aggregate, Call, Filter, Measure, Named, Project, Relation
 from millstream.errors import Unsupported
+from millstream.plan.workaround import TWO_STEPS
 from millstream.sql.given import Tied
 from millstream.sql.host import Host, Joining, Keyed
 from millstream.sql.scope import never_null
@@ -83,7 +84,7 @@ def compared(joining: Joining, node: exp.Expression, host: Host) -> Expr:
         raise Unsupported.construct(
             "this operator with ANY or ALL",
             reason="Millstream does not maintain it yet.",
-            way_round="Write it as a join.",
+            way_round=TWO_STEPS,
         )
     bounds = _bounds(joining, joining.keyed(query, host), host)
     return Expr.parse(_QUANTIFIED[isinstance(asked, exp.All), symbol].format(x=f"({value.sql})", **bounds))

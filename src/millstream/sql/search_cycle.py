@@ -61,7 +61,7 @@ def check_types(cte: exp.CTE, types: Callable[[exp.Expression], tuple[PgType, ..
             raise Unsupported.construct(
                 f'SEARCH or CYCLE by the array "{name}"',
                 reason="The way to each row is kept as an array, and an array of arrays is not one.",
-                way_round="Make a text of it in both terms, and search by that.",
+                way_round="Search by one of its elements, x[1], or by another column.",
             )
     kinds = {found[quoted(name)].base for name in together}
     if len(kinds) > 1 and not kinds <= _EXACT:

@@ -1,0 +1,71 @@
+"""Workarounds for queries that are refused: what the hint of the error tells the user to write instead.
+
+Each of them is followed by a test (tests/test_hints.py): the query is refused, the rewriting is accepted, and where the
+rewriting keeps the meaning, PostgreSQL gives the same rows for both.
+"""
+
+from __future__ import annotations
+
+from millstream.algebra.types import PgType
+
+# What works for every expression: PostgreSQL evaluates the select list of a query without GROUP BY.
+TWO_STEPS = (
+    "Make a stream table that has the expression as a column (SELECT ..., expression AS x FROM ... JOIN ...), and read "
+    "that stream table here."
+)
+
+UNITE_STREAM_TABLES = "Make each part of the UNION ALL a stream table of its own, and unite those."
+
+_ZONE = "Name the time zone: write (x AT TIME ZONE 'UTC') in place of the timestamptz x."
+_VIEW = "Keep its arguments as columns of the stream table, and call the function in a view over it."
+_ARRAY = "Aggregate with array_agg, and convert the array in a view over the stream table."
+_ELEMENTS = "Use jsonb_array_elements or json_array_elements, and take the fields with ->>."
+
+_FUNCTIONS = {
+    **dict.fromkeys(("textanycat", "anytextcat"), "Cast the other operand to text: 'a' || x::text."),
+    **dict.fromkeys(("jsonb_to_recordset", "json_to_recordset"), _ELEMENTS),
+    **dict.fromkeys(("json_agg", "jsonb_agg"), _ARRAY),
+    **dict.fromkeys(("clock_timestamp", "statement_timestamp", "timeofday"), "Use now()."),
+    **dict.fromkeys(("date_trunc", "date_part", "extract", "date", "time", "timestamp"), _ZONE),
+}
+_REJECTED = (
+    ("has pseudo-type record", "Write the fields of the row as columns, one by one."),
+    ("specified more than once", "Give each column a name of its own with AS."),
+    ("data-modifying statements in WITH", "Run the statement on its own: a stream table only reads."),
+)
+
+
+def for_function(signature: str, volatility: str, *, built_in: bool) -> str:
+    """Return the workaround for a call of a function that is not immutable.
+
+    >>> for_function("textanycat(text,anynonarray)", "stable", built_in=True)
+    "Cast the other operand to text: 'a' || x::text."
+    >>> for_function("score(integer)", "volatile", built_in=False)
+    'If its result depends on its arguments alone, say so: ALTER FUNCTION score(integer) IMMUTABLE.'
+    """
+    if not built_in:
+        return f"If its result depends on its arguments alone, say so: ALTER FUNCTION {signature} IMMUTABLE."
+    called, _, arguments = signature.partition("(")
+    if called in _FUNCTIONS:
+        return _FUNCTIONS[called]
+    compares = called.startswith(("timestamp", "date_", "interval_pl")) and not called.endswith("_out")
+    return _ZONE if volatility == "stable" and compares and "with time zone" in arguments else _VIEW
+
+
+def for_rejected(message: str) -> str:
+    """Return the workaround for a query that PostgreSQL runs but does not take as the text of a view; "" for others."""
+    return next((hint for words, hint in _REJECTED if words in message), "")
+
+
+def for_group_key(type_: PgType) -> str:
+    """Return the workaround for grouping by a value whose equality Spark does not share.
+
+    >>> for_group_key(PgType(3904, "int4range", "int4range", "range"))
+    'Group by lower(x) and upper(x).'
+    """
+    if type_.kind == "range":
+        return "Group by lower(x) and upper(x)."
+    if type_.kind == "composite":
+        return "Group by its fields: (x).a, (x).b."
+    known = {"json": "Group by x::text.", "jsonb": "Group by x::text.", "interval": "Group by extract(epoch FROM x)."}
+    return known.get(type_.base, "Carry it as a column, and group in a view over the stream table.")
