@@ -7,7 +7,7 @@ from typing import get_args
 from millstream.catalog import sources, stream_tables
 from millstream.catalog.stream_tables import RefreshMode
 from millstream.errors import BadSetting, NotYet
-from millstream.schedule.cadence import Cadence
+from millstream.scheduler.cadence import Cadence
 from millstream.service import hand_over
 from millstream.service.app import App
 from millstream.service.verb import verb

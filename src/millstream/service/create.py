@@ -17,7 +17,7 @@ from millstream.observe import log
 from millstream.plan.block import Key
 from millstream.refresh.lock import try_lock, unlock
 from millstream.refresh.report import RefreshReport
-from millstream.schedule.cadence import Cadence
+from millstream.scheduler.cadence import Cadence
 from millstream.service import hand_over, keep
 from millstream.service.app import App
 from millstream.service.drop import drop_table

@@ -8,7 +8,7 @@ from millstream.capture import inventory
 from millstream.catalog import sources, stream_tables
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import StreamTable
-from millstream.schedule.cadence import Cadence
+from millstream.scheduler.cadence import Cadence
 from millstream.service.app import App
 from millstream.service.doctor import Check
 from millstream.service.verb import verb

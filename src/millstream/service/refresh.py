@@ -16,7 +16,7 @@ from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.refresh.job import Gap, Job, reads
 from millstream.refresh.report import RefreshReport
-from millstream.schedule.cadence import Cadence
+from millstream.scheduler.cadence import Cadence
 from millstream.service import hand_over
 from millstream.service.app import App
 from millstream.service.mend import job_of, mended

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from millstream.errors import BadSetting
-from millstream.schedule.cadence import Cadence
+from millstream.scheduler.cadence import Cadence
 
 NOON = datetime(2024, 6, 1, 12, tzinfo=UTC)
 
