@@ -290,6 +290,23 @@ class BadSource(QueryError):
         return cls(f'"{name}" cannot be a source', detail=reason, hint=way_round, source=name, position=position)
 
 
+class Cycle(QueryError):
+    """A stream table that would read itself, directly or through views, functions and other stream tables."""
+
+    code = "MS105"
+
+    @classmethod
+    def along(cls, name: str, path: str) -> Self:
+        return cls(
+            f'stream table "{name}" would read itself',
+            detail=f"The path is: {path}. Its rows would depend on the rows that it had before.",
+            hint="Change one of these so that it no longer reads the next one, or drop a stream table on the path.",
+            name=name,
+            path=path,
+            position=None,
+        )
+
+
 # -- MS2xx: a stream table -------------------------------------------------------------------
 
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import psycopg
 import pytest
 
 import millstream
 from millstream import Millstream
-from millstream.errors import StillUsed
+from millstream.catalog.upstreams import Upstream
+from millstream.errors import Cycle, StillUsed
 from millstream.refresh.report import RefreshReport
+from millstream.service import graph
+from millstream.store.connection import session
+from millstream.testing import oracle
 
 pytestmark = pytest.mark.spark
 
@@ -95,3 +101,158 @@ def test_one_that_others_read_is_not_dropped_under_them(ms: Millstream) -> None:
         ms.drop_stream_table("totals")
     ms.drop_stream_table("totals", cascade=True)
     assert ms.status() == []
+
+
+# -- cycles ------------------------------------------------------------------------------------
+
+PLAIN = """
+    CREATE TABLE t (id int PRIMARY KEY, v int);
+    INSERT INTO t SELECT n, n FROM generate_series(1, 5) AS n;
+    CREATE VIEW v AS SELECT id, v FROM t;
+    CREATE VIEW outer_v AS SELECT id, v FROM v;
+    CREATE FUNCTION f() RETURNS bigint IMMUTABLE BEGIN ATOMIC SELECT sum(id) FROM v; END;
+    CREATE FUNCTION plus(int, int) RETURNS bigint IMMUTABLE BEGIN ATOMIC SELECT $1 + $2 + count(*) FROM v; END;
+    CREATE OPERATOR <+> (LEFTARG = int, RIGHTARG = int, FUNCTION = plus);
+    CREATE TABLE p (id int, v int);
+    CREATE TABLE p1 (id int, v int) INHERITS (p);
+"""
+BACK = "CREATE OR REPLACE VIEW v AS SELECT id, v FROM t"
+
+
+class Case(NamedTuple):
+    """How a stream table `a` comes to read itself, and how that is undone."""
+
+    query: str
+    ddl: str
+    undo: str
+    path: str
+    others: tuple[str, ...] = ()
+
+
+CYCLES = {
+    "a view": Case(
+        "SELECT id, v FROM v", "CREATE OR REPLACE VIEW v AS SELECT id, v FROM a", BACK,
+        "public.a -> view public.v -> public.a",
+    ),
+    "a view made again": Case(
+        "SELECT id, v FROM v",
+        "DROP VIEW v CASCADE; CREATE VIEW v AS SELECT id, v FROM t UNION ALL SELECT id, v FROM a",
+        BACK, "public.a -> view public.v -> public.a",
+    ),
+    "nested views": Case(
+        "SELECT id, v FROM outer_v", "CREATE OR REPLACE VIEW v AS SELECT id, v FROM a", BACK,
+        "public.a -> view public.outer_v -> view public.v -> public.a",
+    ),
+    "another stream table": Case(
+        "SELECT id, v FROM v", "CREATE OR REPLACE VIEW v AS SELECT id, v FROM b", BACK,
+        "public.a -> view public.v -> public.b -> public.a", ("SELECT id, v FROM a",),
+    ),
+    "two stream tables and views": Case(
+        "SELECT id, v FROM v", "CREATE OR REPLACE VIEW v AS SELECT id, v FROM c", BACK,
+        "public.a -> view public.v -> public.c -> view public.w -> public.b -> public.a",
+        ("SELECT id, v FROM a", "SELECT id, v FROM w"),
+    ),
+    "a function": Case(
+        "SELECT id, f() AS v FROM t", "CREATE OR REPLACE VIEW v AS SELECT id, v::int FROM a", BACK,
+        "public.a -> function public.f() -> view public.v -> public.a",
+    ),
+    "the function of an operator": Case(
+        "SELECT id, id <+> v AS v FROM t", "CREATE OR REPLACE VIEW v AS SELECT id, v::int FROM a", BACK,
+        "public.a -> operator public.<+>(integer,integer) -> function public.plus(integer,integer) -> view public.v "
+        "-> public.a",
+    ),
+    "a child of a table": Case(
+        "SELECT id, v FROM p", "ALTER TABLE a INHERIT p", "ALTER TABLE a NO INHERIT p",
+        "public.a -> table public.p -> public.a",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def plain(database: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(database, autocommit=True) as conn:
+        conn.execute(PLAIN)
+        yield conn
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["same process", "new process"])
+@pytest.mark.parametrize("case", CYCLES.values(), ids=list(CYCLES))
+def test_a_stream_table_that_comes_to_read_itself_is_refused_with_the_path(
+    database: str, plain: psycopg.Connection, case: Case, again: bool
+) -> None:
+    """Replacing a view under a stream table by one that reads it made it grow with every tick, without an error."""
+    ms = millstream.connect(database)
+    ms.create_stream_table("a", case.query, schedule="continuous")
+    for name, query in zip("bc", case.others, strict=False):
+        ms.create_stream_table(name, query, schedule="continuous")
+        plain.execute("CREATE OR REPLACE VIEW w AS SELECT id, v FROM b" if name == "b" else "")
+    plain.execute(case.ddl.encode())
+    if again:
+        ms.close()
+        ms = millstream.connect(database)
+    with ms:
+        before = plain.execute("TABLE a").fetchall()
+        with pytest.raises(Cycle) as caught:
+            ms.refresh("a")
+        assert caught.value.path == case.path
+        assert case.path in caught.value.detail
+        plain.execute("INSERT INTO t VALUES (100, 100); INSERT INTO p VALUES (100, 100)")
+        assert "a" not in {report.name for report in ms.tick()}
+        assert plain.execute("TABLE a").fetchall() == before
+        assert "would read itself" in (ms.status()[0].last_error or "")
+        plain.execute(case.undo.encode())
+        assert ms.refresh("a").action in ("DIFFERENTIAL", "REINITIALIZE", "NO_DATA")
+        if "f()" not in case.query and "<+>" not in case.query:
+            oracle.check(ms.app.conn, case.query, "public.a")
+
+
+def test_two_that_come_to_read_each_other_are_not_both_refreshed(database: str, plain: psycopg.Connection) -> None:
+    with millstream.connect(database) as ms:
+        plain.execute("CREATE VIEW w AS SELECT id, v FROM t")
+        ms.create_stream_table("a", "SELECT v FROM v", schedule="continuous")
+        ms.create_stream_table("b", "SELECT v FROM w", schedule="continuous")
+        plain.execute("CREATE OR REPLACE VIEW v AS SELECT 1 AS id, v + 1 AS v FROM b")
+        plain.execute("CREATE OR REPLACE VIEW w AS SELECT 1 AS id, v + 1 AS v FROM a")
+        assert [report.name for report in ms.tick()] == ["a"]
+        with pytest.raises(Cycle, match="would read itself") as caught:
+            ms.refresh("b")
+        assert caught.value.path == "public.b -> view public.w -> public.a -> view public.v -> public.b"
+
+
+@pytest.mark.parametrize("name", ["t", "v"])
+def test_creating_what_an_upstream_waits_for_is_refused(database: str, plain: psycopg.Connection, name: str) -> None:
+    with millstream.connect(database) as ms:
+        ms.create_stream_table("a", f"SELECT id, v FROM {name}")
+        ms.create_stream_table("b", "SELECT id, v FROM a")
+        plain.execute("DROP VIEW v CASCADE" if name == "v" else "ALTER TABLE t RENAME TO t_old")
+        with pytest.raises(Cycle) as caught:
+            ms.create_stream_table(name, "SELECT id, v FROM b")
+        assert caught.value.path == f"public.{name} -> public.b -> public.a -> public.{name}"
+        assert [one.name for one in ms.status()] == ["a", "b"]
+
+
+def test_a_cycle_that_two_sessions_close_at_once_is_seen_by_the_second(
+    database: str, plain: psycopg.Connection
+) -> None:
+    """Each records one half, in a transaction that does not see the other's."""
+    with millstream.connect(database) as ms:
+        ms.create_stream_table("a", "SELECT id, v FROM t", initialize=False)
+        ms.create_stream_table("b", "SELECT id, v FROM t", initialize=False)
+        a, b = ms.app.named("a").id, ms.app.named("b").id
+        caught = list[BaseException]()
+
+        def close() -> None:
+            with session(database) as conn, conn.transaction():
+                try:
+                    graph.record(conn, b, [Upstream(a)])
+                except Cycle as error:
+                    caught.append(error)
+
+        second = threading.Thread(target=close)
+        with session(database) as first, first.transaction():
+            graph.record(first, a, [Upstream(b)])
+            second.start()
+            second.join(timeout=1)
+            assert second.is_alive()
+        second.join(timeout=30)
+        assert [error.path for error in caught if isinstance(error, Cycle)] == ["public.b -> public.a -> public.b"]

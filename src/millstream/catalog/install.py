@@ -28,7 +28,7 @@ from millstream.store.statements import load
 SCHEMAS = ("millstream", "millstream_changes", "millstream_state")
 TABLES = (
     "installation", "migrations", "settings", "stream_tables", "sources", "dependencies", "blocks", "refresh_history",
-    "grounds", "slots", "watermarks",
+    "grounds", "slots", "watermarks", "upstreams",
 )  # fmt: skip
 """What the migrations make in the first of them."""
 

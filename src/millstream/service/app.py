@@ -23,7 +23,7 @@ from millstream.errors import SourceChanged
 from millstream.refresh.job import Job
 from millstream.refresh.lock import try_lock, unlock
 from millstream.refresh.run import Refresher, Witness
-from millstream.service import keep
+from millstream.service import graph, keep
 from millstream.service.follower import Follower
 from millstream.service.planning import Planned, plan_query
 from millstream.service.steps import Steps
@@ -120,6 +120,8 @@ class App:
             return
         try:
             keep.make_anew(self.conn, table, planned)
+            with self.conn.transaction():
+                graph.record(self.conn, table.id, planned.upstreams)
             self._kept.add(table.id)
         finally:
             unlock(self.conn, [table.id])
@@ -148,6 +150,7 @@ def _planned(conn: Connection, table: StreamTable) -> Planned:
     keys = table.row_key.sources if table.row_key else {}
     with waiting_at_most(conn, PLAN_PATIENCE):
         planned = plan_query(conn, table.canonical_query, qualified=True, keys=keys)
+        graph.refuse_cycle(conn, table.id, planned.upstreams)
         stored = {column.name: column.type.name for column in relations.columns(conn, table.relid or 0)}
     for column in planned.canonical.columns if stored else ():
         if stored.get(column.name) != column.type.name:

@@ -18,7 +18,7 @@ from millstream.plan.block import Key
 from millstream.refresh.lock import try_lock, unlock
 from millstream.refresh.report import RefreshReport
 from millstream.scheduler.cadence import Cadence
-from millstream.service import hand_over, keep
+from millstream.service import graph, hand_over, keep
 from millstream.service.app import App
 from millstream.service.drop import drop_table
 from millstream.service.planning import Planned, plan_query
@@ -164,6 +164,8 @@ def _recorded(
         for relid, (source, columns) in planned.sources().items():
             sources.reserve(app.conn, relid, source.schema, source.name)
             sources.depend(app.conn, table.id, relid, columns)
+        graph.refuse_cycle_of_new(app.conn, table.id, name, planned.upstreams)
+        graph.record(app.conn, table.id, planned.upstreams)
     return stream_tables.get(app.conn, table.id)
 
 

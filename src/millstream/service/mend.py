@@ -15,10 +15,10 @@ from millstream.capture import trigger
 from millstream.catalog import relations, sources, stream_tables
 from millstream.catalog.locks import Patience
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import LockNotHad, MillstreamError, QueryError, SourceChanged
+from millstream.errors import Cycle, LockNotHad, MillstreamError, QueryError, SourceChanged
 from millstream.observe import log
 from millstream.refresh.job import Gap, Job, reads
-from millstream.service import alerts, hand_over
+from millstream.service import alerts, graph, hand_over
 from millstream.service.app import App
 
 # Other stream tables wait meanwhile; what was not to be had now is tried again at the next tick.
@@ -29,6 +29,8 @@ def job_of(app: App, table: StreamTable, *, full: bool) -> Job | MillstreamError
     """What is to be done for a table, or why its query no longer holds."""
     try:
         return app.job(table, full=full)
+    except Cycle as error:
+        return error
     except QueryError as error:
         return SourceChanged.query(table.name, f"{error.message[:1].upper()}{error.message[1:]}.")
     except (SourceChanged, LockNotHad) as error:
@@ -65,6 +67,7 @@ def _record_sources(app: App, table: StreamTable) -> None:
             sources.reserve(app.conn, relid, source.schema, source.name)
             sources.depend(app.conn, table.id, relid, columns)
         sources.depend_on_no_other(app.conn, table.id, list(read))
+        graph.record(app.conn, table.id, app.plan(table).upstreams)
 
 
 def _added(job: Job, again: Job | MillstreamError) -> set[int]:

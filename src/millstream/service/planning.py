@@ -19,11 +19,13 @@ from millstream.catalog import grounds, queries, relations, stream_tables
 from millstream.catalog.grounds import Grounds
 from millstream.catalog.queries import Canonical
 from millstream.catalog.row_key import RowKey
+from millstream.catalog.upstreams import Upstream
 from millstream.errors import BadQuery, Unsupported, Volatile
 from millstream.plan.block import Block, Key
 from millstream.plan.cut import cut
 from millstream.plan.server import Constant
 from millstream.plan.workaround import for_function
+from millstream.service.graph import upstreams_under
 from millstream.sql import check, clock, position, steady
 from millstream.sql.build import build
 from millstream.store import kept, state
@@ -41,6 +43,8 @@ class Planned:
     blocks: tuple[Block, ...]
     grounds: Grounds
     """What the plan stands on, as it was before the plan was made."""
+    upstreams: tuple[Upstream, ...] = ()
+    """The stream tables that the query reads, through views and functions too."""
 
     @property
     def block(self) -> Block:
@@ -75,6 +79,7 @@ def plan_query(
     with queries.rolled_back(conn):
         canonical = queries.reread(conn, query) if qualified else queries.canonical(conn, query)
         found = grounds.under(conn, canonical.text)
+        upstreams = upstreams_under(conn, canonical.text)
         called = _check(conn, canonical, query)
         _check_names([column.name for column in canonical.columns], query)
         try:
@@ -83,7 +88,7 @@ def plan_query(
             blocks = cut(relation, canonical.columns, _Server(conn))
         except Unsupported as error:
             raise _placed(error, query) from error
-    return Planned(query, canonical, relation, blocks, found)
+    return Planned(query, canonical, relation, blocks, found, upstreams)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,59 @@
+"""The catalog's rows of upstreams: the stream tables that each stream table reads, and through what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from millstream.store.connection import Connection
+from millstream.store.statements import load
+
+_SQL = load("millstream.catalog", "upstreams.sql")
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """A stream table that another one reads; `via` names the views and functions in between."""
+
+    id: int
+    via: tuple[str, ...] = ()
+
+
+def every(conn: Connection) -> dict[int, list[Upstream]]:
+    """Return the upstreams of each stream table that has some, by its id."""
+    found = dict[int, list[Upstream]]()
+    for reader, upstream, via in conn.execute(_SQL["every"]):
+        found.setdefault(reader, []).append(Upstream(upstream, tuple(via)))
+    return found
+
+
+def put(conn: Connection, stream_table_id: int, upstreams: Sequence[Upstream]) -> None:
+    """Record what a stream table reads, in place of what it read."""
+    conn.execute(_SQL["remove"], (stream_table_id,))
+    for upstream in upstreams:
+        conn.execute(_SQL["add"], (stream_table_id, list(upstream.via), upstream.id))
+
+
+def of(conn: Connection, stream_table_id: int) -> list[Upstream]:
+    """Return what a stream table was last found to read."""
+    return [Upstream(id, tuple(via)) for id, via in conn.execute(_SQL["of"], (stream_table_id,))]
+
+
+def lock(conn: Connection) -> None:
+    """Keep others from recording upstreams until the transaction ends."""
+    conn.execute(_SQL["lock"])
+
+
+def names(conn: Connection) -> dict[int, str]:
+    """Return the name of every stream table, by its id."""
+    return dict(conn.execute(_SQL["names"]).fetchall())
+
+
+def among(conn: Connection, relids: Iterable[int]) -> dict[int, int]:
+    """Return which of these relations are stream tables: their oids, with the ids of the stream tables."""
+    return dict(conn.execute(_SQL["among"], (list(relids),)).fetchall())
+
+
+def naming(conn: Connection, name: str) -> list[tuple[int, str]]:
+    """Return the stream tables in whose query this name may stand: their ids and canonical queries."""
+    return [(id, query) for id, query in conn.execute(_SQL["naming"], (name, name))]

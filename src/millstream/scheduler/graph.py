@@ -1,0 +1,124 @@
+"""The graph of stream tables: which one reads which, and through what.
+
+    public.a -> view public.v -> public.b        a reads b, through a view
+
+A stream table must not read itself, however long the way round: its rows would depend on what it held before, and grow
+with every refresh. So a cycle is refused, and named link by link:
+
+>>> names = {1: "a", 2: "b", 3: "c"}
+>>> graph = Graph(names, (Read(1, 2, ("view v",)), Read(2, 3), Read(3, 1)))
+>>> graph.printed(graph.cycle(1))
+'a -> view v -> b -> c -> a'
+>>> acyclic = graph.reading(3, ())
+>>> acyclic.cycle(1)
+()
+>>> sorted(acyclic.upstreams(1))
+[2, 3]
+>>> print(acyclic)
+a -> view v -> b
+b -> c
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import TypeVar
+
+Node = TypeVar("Node", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Read:
+    """One stream table reads another; `via` names the views and functions in between, in order."""
+
+    reader: int
+    upstream: int
+    via: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Stream tables by id, with their names, and the reads between them."""
+
+    names: Mapping[int, str]
+    reads: tuple[Read, ...]
+
+    def __post_init__(self) -> None:
+        unnamed = {id for read in self.reads for id in (read.reader, read.upstream)} - self.names.keys()
+        if unnamed:
+            raise ValueError(f"stream tables without a name: {sorted(unnamed)}")
+
+    def reading(self, reader: int, reads: Iterable[Read]) -> Graph:
+        """Return the graph as it is when `reader` reads these instead of what it read."""
+        return replace(self, reads=(*(read for read in self.reads if read.reader != reader), *reads))
+
+    def upstreams(self, reader: int) -> frozenset[int]:
+        """Return the stream tables that `reader` reads, directly or through others."""
+        found, waiting = set[int](), [reader]
+        while waiting:
+            new = {read.upstream for read in self._reads_of(waiting.pop())} - found
+            found |= new
+            waiting += new
+        return frozenset(found)
+
+    def cycle(self, start: int) -> tuple[Read, ...]:
+        """Return the shortest way from a stream table back to itself; empty when there is none."""
+        ways = [(read, *self._way(read.upstream, start)) for read in self._reads_of(start)]
+        return min((way for way in ways if way[-1].upstream == start), key=len, default=())
+
+    def _way(self, start: int, end: int) -> tuple[Read, ...]:
+        """Return the reads that lead from one stream table to another; empty when there are none."""
+        links = shortest_path(start, lambda id: id == end, lambda id: [read.upstream for read in self._reads_of(id)])
+        return tuple(self._read(reader, upstream) for reader, upstream in pairwise(links))
+
+    def _reads_of(self, reader: int) -> Sequence[Read]:
+        return self._by_reader.get(reader, ())
+
+    @cached_property
+    def _by_reader(self) -> dict[int, list[Read]]:
+        found = dict[int, list[Read]]()
+        for read in self.reads:
+            found.setdefault(read.reader, []).append(read)
+        return found
+
+    def _read(self, reader: int, upstream: int) -> Read:
+        return next(read for read in self._reads_of(reader) if read.upstream == upstream)
+
+    def printed(self, way: Sequence[Read]) -> str:
+        """Print reads that follow one another as one line."""
+        parts = [self.names[way[0].reader]] if way else []
+        for read in way:
+            parts += [*read.via, self.names[read.upstream]]
+        return " -> ".join(parts)
+
+    def __str__(self) -> str:
+        return "\n".join(self.printed([read]) for read in self.reads)
+
+
+def shortest_path(
+    start: Node, is_end: Callable[[Node], bool], following: Callable[[Node], Iterable[Node]]
+) -> tuple[Node, ...]:
+    """Return the nodes on the shortest way from `start` to an end, both included; empty when none is reached."""
+    came_from: dict[Node, Node | None] = {start: None}
+    waiting = deque([start])
+    while waiting:
+        node = waiting.popleft()
+        if is_end(node):
+            return _way_to(node, came_from)
+        for following_node in following(node):
+            if following_node not in came_from:
+                came_from[following_node] = node
+                waiting.append(following_node)
+    return ()
+
+
+def _way_to(end: Node, came_from: Mapping[Node, Node | None]) -> tuple[Node, ...]:
+    way, node = [end], came_from[end]
+    while node is not None:
+        way.append(node)
+        node = came_from[node]
+    return tuple(reversed(way))
