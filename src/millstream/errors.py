@@ -13,6 +13,7 @@ stable; its facts are attributes. Whether trying again can help is decided by th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -157,6 +158,16 @@ class NoRights(MillstreamError):
             action=action,
         )
 
+    @classmethod
+    def to_catalog(cls, owner: str, role: str) -> Self:
+        return cls(
+            f'role "{role}" may not use the catalog in schema millstream',
+            detail=f'It was installed by role "{owner}".',
+            hint=f'Connect as role "{owner}".',
+            role=role,
+            owner=owner,
+        )
+
 
 class BadSetting(MillstreamError):
     """A setting or a parameter has a value that makes no sense."""
@@ -208,6 +219,33 @@ class NotYet(MillstreamError):
     @classmethod
     def feature(cls, what: str, way_round: str) -> Self:
         return cls(f"{what} is not there yet", hint=way_round, feature=what)
+
+
+class UntrustedCatalog(MillstreamError):
+    """The catalog, or something in our schemas, belongs to a role that could have its own code run with our rights."""
+
+    code = "MS008"
+
+    @classmethod
+    def owned_by(cls, owner: str, role: str) -> Self:
+        return cls(
+            f'the catalog in schema millstream belongs to role "{owner}"; role "{role}" does not trust it',
+            detail=f'Working with it would let role "{owner}" run code with the rights of role "{role}".',
+            hint=f'Connect as role "{owner}" if it installed Millstream. If nobody knows these schemas, an '
+            "administrator removes them: "
+            "DROP SCHEMA IF EXISTS millstream, millstream_changes, millstream_state CASCADE;",
+            owner=owner,
+            role=role,
+        )
+
+    @classmethod
+    def holding(cls, found: Sequence[str], remedies: Sequence[str]) -> Self:
+        return cls(
+            "other roles have objects or rights in Millstream's schemas",
+            detail=f"Found: {'; '.join(found)}. Working on could run their code with our rights.",
+            hint=f"As an administrator, after looking at each: {' '.join(remedies)}",
+            found=list(found),
+        )
 
 
 # -- MS1xx: the query ------------------------------------------------------------------------
@@ -323,6 +361,16 @@ class NameTaken(MillstreamError):
             hint="Choose another name, or drop it first.",
             name=name,
             kind=kind,
+        )
+
+    @classmethod
+    def by_schema(cls, name: str, owner: str) -> Self:
+        return cls(
+            f'schema "{name}" already exists, without a catalog of Millstream in it',
+            detail=f'It belongs to role "{owner}". Millstream installs only into schemas that it creates itself.',
+            hint=f"Rename it with ALTER SCHEMA {name} RENAME TO another_name, or drop it.",
+            name=name,
+            owner=owner,
         )
 
 

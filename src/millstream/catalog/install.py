@@ -2,7 +2,8 @@
 
 The catalog is what its migrations made it, in order, each once, and `millstream.migrations` says which.
 Installing takes an advisory lock, so two installs at once are one install and one look. All of it is one
-transaction: there is no half-installed state. No superuser is needed, only CREATE on the database.
+transaction: there is no half-installed state. No superuser is needed, only CREATE on the database. Our schemas are
+created by us or not used at all, and a catalog that is there is looked at from outside first (`trust.py`).
 
 Uninstalling asks the server, not the catalog, which triggers are ours: nothing is left behind even where
 the two have parted.
@@ -18,7 +19,7 @@ from importlib import resources
 from psycopg import errors, sql
 
 from millstream.algebra.table import quoted
-from millstream.catalog import slots
+from millstream.catalog import slots, trust
 from millstream.catalog.locks import PATIENT, Patience, read_committed, under_lock
 from millstream.catalog.relations import Name
 from millstream.errors import NameTaken, NoRights, NotInstalled, StillUsed
@@ -74,19 +75,26 @@ def install(conn: Connection) -> int:
             _check_room(conn)
         elif found > known():
             raise NotInstalled.newer(found, known())
-        elif found < known():
-            _check_owned(conn)
-        for migration in migrations()[found or 0 :]:
+        lacking = migrations()[found or 0 :]
+        for migration in lacking:
             conn.execute(migration.text)
             conn.execute(_SQL["record"], (migration.version, migration.name))
+        if lacking:
+            _close(conn)
     return known()
+
+
+def _close(conn: Connection) -> None:
+    """Revoke what default privileges have granted to others on our schemas, tables and functions."""
+    for (revoke,) in conn.execute(_SQL["granted"]).fetchall():
+        conn.execute(revoke)
 
 
 def _check_room(conn: Connection) -> None:
     """The database has to let us create schemas, and their names have to be free."""
     allowed, role, database = conn.execute(_SQL["may_create"]).fetchall()[0]
-    for schema, owner, _ in conn.execute(_SQL["schemas"]):
-        raise NameTaken.by(schema, f'schema of role "{owner}" that Millstream did not make')
+    for schema, owner in conn.execute(_SQL["schemas"]):
+        raise NameTaken.by_schema(schema, owner)
     if not allowed:
         raise NoRights.to(
             f'install Millstream in database "{database}"',
@@ -97,25 +105,11 @@ def _check_room(conn: Connection) -> None:
 
 
 def version(conn: Connection) -> int | None:
-    """The version of the catalog in this database, or None where there is none."""
-    if not conn.execute(_SQL["is_ours"]).fetchall()[0][0]:
+    """The version of the catalog in this database, or None where there is none; nothing of it is read untrusted."""
+    if not trust.check(conn):
         return None
-    _check_owned(conn)
     found: int = conn.execute(_SQL["version"]).fetchall()[0][0]
     return found
-
-
-def _check_owned(conn: Connection) -> None:
-    """Only a member of the role that installed the catalog works with it."""
-    role = conn.execute("SELECT current_user::text").fetchall()[0][0]
-    for schema, owner, usable in conn.execute(_SQL["schemas"]):
-        if not usable:
-            raise NoRights.to(
-                f"use the catalog in schema {schema}",
-                role=role,
-                grant=f"GRANT {quoted(owner)} TO {quoted(role)};",
-                reason=f'It was installed by role "{owner}".',
-            )
 
 
 def require(conn: Connection) -> None:

@@ -3,24 +3,38 @@
 SELECT pg_advisory_xact_lock(7883951835738042981);
 
 -- schemas --
--- Those of our schemas that are there, with their owners, and whether we may look inside.
-SELECT nspname, pg_get_userbyid(nspowner), pg_has_role(nspowner, 'USAGE') AND has_schema_privilege(oid, 'USAGE')
+-- Those of our schemas that are there, with their owners.
+SELECT nspname, pg_get_userbyid(nspowner)
 FROM pg_namespace
 WHERE nspname IN ('millstream', 'millstream_changes', 'millstream_state')
 ORDER BY nspname;
-
--- is_ours --
--- Asked by name in pg_class: to_regclass raises where the schema is closed to us.
-SELECT count(*) = 1
-FROM pg_class AS c
-JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE n.nspname = 'millstream' AND c.relname = 'migrations' AND c.relkind = 'r';
 
 -- version --
 SELECT coalesce(max(version), 0) FROM millstream.migrations;
 
 -- record --
 INSERT INTO millstream.migrations (version, name) VALUES (%s, %s);
+
+-- granted --
+-- Rights of others on what we have just made: ALTER DEFAULT PRIVILEGES grants them unasked.
+SELECT format(
+    'REVOKE ALL ON %s FROM %s', o.what, CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END
+)
+FROM (
+    SELECT nspowner, nspacl, format('SCHEMA %I', nspname) FROM pg_namespace
+    WHERE nspname IN ('millstream', 'millstream_changes', 'millstream_state')
+    UNION ALL
+    SELECT c.relowner, c.relacl, format('TABLE %I.%I', n.nspname, c.relname)
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname IN ('millstream', 'millstream_changes', 'millstream_state')
+    UNION ALL
+    SELECT p.proowner, p.proacl, format('FUNCTION %s', p.oid::regprocedure)
+    FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+    WHERE n.nspname IN ('millstream', 'millstream_changes', 'millstream_state')
+) AS o (owner, acl, what)
+CROSS JOIN LATERAL aclexplode(o.acl) AS a
+WHERE a.grantee <> o.owner
+GROUP BY o.what, a.grantee;
 
 -- may_create --
 SELECT has_database_privilege(current_database(), 'CREATE'), current_user::text, current_database()::text;

@@ -2,6 +2,8 @@
 
 The server may be restarted, or end our session, at any moment. Nothing of a refresh is then applied, or all of
 it; whoever waits for the verb is told ServerDown, which is worth another try, and that try connects anew.
+
+Before anything else each verb checks the catalog: it is there, of our version, and nobody else's code is in it.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
+from millstream.catalog import install
 from millstream.errors import ServerDown
 from millstream.service.app import App
 
@@ -26,6 +29,7 @@ def verb(act: Callable[Concatenate[App, P], T]) -> Callable[Concatenate[App, P],
     def acting(app: App, /, *args: P.args, **kwargs: P.kwargs) -> T:
         app.reach()
         try:
+            install.require(app.conn)
             return act(app, *args, **kwargs)
         except psycopg.Error as error:
             if app.conn.closed:

@@ -1,0 +1,64 @@
+"""What every command checks before it works: the catalog is there, and nobody else's code is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import millstream
+from millstream.catalog import install
+from millstream.errors import NotInstalled, UntrustedCatalog
+from millstream.store.connection import Connection
+
+
+@pytest.fixture
+def evil(conn: Connection) -> Iterator[str]:
+    """A role that may create schemas in the database: its name."""
+    name = f"evil_{conn.info.dbname}"
+    conn.execute(f"CREATE ROLE {name} LOGIN; GRANT CREATE ON DATABASE {conn.info.dbname} TO {name}")
+    yield name
+    conn.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}")
+
+
+def test_a_process_that_runs_notices_what_was_planted_since(conn: Connection, database: str, evil: str) -> None:
+    with millstream.connect(database) as ms:
+        assert ms.status() == []
+        conn.execute(
+            f"""CREATE SCHEMA traps AUTHORIZATION {evil};
+            CREATE FUNCTION traps.fire() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+            ALTER FUNCTION traps.fire() OWNER TO {evil};
+            CREATE TRIGGER x AFTER UPDATE ON millstream.stream_tables EXECUTE FUNCTION traps.fire();"""
+        )
+        for verb in (ms.status, ms.tick, ms.refresh_all, ms.health, ms.uninstall):
+            with pytest.raises(UntrustedCatalog, match="other roles") as refused:
+                verb()
+            assert "trigger x on millstream.stream_tables" in refused.value.detail
+        conn.execute(refused.value.hint.partition(": ")[2])
+        assert ms.tick() == []
+
+
+def test_a_process_that_runs_is_told_that_the_catalog_is_gone(conn: Connection, database: str) -> None:
+    with millstream.connect(database) as ms:
+        install.uninstall(conn)
+        with pytest.raises(NotInstalled, match="is not installed"):
+            ms.status()
+
+
+def test_an_administrator_is_not_fooled_by_a_prepared_catalog(conn: Connection, database: str, evil: str) -> None:
+    """The bug: `millstream list`, run by a superuser, made the role superuser that had prepared schema millstream."""
+    conn.execute(
+        f"""SET ROLE {evil};
+        CREATE SCHEMA millstream; CREATE SCHEMA millstream_changes; CREATE SCHEMA millstream_state;
+        CREATE TABLE millstream.migrations (version int, name text);
+        INSERT INTO millstream.migrations VALUES (3, 'x');
+        CREATE TABLE millstream.sources (relid oid, cdc_mode text, reason text);
+        CREATE TABLE millstream.slots (name text);
+        CREATE FUNCTION millstream.boom() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN EXECUTE 'ALTER ROLE {evil} SUPERUSER'; RETURN NEW; END $$;
+        CREATE TRIGGER b BEFORE INSERT ON millstream.migrations FOR EACH ROW EXECUTE FUNCTION millstream.boom();
+        RESET ROLE"""
+    )
+    with pytest.raises(UntrustedCatalog, match=evil):
+        millstream.connect(database)
+    assert conn.execute("SELECT rolsuper FROM pg_roles WHERE rolname = %s", (evil,)).fetchall() == [(False,)]
