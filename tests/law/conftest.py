@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import psycopg
 import pytest
@@ -74,6 +75,33 @@ class Law:
         assert len({str(one.frontier) for one in reports}) == 1
         assert set(self.rows) == names
         return reports
+
+    def holds_for(self, queries: Mapping[str, str], changes: Sequence[str]) -> None:
+        """Create a stream table for each query; after each change refresh all of them, differentially or not at all.
+
+        A query that goes wrong is told by its key in `queries`.
+        """
+        names = {what: f"st_{number}" for number, what in enumerate(queries)}
+        wrong = dict[str, Exception]()
+        for what, query in queries.items():
+            self._collect(wrong, what, partial(self.create, names[what], query))
+        for change in changes:
+            self.change(change)
+            for what in [what for what in queries if what not in wrong]:
+                self._collect(wrong, what, partial(self._refreshed, names[what]))
+        assert not wrong, "\n".join(f"{what}: {trouble}" for what, trouble in wrong.items())
+
+    def _collect(self, wrong: dict[str, Exception], what: str, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except (AssertionError, MillstreamError) as trouble:
+            wrong[what] = trouble
+
+    def _refreshed(self, name: str) -> None:
+        self.rows.pop(name, None)
+        report = self.ms.refresh(name)
+        assert report.action in ("DIFFERENTIAL", "NO_DATA"), f"{name}: {report.action} ({report.reason})"
+        assert name in self.rows or report.action == "NO_DATA", f"nobody looked at {name}"
 
     def change(self, *statements: str) -> None:
         """Change tables, all in one transaction; a string may hold several statements."""

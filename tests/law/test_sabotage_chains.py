@@ -17,7 +17,7 @@ import pytest
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Aggregate, Join, Relation, Scan
 from millstream.errors import MillstreamError
-from millstream.plan import chain, flatten
+from millstream.plan import chain, flatten, region
 from millstream.plan.block import Block, Branch, Edge, Leaf, Pair
 from millstream.plan.demand import Message, messages
 from millstream.plan.flatten import Flat
@@ -267,6 +267,10 @@ SEALED = (
     "SELECT c.id, q.word FROM customers AS c"
     " LEFT JOIN (SELECT customer, coalesce(note, 'none') AS word FROM orders) AS q ON q.customer = c.id"
 )
+CONSTANT = (
+    "SELECT c.id, q.met FROM customers AS c LEFT JOIN (SELECT customer, true AS met FROM orders) AS q"
+    " ON q.customer = c.id"
+)
 SHARED = (
     "SELECT a.customer, a.n, b.n AS large FROM (SELECT customer, count(*) AS n FROM orders GROUP BY customer) AS a"
     " JOIN (SELECT customer, count(*) AS n FROM orders WHERE amount > 8 GROUP BY customer) AS b USING (customer)"
@@ -288,6 +292,11 @@ def columns_are_not_sealed(patch: pytest.MonkeyPatch) -> None:
         return Flat(Region((outer,)), inside)
 
     patch.setattr(flatten, "_outer", unsealed)
+
+
+def constants_are_of_no_side(patch: pytest.MonkeyPatch) -> None:
+    """A constant is computed beside any table, and shows where its side has no match."""
+    patch.setattr(region, "_anchors", lambda region: frozenset())
 
 
 def blocks_that_differ_are_one(patch: pytest.MonkeyPatch) -> None:
@@ -352,6 +361,7 @@ PLANS: dict[Sabotage, str] = {
     equalities_of_nulls_are_plain: TABLES["given"],
     padding_is_always_null: PADDED,
     columns_are_not_sealed: SEALED,
+    constants_are_of_no_side: CONSTANT,
     blocks_that_differ_are_one: SHARED,
     optional_rows_are_taken_for_certain: ASKED_IN_ON,
     any_columns_are_a_key: BESIDE_ITS_GROUP,

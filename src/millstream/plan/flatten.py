@@ -18,7 +18,7 @@ from millstream.algebra.expr import Expr, Ref, conjuncts
 from millstream.algebra.relation import Expand, Expansion, Filter, Join, Project, Relation, Scan, UnionAll
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
-from millstream.plan.region import Outer, OuterKind, Region
+from millstream.plan.region import Outer, OuterKind, Region, Sealed
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,11 @@ def _outer(node: Join, kind: OuterKind, left: Flat, right: Flat) -> Flat:
         assert node.mark is not None
         outer = Outer(kind, left.region, right.region, on, mark=node.mark)
         return Flat(Region((outer,)), {**left.outputs, node.mark: Expr(node.mark.sql)})
-    nullable = inside if kind == "full" else right.outputs
-    sealed = {ref: expr for ref, expr in nullable.items() if expr.as_ref is None}
-    outer = Outer(kind, left.region, right.region, on, tuple(sealed.items()))
-    return Flat(Region((outer,)), {**inside, **{ref: Expr(ref.sql) for ref in sealed}})
+    sealed = [Sealed(ref, expr, "right") for ref, expr in right.outputs.items() if expr.as_ref is None]
+    if kind == "full":
+        sealed += [Sealed(ref, expr, "left") for ref, expr in left.outputs.items() if expr.as_ref is None]
+    outer = Outer(kind, left.region, right.region, on, tuple(sealed))
+    return Flat(Region((outer,)), {**inside, **{one.ref: Expr(one.ref.sql) for one in sealed}})
 
 
 def _check_parts(node: Join, lefts: list[Flat], rights: list[Flat]) -> None:

@@ -182,7 +182,7 @@ class Placer:
     def _without(self, expression: Expr, leaf: Leaf, scan: Scan) -> list[tuple[Region, Constant]]:
         """For each join that may pad it, outermost first: its value there."""
         padding, texts = self.atoms.padding(scan.alias, self._around), list[str]()
-        if expression.as_ref is not None and all(expression.as_ref not in dict(o.sealed) for o, _ in padding):
+        if expression.as_ref is not None and all(expression.as_ref not in o.definitions() for o, _ in padding):
             return []
         for outer, _ in padding:
             texts.append(replace(leaf, expr=self._nulled(expression)).sql)
@@ -253,9 +253,7 @@ class Placer:
         definition, outer = self.atoms.sealed[ref]
         with self.inside(outer):
             placed = self.place(definition, use)
-        homes = self.atoms.homes(definition)
-        side = next(one for one in outer.padded() if homes & {scan.alias for scan in one.scans()})
-        whole = f"CASE WHEN {self._marker(side).sql} IS NOT NULL THEN {placed.expr.sql} END"
+        whole = f"CASE WHEN {self._marker(self.atoms.side(ref)).sql} IS NOT NULL THEN {placed.expr.sql} END"
         return Placed(Expr.parse(whole), placed.wire, placed.type)
 
     def over_columns(self, expression: Expr) -> tuple[Expr, dict[Ref, Placed]]:

@@ -6,6 +6,11 @@
 Below an outer join a column may stand for an expression, coalesce(x, 0) AS y, and above it y is NULL where nothing
 was met: writing the expression in its place would make it 0. So such a column is *sealed*: above, it stays a name.
 
+    law      every column of a null-extended side is NULL in the rows where that side has no match, whatever it stands
+             for: a constant too, which names no table and could be computed anywhere
+    home     so each sealed column belongs to tables of its side: those of its expression; of a constant, one that has a
+             row in each row of the side, beside which it is read
+
     atoms    what expressions of a branch are made of: columns of tables, sealed columns, marks
 """
 
@@ -55,6 +60,15 @@ class Region:
 
 
 @dataclass(frozen=True)
+class Sealed:
+    """A column of a null-extended side that stands for an expression over that side."""
+
+    ref: Ref
+    expr: Expr
+    side: Literal["left", "right"]
+
+
+@dataclass(frozen=True)
 class Outer:
     """A join that is not inner."""
 
@@ -62,8 +76,16 @@ class Outer:
     left: Region
     right: Region
     on: tuple[Expr, ...]
-    sealed: tuple[tuple[Ref, Expr], ...] = ()
+    sealed: tuple[Sealed, ...] = ()
     mark: Ref | None = None
+
+    def side(self, sealed: Sealed) -> Region:
+        """The side that a sealed column is of."""
+        return self.left if sealed.side == "left" else self.right
+
+    def definitions(self) -> dict[Ref, Expr]:
+        """What each sealed column stands for."""
+        return {one.ref: one.expr for one in self.sealed}
 
     def padded(self) -> tuple[Region, ...]:
         """The sides whose columns are NULL in some of its rows."""
@@ -78,7 +100,8 @@ class Atoms:
         self.scans = {scan.alias: scan for scan in region.scans()}
         self._homes = {alias: scan.alias for scan in region.scans() for alias in scan.aliases}
         self.marks = {outer.mark for outer in region.outers() if outer.mark is not None}
-        self.sealed = {ref: (expr, outer) for outer in region.outers() for ref, expr in outer.sealed}
+        self.sealed = {one.ref: (one.expr, outer) for outer in region.outers() for one in outer.sealed}
+        self._sides = {one.ref: outer.side(one) for outer in region.outers() for one in outer.sealed}
         self._paths = {alias: tuple(self._path(alias)) for alias in self.scans}
 
     def _path(self, alias: str) -> Iterator[tuple[Outer, Region]]:
@@ -99,11 +122,20 @@ class Atoms:
 
     def unsealed(self, expression: Expr, outer: Outer) -> Expr:
         """The same as it is written inside an outer join."""
-        return expression.substitute(dict(outer.sealed))
+        return expression.substitute(outer.definitions())
+
+    def side(self, sealed: Ref) -> Region:
+        """The null-extended side that a sealed column is of."""
+        return self._sides[sealed]
 
     def homes(self, expression: Expr) -> frozenset[str]:
-        """The tables and marks that it is over."""
-        return frozenset(self._homes.get(alias, alias) for alias in self.expanded(expression).aliases)
+        """The tables and marks that it is over; a column without any is of a table that its side always has."""
+        return frozenset(home for ref in expression.refs for home in self._homes_of(ref))
+
+    def _homes_of(self, ref: Ref) -> frozenset[str]:
+        if ref not in self.sealed:
+            return frozenset({self._homes.get(ref.alias, ref.alias)})
+        return self.homes(self.sealed[ref][0]) or _anchors(self._sides[ref])
 
     def home(self, alias: str) -> Scan | None:
         """The table whose rows have columns of this alias."""
@@ -112,3 +144,12 @@ class Atoms:
     def first_certain(self) -> Scan | None:
         """A table that has a row in each row of the branch."""
         return next(self.region.certain(), None)
+
+
+def _anchors(region: Region) -> frozenset[str]:
+    """Tables of which one at least has a row in each row of a region: one alone, or one of each side of a full join."""
+    certain = next(region.certain(), None)
+    if certain is not None:
+        return frozenset({certain.alias})
+    full = next(member for member in region.members if isinstance(member, Outer))
+    return _anchors(full.left) | _anchors(full.right)
