@@ -99,9 +99,13 @@ class FromClause:
         return relation
 
     def _computed(self, relation: Relation, join: exp.Join, scope: Scope) -> Relation | None:
-        """LATERAL that has one row for each row so far: more columns of it. None of any other."""
+        """LATERAL that has one row for each row so far: more columns of it. None of any other.
+
+        RIGHT and FULL JOIN keep its row where there is no row so far.
+        """
         item = join.this
-        if join.args.get("on") is not None and unwrapped(join.args["on"]) != exp.true():
+        conditional = join.args.get("on") is not None and unwrapped(join.args["on"]) != exp.true()
+        if conditional or join.side in ("RIGHT", "FULL"):
             return None
         host = Host(relation, scope)
         exprs = computed(self.subqueries, item.this.this, host)
