@@ -13,6 +13,7 @@ Across tables, all else is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from sqlglot import exp
@@ -177,6 +178,10 @@ def _common(placed: list[Placed], node: exp.Expression) -> Wire:
     """The one wire that fits all alternatives."""
     if len({one.wire for one in placed}) == 1:
         return placed[0].wire
+    # Texts of different collations travel the same way; only their order may differ.
+    unordered = {replace(one.wire, ordered=False) for one in placed}
+    if len(unordered) == 1:
+        return unordered.pop()
     if all(one.wire.number in ("int", "decimal") for one in placed):
         digits = [_digits(one) for one in placed]
         before, after = max(d[0] for d in digits), max(d[1] for d in digits)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from millstream.algebra.expr import Ref
+from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import Project
 from millstream.algebra.table import ROW, quoted
 from millstream.plan.block import Accumulator, AggregateHead, Block, Gathered, Input
@@ -39,7 +39,9 @@ def empty_select(block: Block, columns: Sequence[str], names: Names) -> str:
     branch, types = block.branches[0], {column.name: column.type for column in block.columns}
     assert isinstance(branch.body, Project)
     leaves = {Ref(one.name, leaf.name): leaf.expr for one in branch.inputs for leaf in one.leaves}
-    exprs = {output.name: output.expr.substitute(leaves) for output in branch.body.outputs}
+    # All other columns of the body are marks of mark joins, which no table has.
+    marks = {ref: Expr("CAST(NULL AS BOOLEAN)") for output in branch.body.outputs for ref in output.expr.refs}
+    exprs = {output.name: output.expr.substitute({**marks, **leaves}) for output in branch.body.outputs}
     typed = {name: f"CAST(NULL AS {type_.name})" for name, type_ in types.items() if type_.collation == "none"}
     listed = ", ".join(f"{typed.get(name) or exprs[name].sql} AS {quoted(name)}" for name in columns)
     tables = ", ".join(one.scan.item(names.source(one.scan.table)) for one in branch.inputs)
