@@ -30,6 +30,7 @@ from millstream.refresh.report import InputReport, Path, Tally
 from millstream.refresh.versions import Versions
 from millstream.spark.engine import Engine
 from millstream.spark.scan import PAGES_PER_TASK, Scanned, scan
+from millstream.store import staging
 from millstream.store.connection import pinned
 from millstream.store.names import Names
 from millstream.store.rows import fetch, postgres_type, send
@@ -74,7 +75,6 @@ class Access:
         self.versions = versions
         self.netted = netted
         self.scans: list[tuple[Input, Scanned, str]] = []
-        self._tables = 0
         self._sizes: dict[int, float] = {}
 
     # -- by key ----------------------------------------------------------------------------
@@ -113,13 +113,13 @@ class Access:
         return f"(SELECT * FROM unnest({', '.join(arrays)}) AS u ({names}))"
 
     def _keys_table(self, keys: pa.Table) -> str:
-        self._tables += 1
-        name = f"ms_wanted_{self._tables}"
         named = keys.rename_columns([f"w{number}" for number in range(keys.num_columns)])
         columns = ", ".join(f"{field.name} {postgres_type(field.type)}" for field in named.schema)
+        # The keys of one lookup have been read before those of the next are sent, so one table serves both.
+        name = f"ms_wanted_{staging.digest(columns)}"
         conn = self.cut.conn
-        conn.execute(f"DROP TABLE IF EXISTS pg_temp.{name}".encode())
-        conn.execute(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP".encode())
+        conn.execute(f"CREATE TEMPORARY TABLE IF NOT EXISTS {name} ({columns}) ON COMMIT DROP".encode())
+        staging.clear(conn, [name])
         send(conn, f"pg_temp.{name}", named)
         conn.execute(f"ANALYZE pg_temp.{name}".encode())
         return f"pg_temp.{name}"

@@ -19,7 +19,7 @@ from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.plan.block import AggregateHead, Block
 from millstream.refresh.report import Tally
-from millstream.store import kept, members, state, target
+from millstream.store import kept, members, staging, state, target
 from millstream.store.connection import Connection, users_path
 from millstream.store.names import Names
 from millstream.store.rows import fetch, postgres_type, send
@@ -42,9 +42,12 @@ class Apply:
         self.names = names
         self.tally = tally
         self.inner = inner
+        self._staged = set[str]()
 
     def difference(self, rows: pa.Table | None, evaluation: Groups) -> None:
         """Apply a change, if there is one."""
+        if rows is not None or self.inner:
+            staging.clear(self.conn, self.names.staging())
         if self.inner:
             self._run(state.changes_table_sql(self.names))
         if rows is None:
@@ -68,6 +71,7 @@ class Apply:
 
     def whole(self, rows: pa.Table, evaluation: Groups) -> None:
         """Apply a complete result, as the difference from what is stored."""
+        staging.clear(self.conn, self.names.staging())
         if self.block.kept is not None:
             self._run(state.changes_table_sql(self.names))
             self._rows(rows, evaluation, full=True)
@@ -122,10 +126,10 @@ class Apply:
     def _stage(self, rows: pa.Table, relation: str | None = None) -> None:
         columns = ", ".join(f'"{field.name}" {postgres_type(_plain(field.type))}' for field in rows.schema)
         to = relation or self.names.delta
-        self._run(
-            f"CREATE TEMPORARY TABLE IF NOT EXISTS {to.removeprefix('pg_temp.')} ({columns}) ON COMMIT DELETE ROWS"
-        )
-        self._run(f"TRUNCATE {to}")
+        if to in self._staged:
+            staging.clear(self.conn, [to])
+        self._staged.add(to)
+        self._run(f"CREATE TEMPORARY TABLE IF NOT EXISTS {to.removeprefix('pg_temp.')} ({columns})")
         send(self.conn, to, plainly(rows))
         self._analyze(to, rows.num_rows)
         failpoint("staged")

@@ -22,6 +22,8 @@ class Job:
     blocks: tuple[Block, ...]
     full: bool = False
     grounds: Grounds = field(default_factory=dict)
+    shapes: tuple[str, ...] = ()
+    """Of its blocks; known in a cut."""
 
     @property
     def block(self) -> Block:
@@ -41,7 +43,7 @@ class Job:
 
     @property
     def names(self) -> Names:
-        return Names(self.table.id, self.table.schema_name, self.table.name)
+        return Names(self.table.id, self.table.schema_name, self.table.name, shapes=self.shapes)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from millstream.plan.block import Block, Term
 from millstream.refresh.access import Access
 from millstream.refresh.apply import plainly
 from millstream.refresh.evaluate import Evaluation
-from millstream.store import recursion, state
+from millstream.store import recursion, staging, state
 from millstream.store.connection import Connection
 from millstream.store.names import Names
 from millstream.store.rows import fetch, send
@@ -148,6 +148,7 @@ class Recursing:
     # -- both ------------------------------------------------------------------------------
 
     def _begin(self) -> None:
+        staging.clear(self.conn, self.names.staging(len(self.block.terms)))
         self._run(state.changes_table_sql(self.names))
         for statement in recursion.tables_sql(self.block, self.names):
             self._run(statement)

@@ -30,6 +30,7 @@ from millstream.refresh.record import advance_idle, idle_report
 from millstream.refresh.report import RefreshReport
 from millstream.refresh.sound import looked_at
 from millstream.spark.engine import Engine
+from millstream.store import staging
 from millstream.store.connection import Connection
 
 # Called in the cut's transaction when a table has been brought up to date, before the commit.
@@ -64,7 +65,9 @@ class Refresher:
             return []
         try:
             with cut(self.conn, relations.names(self.conn, sorted(set().union(*map(reads, jobs))))) as now:
-                return self._unless_busy(now, jobs, initiated_by)
+                outcomes = self._unless_busy(now, jobs, initiated_by)
+            staging.release(self.conn)
+            return outcomes
         except LockNotHad as error:
             return [error for _ in jobs]
         except psycopg.errors.LockNotAvailable as error:
@@ -109,11 +112,13 @@ class Refresher:
         outcomes: list[RefreshReport | MillstreamError] = []
         idle = [job for job, decision in zip(current, decisions, strict=True) if decision.action == "NO_DATA"]
         advance_idle(self.conn, now, idle, initiated_by)
+        busy = [job for job, decision in zip(current, decisions, strict=True) if decision.action != "NO_DATA"]
+        shapes = staging.shapes(self.conn, {job.names: job.blocks for job in busy}) if busy else {}
         for job, decision in zip(current, decisions, strict=True):
             if decision.action == "NO_DATA":
                 outcomes.append(self._witnessed(now, job, idle_report(now, job, initiated_by)))
             else:
-                outcomes.append(self._one(now, job, decision, initiated_by))
+                outcomes.append(self._one(now, replace(job, shapes=shapes[job.names]), decision, initiated_by))
         return outcomes
 
     def _one(self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator) -> RefreshReport | MillstreamError:

@@ -15,7 +15,7 @@ from millstream.observe import log
 from millstream.plan.block import Block
 from millstream.plan.demand import flips, lookups
 from millstream.service.planning import Planned, state_sql
-from millstream.store import state
+from millstream.store import staging, state
 from millstream.store.connection import Connection
 from millstream.store.names import Names
 
@@ -45,19 +45,7 @@ def drop(conn: Connection, table: StreamTable) -> None:
         own = names.at(block.position)
         conn.execute(f"DROP VIEW IF EXISTS {own.shown}".encode())
         conn.execute(f"DROP TABLE IF EXISTS {own.state}, {own.kept}".encode())
-        for staged in (own.delta, own.groups, own.members, own.rows, own.changes, own.new, own.steps, own.gone):
-            conn.execute(f"DROP TABLE IF EXISTS {staged}".encode())
-        for staged in _of_terms(conn, own):
-            conn.execute(f"DROP TABLE {staged}".encode())
-
-
-def _of_terms(conn: Connection, names: Names) -> list[str]:
-    """What the terms of a recursion have staged in this session, however many there were."""
-    query = (
-        "SELECT format('pg_temp.%%I', relname) FROM pg_class "
-        "WHERE relnamespace = pg_my_temp_schema() AND starts_with(relname, %s)"
-    )
-    return [name for (name,) in conn.execute(query, (f"{names.delta.removeprefix('pg_temp.')}_",))]
+    staging.forget_user_types(conn)
 
 
 def make_anew(conn: Connection, table: StreamTable, planned: Planned) -> bool:

@@ -37,12 +37,12 @@ def new_sql(block: Block, names: Names, *, full: bool) -> list[str]:
 
 
 def filled_sql(names: Names, rows: str) -> list[str]:
-    """Fill `new` with these rows."""
+    """Fill `new`, which has been cleared, with these rows."""
     create = (
-        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.new.removeprefix('pg_temp.')} ON COMMIT DELETE ROWS "
+        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.new.removeprefix('pg_temp.')} "
         f"AS SELECT * FROM {names.kept} WITH NO DATA"
     )
-    return [create, f"TRUNCATE {names.new}", f"INSERT INTO {names.new} {rows}"]
+    return [create, f"INSERT INTO {names.new} {rows}"]
 
 
 def change_sql(block: Block, names: Names, *, full: bool) -> list[str]:

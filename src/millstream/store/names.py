@@ -1,7 +1,7 @@
 """The names of what a stream table keeps in the database beside itself.
 
-State lives in schema `millstream_state`; staging in session-temporary tables that are emptied at
-each commit, so that a refresh makes no new catalog rows.
+State lives in schema `millstream_state`; staging in temporary tables of the session, which stream tables of one
+shape share (`staging.py`), so that a refresh makes no new catalog rows.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ class Names:
     block: int = 0
     term: int | None = None
     """Of a recursion: which of its terms."""
+    shapes: tuple[str, ...] = ()
+    """Of each block, the shape that its staging tables have; known in a cut."""
 
     def of_term(self, term: int) -> Names:
         """Those of a term."""
@@ -56,45 +58,56 @@ class Names:
         """The rows of a block that are stored as they are."""
         return f"millstream_state.rows_{self.id}_{self.block}"
 
+    # -- staging tables ----------------------------------------------------------------------
+
+    def _staging(self, kind: str) -> str:
+        # With the block's place: two blocks of one shape in one chain are staged side by side.
+        return f"pg_temp.ms_{kind}_{self.shapes[self.block]}_{self.block}"
+
+    def staging(self, terms: int = 0) -> list[str]:
+        """All of the block's."""
+        own = [self.new, self.delta, self.groups, self.members, self.rows, self.steps, self.gone, self.changes]
+        return [*own, *(self.of_term(number).delta for number in range(terms))]
+
     @property
     def new(self) -> str:
         """Those rows as they shall be, of what was touched."""
-        return f"pg_temp.ms_new_{self.id}_{self.block}"
+        return self._staging("new")
 
     @property
     def delta(self) -> str:
         """What Spark sent, as it travelled."""
-        return f"pg_temp.ms_delta_{self.id}_{self.block}" + ("" if self.term is None else f"_{self.term}")
+        return self._staging("delta") + ("" if self.term is None else f"_{self.term}")
 
     @property
     def groups(self) -> str:
         """Touched groups, decoded, with what their state gains or becomes."""
-        return f"pg_temp.ms_groups_{self.id}_{self.block}"
+        return self._staging("groups")
 
     @property
     def members(self) -> str:
         """The rows of touched groups, as they travelled."""
-        return f"pg_temp.ms_members_{self.id}_{self.block}"
+        return self._staging("members")
 
     @property
     def rows(self) -> str:
         """Rows of the stream table as they shall be, or shall no longer be."""
-        return f"pg_temp.ms_rows_{self.id}_{self.block}"
+        return self._staging("rows")
 
     @property
     def steps(self) -> str:
         """Rows of a recursion that were found, with the step that found them."""
-        return f"pg_temp.ms_steps_{self.id}_{self.block}"
+        return self._staging("steps")
 
     @property
     def gone(self) -> str:
         """Rows of a recursion that were taken out, likewise."""
-        return f"pg_temp.ms_gone_{self.id}_{self.block}"
+        return self._staging("gone")
 
     @property
     def changes(self) -> str:
         """What a refresh did to the rows of an inner block: images, as in a change buffer."""
-        return f"pg_temp.ms_changes_{self.id}_{self.block}"
+        return self._staging("changes")
 
 
 class Planning(Names):

@@ -23,19 +23,16 @@ from millstream.store.sent import sent
 
 
 def tables_sql(block: Block, names: Names) -> list[str]:
-    """The temporary tables, empty."""
+    """The temporary tables."""
     made = {}
     for number, term in enumerate(block.terms):
         columns = [f"{quoted(c.name)} {postgres_type(c.wire.arrow_type)}" for c in term.block.columns]
-        made[names.of_term(number).delta] = (
-            f"({', '.join([*columns, '__net bigint', '__run int'])}) ON COMMIT DELETE ROWS"
-        )
+        made[names.of_term(number).delta] = f"({', '.join([*columns, '__net bigint', '__run int'])})"
     rows = f"SELECT *, 0::bigint AS __ms_net, 0 AS __ms_step FROM {names.kept}"
-    made |= dict.fromkeys((names.steps, names.gone), f"ON COMMIT DELETE ROWS AS {rows} WITH NO DATA")
-    created = [
+    made |= dict.fromkeys((names.steps, names.gone), f"AS {rows} WITH NO DATA")
+    return [
         f"CREATE TEMPORARY TABLE IF NOT EXISTS {name.removeprefix('pg_temp.')} {what}" for name, what in made.items()
     ]
-    return [*created, f"TRUNCATE {', '.join(made)}"]
 
 
 def step(relation: str, number: int) -> str:

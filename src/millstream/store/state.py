@@ -85,7 +85,7 @@ def groups_table_sql(head: AggregateHead, names: Names) -> str:
             columns.append(one.name)
     columns += [one.name for one in head.gathered]
     return (
-        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.groups.removeprefix('pg_temp.')} ON COMMIT DELETE ROWS "
+        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.groups.removeprefix('pg_temp.')} "
         f"AS SELECT {', '.join(columns)} FROM {names.state} WITH NO DATA"
     )
 
@@ -217,7 +217,7 @@ def _shown(block: Block) -> str:
 def changes_table_sql(names: Names) -> str:
     """The temporary table of images, shaped like what the block shows."""
     return (
-        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.changes.removeprefix('pg_temp.')} ON COMMIT DELETE ROWS "
+        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.changes.removeprefix('pg_temp.')} "
         f"AS SELECT NULL::text AS __ms_action, v.* FROM {names.shown} AS v WITH NO DATA"
     )
 

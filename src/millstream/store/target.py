@@ -83,7 +83,7 @@ def rows_table_sql(block: Block, names: Names) -> str:
     """The temporary table of planned changes: the target's columns by position, whatever they are called."""
     listed = ", ".join(f"t.{theirs} AS {ours}" for ours, theirs in _columns(block))
     return (
-        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.rows.removeprefix('pg_temp.')} ON COMMIT DELETE ROWS "
+        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.rows.removeprefix('pg_temp.')} "
         f"AS SELECT NULL::text AS op, NULL::tid AS tid, {listed} FROM {names.target} AS t WITH NO DATA"
     )
 
