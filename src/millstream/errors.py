@@ -660,6 +660,37 @@ class Conflict(MillstreamError):
         )
 
 
+class LockTableFull(MillstreamError):
+    """The server's lock table has no room for all that one transaction must lock; nothing was applied."""
+
+    code = "MS406"
+    retryable = True
+
+    @classmethod
+    def by_graph(cls, names: Sequence[str], locks: int, room: int, setting: int, needed: int) -> Self:
+        return cls(
+            f'refreshing "{names[0]}" takes more locks than the server has room for',
+            detail=f"It is one of {len(names)} stream tables that read each other and share a transaction, which takes "
+            f"about {locks} locks; there is room for {room}.",
+            hint=f"Set max_locks_per_transaction to {needed} or more (it is {setting}) and restart the server; "
+            "or set max_lock_share higher.",
+            name=names[0],
+            locks=locks,
+            room=room,
+            needed=needed,
+        )
+
+    @classmethod
+    def at(cls, name: str, reason: str) -> Self:
+        return cls(
+            f'refresh of "{name}" failed because the server is out of memory',
+            detail=reason,
+            hint="Nothing was applied, and the next refresh tries again. If it is shared memory that is out again and "
+            "again, set max_locks_per_transaction higher and restart the server.",
+            name=name,
+        )
+
+
 # -- MS9xx: our own broken promises ----------------------------------------------------------
 
 

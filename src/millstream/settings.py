@@ -89,6 +89,13 @@ class Settings(BaseSettings):
         ge=0,
         description="When a lookup by key would return more rows than this, scan the table instead.",
     )
+    max_lock_share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="A transaction of a refresh may hold this share of the server's locks that others have left. "
+        "Stream tables that do not fit into one are refreshed in several, except where they read each other.",
+    )
     max_recursion_steps: int = Field(
         1_000,
         ge=1,

@@ -14,35 +14,16 @@ from millstream.refresh.report import RefreshReport
 from millstream.store import staging
 from millstream.store.connection import Connection
 from millstream.testing import oracle
+from millstream.testing.kinds import KINDS, make_table
 
 pytestmark = pytest.mark.spark
-
-# Of each kind of staging one query, over table t0, t1, ...: groups, extremes, gathered aggregates, rows without a key,
-# windows, the first rows, chains of blocks, recursions of both kinds.
-KINDS = {
-    "sums": "SELECT k, count(*) AS n, sum(v) AS v FROM {t} GROUP BY k",
-    "extremes": "SELECT k, max(v) AS v, min(s) AS s FROM {t} GROUP BY k",
-    "gathered": "SELECT k, array_agg(s ORDER BY id) AS a, count(DISTINCT v) AS d FROM {t} GROUP BY k",
-    "bag": "SELECT k, s FROM {t}",
-    "keyed": "SELECT id, v, s FROM {t} WHERE v > 3",
-    "window": "SELECT id, k, sum(v) OVER (PARTITION BY k ORDER BY id) AS v FROM {t}",
-    "first": "SELECT id, v FROM {t} ORDER BY v DESC, id LIMIT 3",
-    "chain": "SELECT n, count(*) AS groups FROM (SELECT k, count(*) AS n FROM {t} GROUP BY k) AS g GROUP BY n",
-    "set": "WITH RECURSIVE r AS (SELECT id, k FROM {t} WHERE id < 3 UNION SELECT t.id, t.k FROM {t} AS t "
-    "JOIN r ON t.id = r.id + 3) SELECT * FROM r",
-    "levels": "WITH RECURSIVE r AS (SELECT id, 1 AS n FROM {t} WHERE id < 3 UNION ALL SELECT t.id, n + 1 FROM {t} AS t "
-    "JOIN r ON t.id = r.id + 3) SELECT * FROM r",
-}
 
 
 @pytest.fixture
 def writer(ms: Millstream, database: str) -> Iterator[psycopg.Connection]:
     with psycopg.connect(database, autocommit=True) as conn:
         for number in range(3):
-            conn.execute(
-                f"CREATE TABLE t{number} (id int PRIMARY KEY, k int, v numeric(10,2), s text);"
-                f"INSERT INTO t{number} SELECT n, n % 3, n, 'x' || n FROM generate_series(1, 9) AS n".encode()
-            )
+            make_table(conn, f"t{number}")
         yield conn
 
 

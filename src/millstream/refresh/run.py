@@ -17,7 +17,15 @@ import psycopg
 from millstream.catalog import relations, sources, stream_tables
 from millstream.catalog.history import Initiator
 from millstream.catalog.prints import Memory
-from millstream.errors import Busy, Conflict, LockNotHad, MillstreamError, NoSuchStreamTable, RefreshFailed
+from millstream.errors import (
+    Busy,
+    Conflict,
+    LockNotHad,
+    LockTableFull,
+    MillstreamError,
+    NoSuchStreamTable,
+    RefreshFailed,
+)
 from millstream.observe import log
 from millstream.refresh.buffers import Log
 from millstream.refresh.carry_out import carry_out
@@ -74,6 +82,8 @@ class Refresher:
             return [LockNotHad.by_writer(job.table.name, str(error)) for job in jobs]
         except psycopg.errors.SerializationFailure as error:
             return [Conflict.on(job.table.name, str(error)) for job in jobs]
+        except psycopg.errors.OutOfMemory as error:
+            return [LockTableFull.at(job.table.name, str(error)) for job in jobs]
 
     def _unless_busy(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[Outcome]:
         """Leave out what reads a source that was not to be had."""
@@ -134,7 +144,8 @@ class Refresher:
             if job.table.relid and report.rows_changed:
                 now.written.add(job.table.relid)
             return report
-        except psycopg.errors.SerializationFailure:
+        except (psycopg.errors.SerializationFailure, psycopg.errors.OutOfMemory):
+            # Of the whole transaction: it must end before anything can go on.
             raise
         except psycopg.errors.LockNotAvailable as error:
             return LockNotHad.by_writer(job.table.name, str(error))

@@ -20,6 +20,7 @@ from millstream.catalog.locks import waiting_at_most
 from millstream.catalog.prints import Memory
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import SourceChanged
+from millstream.refresh.batches import Footprints
 from millstream.refresh.job import Job
 from millstream.refresh.lock import try_lock, unlock
 from millstream.refresh.run import Refresher, Witness
@@ -53,6 +54,7 @@ class App:
         self.steps = Steps()
         self._given = spark
         self._engine: Engine | None = None
+        self.footprints = Footprints()
         self._memory = Memory()
         self._plans: dict[int, tuple[datetime, Planned]] = {}
         # Those whose blocks were found to keep what the plan asks for.

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import psycopg
 
 from millstream.capture import prune
-from millstream.catalog import history, stream_tables
+from millstream.catalog import history, lock_table, stream_tables
 from millstream.catalog.history import HistoryEntry, Initiator
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import Conflict, MillstreamError, NoSuchStreamTable
+from millstream.errors import Conflict, LockTableFull, MillstreamError, NoSuchStreamTable
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
+from millstream.refresh.batches import Batches, Graph, batches, graphs
 from millstream.refresh.job import Gap, Job, reads
 from millstream.refresh.report import RefreshReport
 from millstream.scheduler.cadence import Cadence
@@ -68,8 +70,10 @@ def _several(
 ) -> list[RefreshReport | MillstreamError]:
     """Refresh these, then record failures and prune; the trouble of one does not stop the others."""
     jobs, done = _sorted({table.id: job_of(app, table, full=full) for table in tables})
-    for together in _cuts(app, jobs):
-        done |= _in_one_cut(app, together, initiated_by)
+    chosen = _cuts(app, jobs)
+    for together in chosen.cuts:
+        done |= _in_cuts(app, together, initiated_by)
+    done |= _refused(app, chosen.too_large)
     for table in tables:
         outcome = done[table.id]
         if isinstance(outcome, RefreshReport):
@@ -86,22 +90,65 @@ def _sorted(found: Mapping[int, Job | MillstreamError]) -> tuple[list[Job], Done
     return jobs, {id: one for id, one in found.items() if isinstance(one, MillstreamError)}
 
 
-def _cuts(app: App, jobs: Sequence[Job]) -> list[list[Job]]:
-    """Which jobs share a cut, those that others read first: all but those on whose table there are triggers, of the
-    user's or of a foreign key.
+def _cuts(app: App, jobs: Sequence[Job]) -> Batches:
+    """Which jobs share a cut, those that others read first: graphs of them, as many as the server has locks for.
 
-    Such a trigger may write to a source, in the cut's own transaction; whoever reads the source in that cut would see
-    the rows now and again in the next slice. So it is alone.
+    A stream table with triggers, of the user's or of a foreign key, has a cut of its own. Such a trigger may write to a
+    source, in the cut's own transaction; whoever reads the source in that cut would see the rows now and again in the
+    next slice.
     """
+    triggered = _triggered(app, jobs)
+    together, apart = list[Graph](), list[Graph]()
+    for graph in graphs(_in_order(jobs)):
+        (apart if any(job.table.relid in triggered for job in graph) else together).append(graph)
+    chosen = _batches(app, together)
+    alone = tuple((part,) for graph in apart for part in _parts(graph, triggered))
+    return replace(chosen, cuts=chosen.cuts + alone)
+
+
+# Where all that is due takes less than this part of its share of an empty lock table, others' locks are not counted.
+_FEW_LOCKS = 0.25
+
+
+def _batches(app: App, found: Sequence[Graph]) -> Batches:
+    footprints = app.footprints.of(app.conn, [job for graph in found for job in graph])
+    share = app.settings.max_lock_share
+    chosen = batches(found, footprints, lock_table.empty(app.conn).room(share * _FEW_LOCKS))
+    if len(chosen.cuts) <= 1 and not chosen.too_large:
+        return chosen
+    return batches(found, footprints, lock_table.read(app.conn).room(share))
+
+
+def _refused(app: App, too_large: Sequence[tuple[Graph, int]]) -> Done:
+    """The errors of graphs that the server's lock table has no room for."""
+    if not too_large:
+        return {}
+    share, found = app.settings.max_lock_share, lock_table.read(app.conn)
+    return {
+        job.table.id: LockTableFull.by_graph(
+            [job.table.name, *(other.table.name for other in graph if other is not job)],
+            locks, found.room(share), found.per_transaction, found.setting_for(locks, share),
+        )
+        for graph, locks in too_large
+        for job in graph
+    }  # fmt: skip
+
+
+def _triggered(app: App, jobs: Sequence[Job]) -> set[int]:
+    """The stream tables, by oid, that have triggers which are not ours."""
     relids = [job.table.relid for job in jobs]
     query = (
         "SELECT DISTINCT tgrelid::int8 FROM pg_trigger AS t JOIN pg_proc AS p ON p.oid = t.tgfoid "
         "WHERE tgrelid = ANY(%s::oid[]) AND p.pronamespace <> 'millstream_changes'::regnamespace"
     )
-    triggered = {relid for (relid,) in app.conn.execute(query, ([relid for relid in relids if relid],))}
+    return {relid for (relid,) in app.conn.execute(query, ([relid for relid in relids if relid],))}
+
+
+def _parts(graph: Graph, triggered: set[int]) -> list[list[Job]]:
+    """A graph in parts, one after the other: each stream table that has triggers is alone."""
     cuts = list[list[Job]]()
     alone = True
-    for job in _in_order(jobs):
+    for job in graph:
         if alone or job.table.relid in triggered:
             cuts.append([])
         cuts[-1].append(job)
@@ -118,6 +165,22 @@ def _in_order(jobs: Sequence[Job]) -> list[Job]:
         ordered += ready
         waiting = [job for job in waiting if all(job is not one for one in ready)]
     return ordered
+
+
+# Of all that share a cut, though one of them may be the cause.
+_OF_THE_CUT = (Conflict, LockTableFull)
+
+
+def _in_cuts(app: App, together: Sequence[Graph], initiated_by: Initiator) -> Done:
+    """Refresh graphs in one cut. If the cut fails as a whole, refresh each half of them in a cut of its own."""
+    done = _in_one_cut(app, [job for graph in together for job in graph], initiated_by)
+    failed = [graph for graph in together if any(isinstance(done[job.table.id], _OF_THE_CUT) for job in graph)]
+    if len(together) > 1 and failed:
+        log.warning("cut divided", graphs=len(failed))
+        half = (len(failed) + 1) // 2
+        for part in (failed[:half], failed[half:]):
+            done |= _in_cuts(app, part, initiated_by) if part else {}
+    return done
 
 
 def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator) -> Done:

@@ -1,0 +1,148 @@
+"""Choose which stream tables share a cut: whole graphs of them, as many as the server's lock table has room for.
+
+    a -> b -> c      d -> e      f           three graphs: tables that read each other, directly or not
+    [a b c d e] [f]                          two cuts, where the locks of all six are too many
+
+A graph moves to one moment in one transaction. Graphs that share no stream table are independent of each other: each
+cut takes as many of them as fit, those that read the same sources beside each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from millstream.capture.buffer import buffer_name
+from millstream.catalog import lock_table, relations
+from millstream.plan.block import Block
+from millstream.refresh.job import Job, reads
+from millstream.store import staging
+from millstream.store.connection import Connection
+
+# What a cut locks besides: our catalog and the server's, with their indexes.
+LOCKS_PER_CUT = 80
+# Per shape: up to five staging tables, each with its row type, its TOAST table and the index of that.
+LOCKS_PER_SHAPE = 20
+
+Graph = Sequence[Job]
+
+
+@dataclass(frozen=True)
+class Batches:
+    """What was chosen."""
+
+    cuts: tuple[tuple[Graph, ...], ...]
+    """Graphs that share a cut."""
+    too_large: tuple[tuple[Graph, int], ...] = ()
+    """Graphs that do not fit by themselves, each with the number of locks that it takes."""
+
+
+def graphs(jobs: Sequence[Job]) -> list[Graph]:
+    """The jobs in groups of which none reads a stream table of another; in each group they keep their order."""
+    of_table = {job.table.relid: job.table.id for job in jobs}
+    group = {job.table.id: job.table.id for job in jobs}
+
+    def root(id_: int) -> int:
+        while group[id_] != id_:
+            id_ = group[id_]
+        return id_
+
+    for job in jobs:
+        for relid in reads(job) & of_table.keys():
+            group[root(job.table.id)] = root(of_table[relid])
+    found = dict[int, list[Job]]()
+    for job in jobs:
+        found.setdefault(root(job.table.id), []).append(job)
+    return sorted(found.values(), key=_first_source)
+
+
+def _first_source(graph: Graph) -> int:
+    return min((oid for job in graph for oid in reads(job)), default=0)
+
+
+def batches(found: Sequence[Graph], footprints: Mapping[int, Footprint], room: int) -> Batches:
+    """Fill one cut after the other. A single stream table that seems too large is left to the server."""
+    cuts, too_large, filled = list[list[Graph]](), list[tuple[Graph, int]](), _Locked()
+    for graph in found:
+        own = [footprints[job.table.id] for job in graph]
+        alone = _Locked().with_more(own)
+        if alone > room and len(graph) > 1:
+            too_large.append((graph, alone))
+            continue
+        if not cuts or filled.with_more(own) > room:
+            cuts.append([])
+            filled = _Locked()
+        cuts[-1].append(graph)
+        filled.add(own)
+    return Batches(tuple(map(tuple, cuts)), tuple(too_large))
+
+
+# -- the locks of a refresh ------------------------------------------------------------------
+
+# What a refresh locks: a relation by its oid or its name; the shape of its staging tables.
+Locked = int | str
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The locks that the refresh of a stream table takes until its transaction ends, by what is locked."""
+
+    locks: Mapping[Locked, int]
+
+
+class _Locked:
+    """What a cut has locked so far; two stream tables that lock the same thing lock it once."""
+
+    def __init__(self) -> None:
+        self._things: set[Locked] = set()
+        self._locks = LOCKS_PER_CUT
+
+    def with_more(self, footprints: Sequence[Footprint]) -> int:
+        """How many locks it would be with these."""
+        more = {thing: locks for one in footprints for thing, locks in one.locks.items() if thing not in self._things}
+        return self._locks + sum(more.values())
+
+    def add(self, footprints: Sequence[Footprint]) -> None:
+        self._locks = self.with_more(footprints)
+        self._things.update(*(one.locks for one in footprints))
+
+
+class Footprints:
+    """The footprints of stream tables, asked for once for each plan."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[tuple[Block, ...], Footprint]] = {}
+
+    def of(self, conn: Connection, jobs: Sequence[Job]) -> dict[int, Footprint]:
+        """By id of a stream table."""
+        new = [job for job in jobs if self._known.get(job.table.id, (None,))[0] is not job.blocks]
+        if new:
+            found = footprints(conn, new)
+            self._known |= {job.table.id: (job.blocks, found[job.table.id]) for job in new}
+        return {job.table.id: self._known[job.table.id][1] for job in jobs}
+
+
+def footprints(conn: Connection, jobs: Sequence[Job]) -> dict[int, Footprint]:
+    """By id of a stream table; three queries for all."""
+    members = relations.members(conn, sorted(set().union(*map(reads, jobs))))
+    touched = {job.table.id: _touched(job, members) for job in jobs}
+    every = set().union(*touched.values())
+    oids, names = [one for one in every if isinstance(one, int)], [one for one in every if isinstance(one, str)]
+    weights = lock_table.weights(conn, oids, names)
+    shapes = staging.shapes(conn, {job.names: job.blocks for job in jobs})
+    found = dict[int, Footprint]()
+    for job in jobs:
+        locks = {one: weights[one] for one in touched[job.table.id] if one in weights}
+        locks |= dict.fromkeys(shapes[job.names], LOCKS_PER_SHAPE)
+        found[job.table.id] = Footprint({f"stream table {job.table.id}": 1, **locks})
+    return found
+
+
+def _touched(job: Job, members: Mapping[int, Sequence[int]]) -> set[Locked]:
+    """The relations that it reads and writes: sources and their buffers, the stream table, what its blocks maintain."""
+    sources, written = reads(job), {job.table.relid} if job.table.relid else set()
+    found: set[Locked] = {oid for source in sources for oid in (source, *members[source])}
+    # The stream table's own buffer too: where others read it, its changes are captured while it is written.
+    found |= written | {buffer_name(oid).as_string() for oid in sources | written}
+    own = [job.names.at(block.position) for block in job.blocks]
+    return found | {name for names in own for name in (names.state, names.kept, names.shown)}
