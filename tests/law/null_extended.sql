@@ -1,4 +1,4 @@
--- Queries whose null-extended sides have constants and expressions that hide NULLs; test_region.py runs them.
+-- Queries whose null-extended sides have constants and expressions that hide NULLs; test_null_extended.py keeps them through changes.
 
 -- name: left
 select k.id, a.hit from k left join (select n, true as hit from t) a on a.n = k.id
