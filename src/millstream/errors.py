@@ -474,6 +474,27 @@ class LockNotHad(MillstreamError):
     retryable = True
 
     @classmethod
+    def somewhere(cls, seconds: float, holders: Sequence[str]) -> Self:
+        held = f"Locks are held by {', '.join(holders)}." if holders else "Whoever held it has ended by now."
+        return cls(
+            f"a lock was not to be had within {seconds:g} s",
+            detail=f"{held} Nothing was done.",
+            hint="Try again when that transaction has ended (see pg_stat_activity and pg_prepared_xacts).",
+            holders=list(holders),
+        )
+
+    @classmethod
+    def installing(cls, database: str, seconds: float, holders: Sequence[str]) -> Self:
+        held = f"It is one of: {', '.join(holders)}." if holders else "Its transaction has just ended."
+        return cls(
+            f'another session creates or upgrades schema millstream in database "{database}", and has not ended',
+            detail=f"We waited {seconds:g} s for it. {held}",
+            hint="Try again when that transaction has ended (see pg_stat_activity).",
+            database=database,
+            holders=list(holders),
+        )
+
+    @classmethod
     def on(cls, source: str, seconds: float, *, holders: list[str] | None = None) -> Self:
         held = f"It is held by {', '.join(holders)}. " if holders else "A long transaction writes to it. "
         return cls(
@@ -590,9 +611,14 @@ class Busy(MillstreamError):
     retryable = True
 
     @classmethod
-    def refreshing(cls, name: str) -> Self:
+    def working_on(cls, name: str, holder: str | None, seconds: float = 0.0) -> Self:
+        waited = f" We waited {seconds:g} s for it." if seconds else ""
         return cls(
-            f'stream table "{name}" is being worked on by another session', hint="Try again in a moment.", name=name
+            f'stream table "{name}" is being worked on by another session',
+            detail=f"By {holder or 'a session that has just ended'}.{waited}",
+            hint="Try again when it has finished.",
+            name=name,
+            holder=holder,
         )
 
 

@@ -42,7 +42,7 @@ def every_error() -> list[type[errors.MillstreamError]]:
         (errors.BadSource.of("t", "It is temporary.", "Use a table."), Exit.REFUSED),
         (errors.NameTaken.by("totals", "table"), Exit.FAILED),
         (errors.NoSuchStreamTable.named("totals"), Exit.FAILED),
-        (errors.Busy.refreshing("totals"), Exit.FAILED),
+        (errors.Busy.working_on("totals", None), Exit.FAILED),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
 )

@@ -176,7 +176,7 @@ def everything(conn: Connection) -> Found:
         "UNION ALL SELECT 'dependency', source_relid::text FROM millstream.dependencies "
         "UNION ALL SELECT 'block', name FROM millstream.blocks "
         "UNION ALL SELECT 'refresh', id::text FROM millstream.refresh_history "
-        "UNION ALL SELECT 'lock', objid::text FROM pg_locks WHERE locktype = 'advisory' "
+        "UNION ALL SELECT 'lock', stream_table_id::text FROM millstream.locks "
         "ORDER BY 1, 2"
     ).fetchall()
 

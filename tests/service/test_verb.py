@@ -8,7 +8,10 @@ import pytest
 
 import millstream
 from millstream.catalog import install
-from millstream.errors import NotInstalled, UntrustedCatalog
+from millstream.catalog.locks import Patience
+from millstream.catalog.mutex import Mutex
+from millstream.errors import Busy, LockNotHad, NotInstalled, UntrustedCatalog
+from millstream.service import drop
 from millstream.store.connection import Connection
 
 
@@ -62,3 +65,37 @@ def test_an_administrator_is_not_fooled_by_a_prepared_catalog(conn: Connection, 
     with pytest.raises(UntrustedCatalog, match=evil):
         millstream.connect(database)
     assert conn.execute("SELECT rolsuper FROM pg_roles WHERE rolname = %s", (evil,)).fetchall() == [(False,)]
+
+
+def test_a_command_that_waits_for_a_lock_ends_and_names_who_holds_it(conn: Connection, database: str) -> None:
+    with millstream.connect(database) as ms:
+        ms.app.conn.execute("SET lock_timeout = '200ms'")
+        conn.execute("BEGIN; LOCK TABLE millstream.stream_tables IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(LockNotHad) as raised:
+            ms.status()
+        assert f"process {conn.info.backend_pid} (millstream, idle in transaction, since 20" in raised.value.detail
+        conn.execute("ROLLBACK")
+        assert ms.status() == []
+
+
+def test_whatever_the_role_has_set_a_command_waits_half_a_minute_for_a_lock(conn: Connection, database: str) -> None:
+    conn.execute("ALTER ROLE tester SET lock_timeout = 0")
+    try:
+        with millstream.connect(database) as ms:
+            assert ms.app.conn.execute("SHOW lock_timeout").fetchall() == [("30s",)]
+    finally:
+        conn.execute("ALTER ROLE tester RESET lock_timeout")
+
+
+def test_a_drop_waits_for_whoever_works_on_the_stream_table_and_then_says_who(
+    conn: Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conn.execute("CREATE TABLE t (a int)")
+    monkeypatch.setattr(drop, "WAITING", Patience(seconds=0.3))
+    with millstream.connect(database) as ms, Mutex(database) as other:
+        ms.create_stream_table("m", "SELECT a FROM t", initialize=False)
+        with other.stream_table(ms.app.named("m").id, "m"), pytest.raises(Busy) as busy:
+            ms.drop_stream_table("m")
+        assert "(millstream locks, 127.0.0.1, since 20" in busy.value.detail
+        ms.drop_stream_table("m")
+        assert conn.execute("SELECT count(*) FROM millstream.locks").fetchall() == [(0,)]

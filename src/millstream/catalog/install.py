@@ -1,7 +1,7 @@
 """Bring the catalog into a database, keep it up to date, and take everything out again.
 
 The catalog is what its migrations made it, in order, each once, and `millstream.migrations` says which.
-Installing takes an advisory lock, so two installs at once are one install and one look. All of it is one
+Two installs at once are one install and one look: the second waits for the first, for a while. All of it is one
 transaction: there is no half-installed state. No superuser is needed, only CREATE on the database. Our schemas are
 created by us or not used at all, and a catalog that is there is looked at from outside first (`trust.py`).
 
@@ -12,6 +12,7 @@ the two have parted.
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -20,18 +21,21 @@ from psycopg import errors, sql
 
 from millstream.algebra.table import quoted
 from millstream.catalog import slots, trust
-from millstream.catalog.locks import PATIENT, Patience, read_committed, under_lock
+from millstream.catalog.locks import PATIENT, Patience, read_committed, under_lock, waiting_at_most
 from millstream.catalog.relations import Name
-from millstream.errors import NameTaken, NoRights, NotInstalled, StillUsed
+from millstream.errors import LockNotHad, NameTaken, NoRights, NotInstalled, StillUsed
 from millstream.store.connection import Connection
 from millstream.store.statements import load
 
 SCHEMAS = ("millstream", "millstream_changes", "millstream_state")
 TABLES = (
     "installation", "migrations", "settings", "stream_tables", "sources", "dependencies", "blocks", "refresh_history",
-    "grounds", "slots", "watermarks", "upstreams",
+    "grounds", "slots", "watermarks", "locks", "upstreams",
 )  # fmt: skip
 """What the migrations make in the first of them."""
+
+# One wait for another install, and all of them together.
+INSTALLING = Patience(lock_timeout=1.0, seconds=30.0)
 
 _SQL = load("millstream.catalog", "install.sql")
 _FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
@@ -66,21 +70,42 @@ def known() -> int:
 # -- installing ------------------------------------------------------------------------------
 
 
-def install(conn: Connection) -> int:
+def install(conn: Connection, *, patience: Patience = INSTALLING) -> int:
     """Install or upgrade the catalog; return its version. Doing it twice, or at once, does it once."""
-    with read_committed(conn):
-        conn.execute(_SQL["serialize"])
-        found = version(conn)
-        if found is None:
-            _check_room(conn)
-        elif found > known():
-            raise NotInstalled.newer(found, known())
-        lacking = migrations()[found or 0 :]
-        for migration in lacking:
-            conn.execute(migration.text)
-            conn.execute(_SQL["record"], (migration.version, migration.name))
-        if lacking:
-            _close(conn)
+    deadline = time.monotonic() + patience.seconds
+    while True:
+        try:
+            with read_committed(conn), waiting_at_most(conn, patience.lock_timeout):
+                return _install(conn)
+        except errors.UniqueViolation:
+            # Somebody else has created our schemas while we did, and has committed.
+            continue
+        except errors.LockNotAvailable as error:
+            if time.monotonic() > deadline:
+                holders = [row[0] for row in conn.execute(_SQL["writers"])]
+                raise LockNotHad.installing(conn.info.dbname, patience.seconds, holders) from error
+
+
+def _install(conn: Connection) -> int:
+    """Apply the migrations that are lacking.
+
+    Two who create the schemas meet at the unique index of pg_namespace: the second waits there, and then fails. Two who
+    upgrade meet at the table of migrations.
+    """
+    found = version(conn)
+    if found == known():
+        return found
+    if found is None:
+        _check_room(conn)
+    else:
+        conn.execute("LOCK TABLE millstream.migrations IN SHARE ROW EXCLUSIVE MODE")
+        found = version(conn) or 0
+    if (found or 0) > known():
+        raise NotInstalled.newer(found or 0, known())
+    for migration in migrations()[found or 0 :]:
+        conn.execute(migration.text)
+        conn.execute(_SQL["record"], (migration.version, migration.name))
+    _close(conn)
     return known()
 
 

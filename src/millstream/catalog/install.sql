@@ -1,6 +1,12 @@
--- serialize --
--- Installs wait for one another; the lock goes with the transaction. The number spells "millstre".
-SELECT pg_advisory_xact_lock(7883951835738042981);
+-- writers --
+-- The transactions of this database that have written, the oldest first: one of them has created a schema of ours.
+SELECT format('process %s (%s)', pid, concat_ws(
+    ', ', nullif(application_name, ''), host(client_addr), 'since ' || date_trunc('second', xact_start)
+))
+FROM pg_stat_activity
+WHERE datname = current_database() AND backend_xid IS NOT NULL AND pid <> pg_backend_pid()
+ORDER BY age(backend_xid) DESC
+LIMIT 3;
 
 -- schemas --
 -- Those of our schemas that are there, with their owners.

@@ -25,7 +25,7 @@ from millstream.store.statements import load
 Mode = Literal["SHARE ROW EXCLUSIVE", "ACCESS EXCLUSIVE"]
 T = TypeVar("T")
 
-_HOLDERS = load("millstream.catalog", "locks.sql")["holders"]
+_SQL = load("millstream.catalog", "locks.sql")
 
 
 @dataclass(frozen=True)
@@ -116,5 +116,10 @@ def _exchange(conn: Connection, lock_timeout: str, search_path: str) -> tuple[st
 
 def _not_had(conn: Connection, tables: Sequence[Name], patience: Patience) -> LockNotHad:
     """The error, naming who stands in the way as far as we may see."""
-    holders = [row[0] for row in conn.execute(_HOLDERS, ([table.oid for table in tables],))]
-    return LockNotHad.on(", ".join(str(table) for table in tables), patience.seconds, holders=holders)
+    held = holders(conn, [table.oid for table in tables])
+    return LockNotHad.on(", ".join(str(table) for table in tables), patience.seconds, holders=held)
+
+
+def holders(conn: Connection, oids: Sequence[int] | None = None) -> list[str]:
+    """Who holds locks that may keep us waiting, on these relations or on any: process, application, since when."""
+    return [row[0] for row in conn.execute(_SQL["holders"], {"oids": None if oids is None else list(oids)})]

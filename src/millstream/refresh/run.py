@@ -16,6 +16,7 @@ import psycopg
 
 from millstream.catalog import relations, sources, stream_tables
 from millstream.catalog.history import Initiator
+from millstream.catalog.mutex import Mutex
 from millstream.catalog.prints import Memory
 from millstream.errors import (
     Busy,
@@ -33,7 +34,6 @@ from millstream.refresh.cut import Cut, cut
 from millstream.refresh.decide import Decision, Facts, decide
 from millstream.refresh.facts import facts_of, slices
 from millstream.refresh.job import Job, Outcome, Read, levels, reads
-from millstream.refresh.lock import locked
 from millstream.refresh.record import advance_idle, idle_report
 from millstream.refresh.report import RefreshReport
 from millstream.refresh.sound import looked_at
@@ -50,6 +50,7 @@ class Refresher:
     """What a refresh needs: a connection, Spark when it is asked for, and limits."""
 
     conn: Connection
+    mutex: Mutex
     dsn: str
     engine: Callable[[], Engine]
     max_lookup_rows: int
@@ -61,10 +62,13 @@ class Refresher:
 
     def refresh(self, jobs: Sequence[Job], initiated_by: Initiator) -> list[Outcome]:
         """Refresh these in one cut; per job a report, what went wrong, or what must be mended first, in order."""
-        with locked(self.conn, jobs) as free:
+        # Before the cut: what a snapshot from before the lock shows could be stale.
+        with self.mutex.stream_tables([job.table.id for job in jobs]) as free:
             outcomes = self._attempt([job for job in jobs if job.table.id in free], initiated_by)
         by_id = dict(zip([job.table.id for job in jobs if job.table.id in free], outcomes, strict=True))
-        return [by_id.get(job.table.id) or Busy.refreshing(job.table.name) for job in jobs]
+        busy = [job.table.id for job in jobs if job.table.id not in free]
+        holders = self.mutex.holders(busy) if busy else {}
+        return [by_id.get(job.table.id) or Busy.working_on(job.table.name, holders.get(job.table.id)) for job in jobs]
 
     # -- one cut ---------------------------------------------------------------------------
 

@@ -17,12 +17,12 @@ from millstream.algebra.table import quoted
 from millstream.catalog import relations, stream_tables
 from millstream.catalog.grounds import Grounds
 from millstream.catalog.locks import waiting_at_most
+from millstream.catalog.mutex import Mutex
 from millstream.catalog.prints import Memory
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import SourceChanged
 from millstream.refresh.batches import Footprints
 from millstream.refresh.job import Job
-from millstream.refresh.lock import try_lock, unlock
 from millstream.refresh.run import Refresher, Witness
 from millstream.service import graph, keep
 from millstream.service.follower import Follower
@@ -34,6 +34,8 @@ from millstream.store.connection import Connection, session
 
 # Seconds that a plan made again waits for a table that somebody has locked; others wait for us meanwhile.
 PLAN_PATIENCE = 2.0
+# Seconds that a statement of the main session waits for a lock where nothing else bounds it.
+LOCK_PATIENCE = 30.0
 
 # Told what goes on and how far it is (0..1, or None).
 Progress = Callable[[str, float | None], None]
@@ -47,7 +49,8 @@ class App:
     ) -> None:
         self.dsn = dsn
         self.settings = settings
-        self.conn: Connection = session(dsn)
+        self.conn: Connection = _main_session(dsn)
+        self.mutex = self._mutex()
         self.progress: Progress = progress or (lambda step, share: None)
         self.witness: Witness | None = None
         self.follower = Follower(dsn, settings)
@@ -82,6 +85,7 @@ class App:
         settings = self.settings
         return Refresher(
             self.conn,
+            self.mutex,
             self.dsn,
             self.engine,
             settings.max_lookup_rows,
@@ -118,15 +122,16 @@ class App:
 
     def _check_kept(self, table: StreamTable, planned: Planned) -> None:
         """What the blocks keep must be what the plan asks for. Where somebody refreshes it right now, later."""
-        if not try_lock(self.conn, [table.id]):
-            return
-        try:
+        with self.mutex.stream_tables([table.id]) as free:
+            if not free:
+                return
             keep.make_anew(self.conn, table, planned)
             with self.conn.transaction():
                 graph.record(self.conn, table.id, planned.upstreams)
             self._kept.add(table.id)
-        finally:
-            unlock(self.conn, [table.id])
+
+    def _mutex(self) -> Mutex:
+        return Mutex(self.dsn, application_name=f"millstream locks of {self.conn.info.backend_pid}")
 
     def named(self, name: str) -> StreamTable:
         return stream_tables.named(self.conn, name)
@@ -138,13 +143,22 @@ class App:
             self.conn.pgconn.consume_input()
             self.conn.pgconn.consume_input()
         if self.conn.broken:
-            self.conn = session(self.dsn)
+            self.conn = _main_session(self.dsn)
+            self.mutex.close()
+            self.mutex = self._mutex()
             self._memory.forget()
 
     def close(self) -> None:
         """Close the connections; a Spark session that we started stays warm for the process."""
         self.follower.close()
+        self.mutex.close()
         self.conn.close()
+
+
+def _main_session(dsn: str) -> Connection:
+    conn = session(dsn)
+    conn.execute(f"SET lock_timeout = '{LOCK_PATIENCE:g}s'")
+    return conn
 
 
 def _planned(conn: Connection, table: StreamTable) -> Planned:

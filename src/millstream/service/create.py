@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import get_args
 
 import psycopg
@@ -15,7 +16,6 @@ from millstream.catalog.stream_tables import RefreshMode, StreamTable
 from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
 from millstream.observe import log
 from millstream.plan.block import Key
-from millstream.refresh.lock import try_lock, unlock
 from millstream.refresh.report import RefreshReport
 from millstream.scheduler.cadence import Cadence
 from millstream.service import graph, hand_over, keep
@@ -55,21 +55,21 @@ def create(
     planned = _with_key(app, plan_query(app.conn, query))
     if (cdc_mode or app.settings.cdc_mode) == "wal":
         hand_over.require(app, _as_sources(app, planned))
-    table = _recorded(app, schema, bare, planned, str(cadence), refresh_mode, cdc_mode)
-    app.know(table, planned)
-    try:
-        for source, columns in planned.sources().values():
-            app.progress(f"capturing changes of {source.name}", None)
-            trigger.install(app.conn, source, columns)
-        if not initialize:
-            return None
-        app.progress("filling the stream table", None)
-        return refresh(app, table.qualified, initiated_by="INITIAL")
-    except BaseException:
-        _undo(app, table)
-        raise
-    finally:
-        unlock(app.conn, [table.id])
+    # Until it is filled it stays locked: a process that finds it empty leaves it to us.
+    with ExitStack() as locked:
+        table = _recorded(app, locked, schema, bare, planned, str(cadence), refresh_mode, cdc_mode)
+        app.know(table, planned)
+        try:
+            for source, columns in planned.sources().values():
+                app.progress(f"capturing changes of {source.name}", None)
+                trigger.install(app.conn, source, columns)
+            if not initialize:
+                return None
+            app.progress("filling the stream table", None)
+            return refresh(app, table.qualified, initiated_by="INITIAL")
+        except BaseException:
+            _undo(app, table)
+            raise
 
 
 def _as_sources(app: App, planned: Planned) -> list[Source]:
@@ -149,17 +149,23 @@ def _check_free(app: App, schema: str, name: str) -> None:
 
 
 def _recorded(
-    app: App, schema: str, name: str, planned: Planned, schedule: str, refresh_mode: str, cdc_mode: str | None
+    app: App,
+    locked: ExitStack,
+    schema: str,
+    name: str,
+    planned: Planned,
+    schedule: str,
+    refresh_mode: str,
+    cdc_mode: str | None,
 ) -> StreamTable:
-    """The catalog's rows, the table and its state, in one transaction."""
+    """The catalog's rows, the table and its state, in one transaction; the stream table is locked before its end."""
     with app.conn.transaction():
         table = stream_tables.add(
             app.conn, schema_name=schema, name=name, query=planned.query, canonical_query=planned.canonical.text,
             schedule=schedule, refresh_mode=refresh_mode, cdc_mode=cdc_mode,  # type: ignore[arg-type]  # checked above
             row_key=planned.row_key(),
         )  # fmt: skip
-        # Held until it is filled: a scheduler in another session that finds it empty leaves it to us.
-        try_lock(app.conn, [table.id])
+        locked.enter_context(app.mutex.stream_table(table.id, name))
         _make_tables(app, table, planned)
         for relid, (source, columns) in planned.sources().items():
             sources.reserve(app.conn, relid, source.schema, source.name)

@@ -6,11 +6,15 @@ import psycopg
 
 from millstream.capture import trigger
 from millstream.catalog import relations, sources, stream_tables
+from millstream.catalog.locks import Patience
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import StillUsed
 from millstream.service import hand_over, keep
 from millstream.service.app import App
 from millstream.service.verb import verb
+
+# For another process that refreshes the stream table.
+WAITING = Patience(seconds=30.0)
 
 
 @verb
@@ -26,6 +30,12 @@ def drop_table(app: App, table: StreamTable, *, cascade: bool = False) -> None:
         raise StillUsed.by(table.name, [f"stream table {one.schema_name}.{one.name} reads it" for one in readers])
     for reader in readers:
         drop_table(app, reader, cascade=True)
+    with app.mutex.stream_table(table.id, table.name, WAITING):
+        _drop_locked(app, table, cascade)
+        app.mutex.remove_rows()
+
+
+def _drop_locked(app: App, table: StreamTable, cascade: bool) -> None:
     tail = " CASCADE" if cascade else ""
     try:
         with app.conn.transaction():

@@ -29,8 +29,6 @@ EVERY = 1.0
 AGAIN = 30.0
 # A source that came back by itself is not handed over again before this.
 REST = timedelta(minutes=10)
-# One process at a time; the number spells "handover".
-_LOCK = 7521414230331254130
 # After these the log cannot be gone on with.
 LOST = (SlotLost, LogNotUnderstood)
 
@@ -40,13 +38,9 @@ def advance(app: App) -> None:
     if time.monotonic() - app.steps.looked_at < EVERY:
         return
     app.steps.looked_at = time.monotonic()
-    if not app.conn.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchall()[0][0]:
-        return
-    try:
-        _advance(app)
-    finally:
-        if not app.conn.closed:
-            app.conn.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
+    with app.mutex.exclusive("transitions") as is_ours:
+        if is_ours:
+            _advance(app)
 
 
 def _advance(app: App) -> None:

@@ -15,8 +15,9 @@ from typing import Concatenate, ParamSpec, TypeVar
 import psycopg
 
 from millstream.catalog import install
-from millstream.errors import ServerDown
-from millstream.service.app import App
+from millstream.catalog.locks import holders
+from millstream.errors import LockNotHad, ServerDown
+from millstream.service.app import LOCK_PATIENCE, App
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,6 +32,8 @@ def verb(act: Callable[Concatenate[App, P], T]) -> Callable[Concatenate[App, P],
         try:
             install.require(app.conn)
             return act(app, *args, **kwargs)
+        except psycopg.errors.LockNotAvailable as error:
+            raise LockNotHad.somewhere(LOCK_PATIENCE, holders(app.conn)) from error
         except psycopg.Error as error:
             if app.conn.closed:
                 raise ServerDown.lost(str(error)) from error
