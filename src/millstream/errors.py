@@ -431,6 +431,23 @@ class TargetMoved(MillstreamError):
         )
 
 
+class NotFilled(MillstreamError):
+    """A stream table that another one reads has no rows yet."""
+
+    code = "MS205"
+    retryable = True
+
+    @classmethod
+    def upstream(cls, name: str, upstream: str) -> Self:
+        return cls(
+            f'stream table "{name}" reads "{upstream}", which has not been filled yet',
+            detail="Computed now, it would look as if there were no rows.",
+            hint=f"See why with: millstream history {upstream}. It is filled by: millstream refresh {upstream}",
+            name=name,
+            upstream=upstream,
+        )
+
+
 # -- MS3xx: capture --------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ def report(**changed: object) -> Any:
         "rows_updated": 2, "rows_deleted": 3, "duration_ms": 87.4, "data_timestamp": AT,
         "frontier": Snapshot(10, 20, (12,)), "spark_jobs": 1, "phases": {"spark": 50.0}, "initiated_by": "MANUAL",
         "inputs": (SimpleNamespace(path="changes", rows=7), SimpleNamespace(path="lookup", rows=1227)),
+        "held_back_by": (),
     }  # fmt: skip
     facts |= changed
     return SimpleNamespace(**facts, as_dict=lambda: facts)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from millstream.catalog.upstreams import Behind
 from millstream.cli.exits import Exit
 from millstream.errors import NoSuchStreamTable, RefreshFailed
 from millstream.observe import log
@@ -93,6 +94,14 @@ def test_refresh_of_several_names_refreshes_each(line: Line) -> None:
     assert line.double.called("refresh") == [(("a",), {"full": True}), (("b",), {"full": True})]
     assert "1,234" in out
     assert "87 ms" in out
+
+
+def test_refresh_tells_what_holds_a_stream_table_back(line: Line) -> None:
+    behind = Behind(7, "public.base", "SUSPENDED", AT, "it failed [MS402]\nDETAIL: much")
+    line.double.answers["refresh"] = lambda name: report(name=name, held_back_by=(behind,))
+    ended = line("refresh", "a")
+    assert "a is as old as what it reads: public.base is SUSPENDED: it failed [MS402]" in ended.err
+    assert "public.base" not in ended.out
 
 
 def test_refresh_of_all_is_one_call(line: Line) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from typing import NamedTuple
 
 import psycopg
 import pytest
+from psycopg import sql
 
 import millstream
 from millstream import Millstream
 from millstream.catalog.upstreams import Upstream
-from millstream.errors import Cycle, StillUsed
+from millstream.errors import Cycle, NotFilled, StillUsed
 from millstream.refresh.report import RefreshReport
 from millstream.service import graph
 from millstream.store.connection import session
@@ -256,3 +258,233 @@ def test_a_cycle_that_two_sessions_close_at_once_is_seen_by_the_second(
             assert second.is_alive()
         second.join(timeout=30)
         assert [error.path for error in caught if isinstance(error, Cycle)] == ["public.b -> public.a -> public.b"]
+
+
+# -- how old a chain is --------------------------------------------------------------------------
+
+EVENTS = """
+    CREATE TABLE events (
+        id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY, at timestamptz DEFAULT clock_timestamp(), v int
+    );
+    INSERT INTO events (v) SELECT n FROM generate_series(1, 5) AS n;
+"""
+# Each holds the ids that it has seen; `d` joins two sides that may be of different ages.
+CHAIN = {
+    "a": "SELECT id, v FROM events",
+    "b": "SELECT id, v FROM a",
+    "c": "SELECT id, v FROM b WHERE v >= 0",
+    "d": "SELECT c.id, a.v FROM c JOIN a ON a.id = c.id",
+}
+OF_SOURCES = "SELECT id, v FROM events"
+
+
+@pytest.fixture
+def events(database: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(database, autocommit=True) as conn:
+        conn.execute(EVENTS)
+        yield conn
+
+
+def write(conn: psycopg.Connection) -> None:
+    conn.execute("INSERT INTO events (v) VALUES (1)")
+
+
+def overstated(ms: Millstream, conn: psycopg.Connection) -> dict[str, int]:
+    """By stream table: how many events from before its data timestamp it does not have."""
+    query = "SELECT count(*) FROM events AS e WHERE e.at < %s AND NOT EXISTS (SELECT FROM {} AS s WHERE s.id = e.id)"
+    found = {
+        one.name: conn.execute(sql.SQL(query).format(sql.Identifier(one.name)), (one.data_timestamp,)).fetchone()
+        for one in ms.status()
+    }
+    return {name: row[0] for name, row in found.items() if row and row[0]}
+
+
+def timestamps(ms: Millstream) -> dict[str, datetime | None]:
+    return {one.name: one.data_timestamp for one in ms.status()}
+
+
+def test_a_refresh_pulls_what_it_reads_into_its_cut_to_any_depth(database: str, events: psycopg.Connection) -> None:
+    """A reader of a stream table that had not been refreshed was as old as that, and said that it was fresh."""
+    with millstream.connect(database) as ms:
+        for name, query in CHAIN.items():
+            ms.create_stream_table(name, query, schedule="manual", refresh_mode="DIFFERENTIAL")
+        write(events)
+        report = ms.refresh("d")
+        assert (report.action, report.held_back_by) == ("DIFFERENTIAL", ())
+        assert set(timestamps(ms).values()) == {report.data_timestamp}
+        oracle.check(ms.app.conn, OF_SOURCES, "public.d")
+        assert [ms.history(name)[0].action for name in CHAIN] == ["DIFFERENTIAL"] * 4
+        assert {ms.history(name)[0].initiated_by for name in "abc"} == {"MANUAL"}
+
+
+def test_creating_a_reader_pulls_what_it_reads_along(database: str, events: psycopg.Connection) -> None:
+    with millstream.connect(database) as ms:
+        ms.create_stream_table("a", CHAIN["a"])
+        ms.create_stream_table("b", CHAIN["b"], initialize=False)
+        write(events)
+        report = ms.create_stream_table("c", CHAIN["c"])
+        assert report is not None
+        assert set(timestamps(ms).values()) == {report.data_timestamp}
+        assert [ms.history(name)[0].initiated_by for name in "abc"] == ["MANUAL", "INITIAL", "INITIAL"]
+        oracle.check(ms.app.conn, OF_SOURCES, "public.c")
+
+
+def test_what_reads_a_slower_one_is_as_old_as_that_everywhere_it_is_shown(
+    database: str, events: psycopg.Connection
+) -> None:
+    with millstream.connect(database) as ms:
+        ms.create_stream_table("a", CHAIN["a"], schedule="manual")
+        for name in "bcd":
+            ms.create_stream_table(name, CHAIN[name], schedule="continuous")
+        old = timestamps(ms)["a"]
+        write(events)
+        reports = {report.name: report for report in ms.tick()}
+        assert set(reports) == {"b", "c", "d"}
+        assert {report.data_timestamp for report in reports.values()} == {old}
+        assert old is not None
+        assert reports["c"].as_dict()["data_timestamp"] == old.isoformat()
+        assert [one.name for one in reports["d"].held_back_by] == ["public.a"]
+        assert set(timestamps(ms).values()) == {old}
+        write(events)
+        ms.refresh("a")
+        new = timestamps(ms)["a"]
+        assert new is not None
+        assert new > old
+        ms.tick()
+        assert set(timestamps(ms).values()) == {new}
+        assert ms.history("d", 1)[0].data_timestamp == new
+        assert str(new) in str(ms.explain("d"))
+        assert ms.verify("d").ok
+
+
+def test_one_that_reads_a_manual_one_is_not_due_before_its_time(database: str, events: psycopg.Connection) -> None:
+    """Due is counted from the last refresh, not from the age of the data, which refreshing does not mend."""
+    with millstream.connect(database) as ms:
+        ms.create_stream_table("a", CHAIN["a"], schedule="manual")
+        ms.create_stream_table("b", CHAIN["b"], schedule="1h")
+        events.execute("UPDATE millstream.stream_tables SET data_timestamp = now() - interval '1 day'")
+        events.execute("UPDATE millstream.stream_tables SET cut_at = now() WHERE name = 'b'")
+        assert ms.tick() == []
+        check = next(one for one in ms.health() if one.name == "stream table public.b")
+        assert check.ok
+        assert "public.a was not refreshed with it" in check.hint
+
+
+def test_the_clock_of_a_reader_is_its_own_and_not_that_of_what_it_reads(
+    database: str, events: psycopg.Connection
+) -> None:
+    """A filter by now() moves from the reader's last cut on, though its data may be older."""
+    with millstream.connect(database) as ms:
+        ms.create_stream_table("a", "SELECT id, at FROM events", schedule="manual")
+        recent = "SELECT id FROM a WHERE at > now() - interval '200 milliseconds'"
+        ms.create_stream_table("recent", recent, schedule="continuous", refresh_mode="DIFFERENTIAL")
+        actions = list[str]()
+        for _ in range(4):
+            events.execute("INSERT INTO events (v) VALUES (1)")
+            ms.refresh("a")
+            events.execute("SELECT pg_sleep(0.12)")
+            actions += [report.action for report in ms.tick()]
+            assert ms.verify("recent").ok
+        assert "DIFFERENTIAL" in actions
+
+
+@pytest.mark.parametrize("trouble", ["suspended", "failing", "cycle"])
+def test_a_reader_of_one_that_cannot_be_refreshed_works_over_what_is_there_and_says_so(
+    database: str, events: psycopg.Connection, trouble: str
+) -> None:
+    with millstream.connect(database) as ms:
+        ms.create_stream_table("base", "SELECT id, v FROM events")
+        events.execute("CREATE VIEW source AS SELECT id, v FROM base")
+        ms.create_stream_table("a", "SELECT id, v FROM source")
+        ms.create_stream_table("b", "SELECT a.id, e.v FROM a JOIN events AS e ON e.id = a.id")
+        old = timestamps(ms)["a"]
+        if trouble == "suspended":
+            ms.alter_stream_table("a", status="SUSPENDED")
+        elif trouble == "failing":
+            events.execute("ALTER TABLE a DROP COLUMN v")
+        else:
+            events.execute("CREATE OR REPLACE VIEW source AS SELECT id, v FROM b")
+        events.execute("UPDATE events SET v = 77 WHERE id = 1")
+        write(events)
+        report = ms.refresh("b")
+        assert (report.action, report.rows_inserted, report.rows_deleted) == ("DIFFERENTIAL", 1, 1)
+        assert report.data_timestamp == timestamps(ms)["b"] == old
+        told = str(report.held_back_by[0])
+        expected = {"suspended": "is SUSPENDED", "failing": "[MS", "cycle": "would read itself"}
+        assert told.startswith("public.a ")
+        assert expected[trouble] in told
+        assert overstated(ms, events) == {}
+
+
+def test_a_reader_of_one_that_was_never_filled_is_not_filled_with_nothing(
+    database: str, events: psycopg.Connection
+) -> None:
+    with millstream.connect(database) as ms:
+        ms.create_stream_table("a", CHAIN["a"], initialize=False)
+        ms.alter_stream_table("a", status="SUSPENDED")
+        with pytest.raises(NotFilled, match=r"public\.a"):
+            ms.create_stream_table("b", CHAIN["b"])
+        assert [one.name for one in ms.status()] == ["a"]
+        ms.create_stream_table("b", CHAIN["b"], schedule="continuous", initialize=False)
+        assert ms.tick() == []
+        assert (ms.status()[1].consecutive_errors, ms.status()[1].data_timestamp) == (0, None)
+        ms.alter_stream_table("a", status="ACTIVE")
+        assert ms.refresh("b").action == "FULL"
+        oracle.check(ms.app.conn, OF_SOURCES, "public.b")
+
+
+def test_what_reads_one_that_must_be_planned_again_waits_for_it_in_the_same_cut(
+    database: str, events: psycopg.Connection
+) -> None:
+    with millstream.connect(database) as ms:
+        events.execute("CREATE VIEW source AS SELECT id, v FROM events")
+        ms.create_stream_table("a", "SELECT id, v FROM source")
+        ms.create_stream_table("b", CHAIN["b"])
+        ms.create_stream_table("c", CHAIN["c"])
+        events.execute("CREATE OR REPLACE VIEW source AS SELECT id, v + 1 AS v FROM events")
+        report = ms.refresh("c")
+        assert (report.action, report.held_back_by) == ("DIFFERENTIAL", ())
+        assert set(timestamps(ms).values()) == {report.data_timestamp}
+        oracle.check(ms.app.conn, "SELECT id, v + 1 AS v FROM events", "public.c")
+
+
+def test_what_a_new_plan_reads_is_pulled_along_too(database: str, events: psycopg.Connection) -> None:
+    with millstream.connect(database) as ms:
+        events.execute("CREATE VIEW source AS SELECT id, v FROM events")
+        ms.create_stream_table("a", "SELECT v FROM events", schedule="manual")
+        ms.create_stream_table("b", "SELECT v FROM source", schedule="manual")
+        events.execute("CREATE OR REPLACE VIEW source AS SELECT 1 AS id, v FROM a")
+        write(events)
+        report = ms.refresh("b")
+        assert report.held_back_by == ()
+        assert set(timestamps(ms).values()) == {report.data_timestamp}
+        oracle.check(ms.app.conn, "SELECT v FROM events", "public.b")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_stream_table_is_ever_said_to_be_fresher_than_it_is(
+    database: str, events: psycopg.Connection, seed: int
+) -> None:
+    """Whatever is written, refreshed, suspended or failing, in any order: what is older than the timestamp is there."""
+    dice = random.Random(seed)
+    with millstream.connect(database) as ms:
+        for name, query in CHAIN.items():
+            ms.create_stream_table(name, query, schedule=dice.choice(["manual", "continuous", "200ms", "1h"]))
+        for _ in range(25):
+            name = dice.choice("abcd")
+            match dice.choice(["write", "write", "refresh", "tick", "all", "suspend", "resume", "full"]):
+                case "write":
+                    write(events)
+                case "refresh":
+                    ms.refresh(name)
+                case "full":
+                    ms.refresh(name, full=True)
+                case "tick":
+                    ms.tick()
+                case "all":
+                    ms.refresh_all()
+                case "suspend":
+                    ms.alter_stream_table(name, status="SUSPENDED")
+                case "resume":
+                    ms.alter_stream_table(name, status="ACTIVE")
+            assert overstated(ms, events) == {}

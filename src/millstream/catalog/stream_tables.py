@@ -55,6 +55,8 @@ class StreamTable:
     created_by: str
     row_key: RowKey | None = None
     """None where the table was created before keys were recorded."""
+    cut_at: datetime | None = None
+    """When it was last refreshed; its data may be older, where it reads another stream table."""
 
     @property
     def qualified(self) -> str:
@@ -172,14 +174,17 @@ def advance(
     conn: Connection,
     ids: Sequence[int],
     frontier: str,
-    data_timestamp: datetime,
+    cut_at: datetime,
     *,
     action: str | None = None,
     reason: str | None = None,
-) -> None:
-    """Move all of these to one frontier, in one statement."""
-    row = {"ids": list(ids), "frontier": frontier, "data_timestamp": data_timestamp, "action": action, "reason": reason}
-    conn.execute(_SQL["advance"], row)
+) -> dict[int, datetime]:
+    """Move all of these to one frontier, in one statement; return the data timestamp of each.
+
+    None of them reads another: what is read must have been moved before.
+    """
+    row = {"ids": list(ids), "frontier": frontier, "cut_at": cut_at, "action": action, "reason": reason}
+    return dict(conn.execute(_SQL["advance"], row).fetchall())
 
 
 def start_over(conn: Connection, id: int) -> None:

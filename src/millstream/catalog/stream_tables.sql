@@ -42,9 +42,16 @@ UPDATE millstream.stream_tables SET relid = %s, updated_at = clock_timestamp() W
 
 -- advance --
 -- A table that reaches a frontier is as its query says: it is active, and what went wrong before is over.
-UPDATE millstream.stream_tables
+-- Its rows are as old as the oldest stream table that it was computed from.
+UPDATE millstream.stream_tables AS s
 SET frontier = %(frontier)s::pg_snapshot,
-    data_timestamp = %(data_timestamp)s,
+    cut_at = %(cut_at)s,
+    data_timestamp = least(%(cut_at)s, (
+        SELECT min(t.data_timestamp)
+        FROM millstream.upstreams AS u
+        JOIN millstream.stream_tables AS t ON t.id = u.upstream_id
+        WHERE u.stream_table_id = s.id
+    )),
     last_refresh_at = clock_timestamp(),
     last_action = coalesce(%(action)s, last_action),
     last_reason = coalesce(%(reason)s, last_reason),
@@ -52,7 +59,8 @@ SET frontier = %(frontier)s::pg_snapshot,
     consecutive_errors = 0,
     last_error = NULL,
     updated_at = clock_timestamp()
-WHERE id = ANY (%(ids)s);
+WHERE id = ANY (%(ids)s)
+RETURNING id, data_timestamp;
 
 -- start_over --
 UPDATE millstream.stream_tables SET frontier = NULL, updated_at = clock_timestamp() WHERE id = %s;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from millstream.store.connection import Connection
 from millstream.store.statements import load
@@ -17,6 +18,28 @@ class Upstream:
 
     id: int
     via: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Behind:
+    """An upstream whose rows are older than the cut that a reader was refreshed in."""
+
+    id: int
+    name: str
+    status: str
+    data_timestamp: datetime | None
+    last_error: str | None
+
+    def __str__(self) -> str:
+        """Print why: `public.b is SUSPENDED`, `public.b was not refreshed with it`."""
+        reason = (self.last_error or "").partition("\n")[0]
+        told = f"is {self.status}" if self.status != "ACTIVE" else "was not refreshed with it"
+        return f"{self.name} {told}" + (f": {reason}" if reason else "")
+
+    def as_dict(self) -> dict[str, str | None]:
+        """What `--json` prints."""
+        moment = self.data_timestamp.isoformat() if self.data_timestamp else None
+        return {"name": self.name, "status": self.status, "data_timestamp": moment, "error": self.last_error}
 
 
 def every(conn: Connection) -> dict[int, list[Upstream]]:
@@ -37,6 +60,14 @@ def put(conn: Connection, stream_table_id: int, upstreams: Sequence[Upstream]) -
 def of(conn: Connection, stream_table_id: int) -> list[Upstream]:
     """Return what a stream table was last found to read."""
     return [Upstream(id, tuple(via)) for id, via in conn.execute(_SQL["of"], (stream_table_id,))]
+
+
+def behind(conn: Connection, readers: Sequence[int], cut_at: datetime) -> dict[int, tuple[Behind, ...]]:
+    """Return which upstreams of each of these, to any depth, were not refreshed in the cut of that time."""
+    found = dict[int, tuple[Behind, ...]]()
+    for reader, *row in conn.execute(_SQL["behind"], {"readers": list(readers), "cut_at": cut_at}):
+        found[reader] = (*found.get(reader, ()), Behind(*row))
+    return found
 
 
 def lock(conn: Connection) -> None:

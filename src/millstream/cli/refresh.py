@@ -9,7 +9,7 @@ from rich.text import Text
 
 from millstream.cli.doors import opened
 from millstream.cli.options import AsJson, Dsn
-from millstream.cli.output import coloured, milliseconds, moment, number, out, print_json, table
+from millstream.cli.output import coloured, err, milliseconds, moment, number, out, print_json, table
 
 if TYPE_CHECKING:
     from millstream.client import Millstream
@@ -42,6 +42,9 @@ def run(
         print_json(reports)
     else:
         out().print(table("", COLUMNS, [_row(report) for report in reports]))
+        for report in reports:
+            for behind in report.held_back_by:
+                err().print(f"{report.name} is as old as what it reads: {behind}", style="yellow", markup=False)
 
 
 def summary(report: RefreshReport) -> str:

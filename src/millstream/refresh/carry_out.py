@@ -19,7 +19,7 @@ from millstream.refresh.cut import Cut
 from millstream.refresh.decide import Decision
 from millstream.refresh.evaluate import Evaluation
 from millstream.refresh.job import Job, reads
-from millstream.refresh.record import advance_idle, idle_report, record
+from millstream.refresh.record import initiator, record, record_idle
 from millstream.refresh.recurse import Recursing
 from millstream.refresh.report import RefreshReport, Tally
 from millstream.refresh.versions import Versions
@@ -46,7 +46,7 @@ def carry_out(
     `netted`: of rows that came and went since, nothing is computed.
     """
     started, tally = time.perf_counter(), Tally()
-    since = job.table.data_timestamp if decision.action == "DIFFERENTIAL" else None
+    since = job.table.cut_at if decision.action == "DIFFERENTIAL" else None
     versions = Versions(now, job.names, since)
     access = Access(now, job.names, means.engine, means.dsn, means.max_lookup_rows, tally, versions, netted=netted)
     changed = False
@@ -67,17 +67,17 @@ def carry_out(
             apply.whole(evaluation.everything(), evaluation)
     _check_target(means.conn, job)
     if decision.reason == "CLOCK" and not changed:
-        advance_idle(means.conn, now, [job], initiated_by)
-        return idle_report(now, job, initiated_by)
+        return record_idle(means.conn, now, [job], initiated_by)[job.table.id]
     report = RefreshReport(
         job.table.name, decision.action, decision.reason, now.taken_at, now.frontier(reads(job)),
         tally.changed["I"], tally.changed["U"], tally.changed["D"],
-        (time.perf_counter() - started) * 1000, tally.spark_jobs, tuple(tally.inputs), tally.phases, initiated_by,
+        (time.perf_counter() - started) * 1000, tally.spark_jobs, tuple(tally.inputs), tally.phases,
+        initiator(job, initiated_by), now.behind.get(job.table.id, ()),
     )  # fmt: skip
-    record(means.conn, now, job, report)
+    recorded = record(means.conn, now, job, report)
     if decision.action != "DIFFERENTIAL":
         grounds.record(means.conn, job.table.id, job.grounds)
-    return report
+    return recorded
 
 
 def _check_target(conn: Connection, job: Job) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from millstream.catalog.relations import Name
+from millstream.catalog.upstreams import Behind
 from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
 from millstream.refresh.buffers import Buffers
@@ -36,6 +37,8 @@ class Cut:
     """The id of its own transaction."""
     written: set[int] = field(default_factory=set)
     """Stream tables that were changed here: what reads them, in this transaction, sees that."""
+    behind: dict[int, tuple[Behind, ...]] = field(default_factory=dict)
+    """By stream table that is refreshed here: what it reads, to any depth, that is not."""
     buffers: Buffers = field(init=False)
 
     def __post_init__(self) -> None:

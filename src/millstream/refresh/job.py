@@ -24,6 +24,8 @@ class Job:
     grounds: Grounds = field(default_factory=dict)
     shapes: tuple[str, ...] = ()
     """Of its blocks; known in a cut."""
+    upstreams: frozenset[int] = frozenset()
+    """The stream tables that it reads, by their ids."""
 
     @property
     def block(self) -> Block:
@@ -54,7 +56,12 @@ class Gap:
     what: str
 
 
-Outcome = RefreshReport | MillstreamError | Gap
+@dataclass(frozen=True)
+class Postponed:
+    """A table that was not refreshed yet, since one that it reads must be tried again first."""
+
+
+Outcome = RefreshReport | MillstreamError | Gap | Postponed
 # By id of a stream table: its sources as they are recorded.
 Read = Mapping[int, Sequence[sources.Source]]
 
@@ -68,7 +75,7 @@ def levels(jobs: Sequence[Job]) -> list[list[Job]]:
     """The jobs, given in the order of their dependencies, in groups of which none reads another."""
     found = list[list[Job]]()
     for job in jobs:
-        if not found or reads(job) & {other.table.relid for other in found[-1]}:
+        if not found or job.upstreams & {other.table.id for other in found[-1]}:
             found.append([])
         found[-1].append(job)
     return found

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from millstream.catalog.upstreams import Behind
 from millstream.frontier.snapshot import Snapshot
 
 Action = Literal["NO_DATA", "DIFFERENTIAL", "FULL", "REINITIALIZE", "SKIP"]
@@ -51,6 +52,8 @@ class RefreshReport:
     inputs: tuple[InputReport, ...] = ()
     phases: Mapping[str, float] = field(default_factory=dict)
     initiated_by: Literal["SCHEDULER", "MANUAL", "INITIAL"] = "MANUAL"
+    held_back_by: tuple[Behind, ...] = ()
+    """Stream tables that it reads and that were not refreshed with it: its data is as old as theirs."""
 
     @property
     def rows_read(self) -> int:
@@ -68,6 +71,7 @@ class RefreshReport:
             "rows_inserted": self.rows_inserted, "rows_updated": self.rows_updated, "rows_deleted": self.rows_deleted,
             "duration_ms": round(self.duration_ms, 3), "data_timestamp": self.data_timestamp.isoformat(),
             "frontier": str(self.frontier), "spark_jobs": self.spark_jobs, "initiated_by": self.initiated_by,
+            "held_back_by": [one.as_dict() for one in self.held_back_by],
             "inputs": [one.as_dict() for one in self.inputs],
             "phases": {name: round(ms, 3) for name, ms in self.phases.items()},
         }  # fmt: skip

@@ -8,16 +8,17 @@ back to its own savepoint; the others commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import psycopg
 
-from millstream.catalog import relations, sources, stream_tables
+from millstream.catalog import relations, sources, stream_tables, upstreams
 from millstream.catalog.history import Initiator
 from millstream.catalog.mutex import Mutex
 from millstream.catalog.prints import Memory
+from millstream.catalog.upstreams import Behind
 from millstream.errors import (
     Busy,
     Conflict,
@@ -25,6 +26,7 @@ from millstream.errors import (
     LockTableFull,
     MillstreamError,
     NoSuchStreamTable,
+    NotFilled,
     RefreshFailed,
 )
 from millstream.observe import log
@@ -33,8 +35,8 @@ from millstream.refresh.carry_out import carry_out
 from millstream.refresh.cut import Cut, cut
 from millstream.refresh.decide import Decision, Facts, decide
 from millstream.refresh.facts import facts_of, slices
-from millstream.refresh.job import Job, Outcome, Read, levels, reads
-from millstream.refresh.record import advance_idle, idle_report
+from millstream.refresh.job import Gap, Job, Outcome, Postponed, Read, levels, reads
+from millstream.refresh.record import record_idle
 from millstream.refresh.report import RefreshReport
 from millstream.refresh.sound import looked_at
 from millstream.spark.engine import Engine
@@ -59,6 +61,8 @@ class Refresher:
     log: Log | None = None
     witness: Witness | None = None
     memory: Memory = field(default_factory=Memory)
+    known: Mapping[int, RefreshReport | MillstreamError] = field(default_factory=dict)
+    """How the refreshes of others, which are not asked for here, have ended."""
 
     def refresh(self, jobs: Sequence[Job], initiated_by: Initiator) -> list[Outcome]:
         """Refresh these in one cut; per job a report, what went wrong, or what must be mended first, in order."""
@@ -107,10 +111,28 @@ class Refresher:
         aside |= self._behind(now, [job for job in current if job.table.id not in aside], read)
         done = dict[int, Outcome]()
         for level in levels([job for job in current if job.table.id not in aside]):
-            facts = facts_of(self.conn, now.buffers, level, read, changes, self.max_change_ratio)
-            outcomes = self._decided(now, level, facts, initiated_by)
-            done |= {job.table.id: outcome for job, outcome in zip(level, outcomes, strict=True)}
+            done |= self._waiting(now, level, {**self.known, **aside, **done})
+            ready = [job for job in level if job.table.id not in done]
+            facts = facts_of(self.conn, now.buffers, ready, read, changes, self.max_change_ratio)
+            outcomes = self._decided(now, ready, facts, initiated_by)
+            done |= {job.table.id: outcome for job, outcome in zip(ready, outcomes, strict=True)}
         return [aside.get(job.table.id) or done[job.table.id] for job in jobs]
+
+    def _waiting(self, now: Cut, jobs: list[Job], outcomes: Mapping[int, Outcome]) -> dict[int, Outcome]:
+        """Those that cannot be refreshed before what they read is: it is tried again, or was never filled."""
+        reading = [job for job in jobs if job.upstreams]
+        if not reading:
+            return {}
+        found = upstreams.behind(self.conn, [job.table.id for job in reading], now.taken_at)
+        now.behind |= {id: tuple(_explained(one, outcomes.get(one.id)) for one in own) for id, own in found.items()}
+        waiting = dict[int, Outcome]()
+        for job in reading:
+            unfilled = [one.name for one in now.behind.get(job.table.id, ()) if one.data_timestamp is None]
+            if any(isinstance(outcomes.get(id), Gap | Conflict | Postponed) for id in job.upstreams):
+                waiting[job.table.id] = Postponed()
+            elif unfilled:
+                waiting[job.table.id] = NotFilled.upstream(job.table.name, unfilled[0])
+        return waiting
 
     def _behind(self, now: Cut, jobs: list[Job], read: Read) -> dict[int, Outcome]:
         """Those that need what the log has not brought yet; for the others it has come past the cut."""
@@ -125,12 +147,12 @@ class Refresher:
         decisions = [decide(one) for one in facts]
         outcomes: list[RefreshReport | MillstreamError] = []
         idle = [job for job, decision in zip(current, decisions, strict=True) if decision.action == "NO_DATA"]
-        advance_idle(self.conn, now, idle, initiated_by)
+        reports = record_idle(self.conn, now, idle, initiated_by)
         busy = [job for job, decision in zip(current, decisions, strict=True) if decision.action != "NO_DATA"]
         shapes = staging.shapes(self.conn, {job.names: job.blocks for job in busy}) if busy else {}
         for job, decision in zip(current, decisions, strict=True):
             if decision.action == "NO_DATA":
-                outcomes.append(self._witnessed(now, job, idle_report(now, job, initiated_by)))
+                outcomes.append(self._witnessed(now, job, reports[job.table.id]))
             else:
                 outcomes.append(self._one(now, replace(job, shapes=shapes[job.names]), decision, initiated_by))
         return outcomes
@@ -181,6 +203,11 @@ def _as_ours(job: Job) -> Iterator[None]:
         raise
     except Exception as error:
         raise RefreshFailed.because(job.table.name, f"{type(error).__name__}: {error}") from error
+
+
+def _explained(upstream: Behind, outcome: Outcome | None) -> Behind:
+    """Tell why an upstream was not refreshed in this cut, where it was tried here."""
+    return replace(upstream, last_error=str(outcome)) if isinstance(outcome, MillstreamError) else upstream
 
 
 def _named(error: MillstreamError, job: Job) -> MillstreamError:

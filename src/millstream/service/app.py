@@ -7,7 +7,7 @@ per stream table kept while its definition stands.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import psycopg
@@ -20,9 +20,10 @@ from millstream.catalog.locks import waiting_at_most
 from millstream.catalog.mutex import Mutex
 from millstream.catalog.prints import Memory
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import SourceChanged
+from millstream.errors import MillstreamError, SourceChanged
 from millstream.refresh.batches import Footprints
 from millstream.refresh.job import Job
+from millstream.refresh.report import RefreshReport
 from millstream.refresh.run import Refresher, Witness
 from millstream.service import graph, keep
 from millstream.service.follower import Follower
@@ -81,7 +82,8 @@ class App:
 
         return start(self.settings.spark_master, self.settings.spark_conf)
 
-    def refresher(self) -> Refresher:
+    def refresher(self, known: Mapping[int, RefreshReport | MillstreamError]) -> Refresher:
+        """What refreshes stream tables; `known` is how the refreshes of others have ended."""
         settings = self.settings
         return Refresher(
             self.conn,
@@ -94,6 +96,7 @@ class App:
             self.follower.session,
             self.witness,
             self._memory,
+            known,
         )
 
     def plan(self, table: StreamTable) -> Planned:
@@ -118,7 +121,8 @@ class App:
         planned = self.plan(table)
         if table.id not in self._kept:
             self._check_kept(table, planned)
-        return Job(table, planned.blocks, full, planned.grounds | _target(table))
+        upstreams = frozenset(one.id for one in planned.upstreams)
+        return Job(table, planned.blocks, full, planned.grounds | _target(table), upstreams=upstreams)
 
     def _check_kept(self, table: StreamTable, planned: Planned) -> None:
         """What the blocks keep must be what the plan asks for. Where somebody refreshes it right now, later."""

@@ -18,7 +18,7 @@ from millstream.scheduler.graph import Graph, Read, shortest_path
 from millstream.store.connection import Connection
 
 
-def graph(conn: Connection) -> Graph:
+def recorded_graph(conn: Connection) -> Graph:
     """Return the graph of all stream tables, as recorded."""
     recorded = upstreams.every(conn)
     return Graph(upstreams.names(conn), tuple(read for id, found in recorded.items() for read in _reads(id, found)))
@@ -45,7 +45,7 @@ def refuse_cycle(conn: Connection, id: int, found: Sequence[Upstream]) -> None:
     """Raise Cycle when a stream table that reads these would read itself."""
     if not found:
         return
-    _refuse_cycle(graph(conn).reading(id, _reads(id, found)), id)
+    _refuse_cycle(recorded_graph(conn).reading(id, _reads(id, found)), id)
 
 
 def refuse_cycle_of_new(conn: Connection, id: int, name: str, found: Sequence[Upstream]) -> None:
@@ -55,7 +55,7 @@ def refuse_cycle_of_new(conn: Connection, id: int, name: str, found: Sequence[Up
     """
     if not found:
         return
-    whole = graph(conn).reading(id, _reads(id, found))
+    whole = recorded_graph(conn).reading(id, _reads(id, found))
     for other, query in upstreams.naming(conn, name):
         with suppress(BadQuery):
             whole = whole.reading(other, _reads(other, upstreams_under(conn, query)))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from millstream.capture import inventory
-from millstream.catalog import sources, stream_tables
+from millstream.catalog import sources, stream_tables, upstreams
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import StreamTable
 from millstream.scheduler.cadence import Cadence
@@ -18,7 +19,9 @@ from millstream.service.verb import verb
 def health(app: App) -> list[Check]:
     """One check per stream table, per source and of the slot. Never starts Spark."""
     now = datetime.now(UTC)
-    tables = [_table(table, now) for table in stream_tables.every(app.conn)]
+    every = stream_tables.every(app.conn)
+    behind = _behind(app, every)
+    tables = [_table(table, now, behind.get(table.id, "")) for table in every]
     known = sources.every(app.conn)
     lacking = inventory.gaps_of(app.conn, known)
     changed = sources.drift(app.conn)
@@ -65,7 +68,16 @@ def _size(count: int) -> str:
     return f"{count / (1 << 20):.1f} MB"
 
 
-def _table(table: StreamTable, now: datetime) -> Check:
+def _behind(app: App, tables: Sequence[StreamTable]) -> dict[int, str]:
+    """Return, by stream table, which older one it reads, where its rows are older than its last refresh."""
+    held = [one for one in tables if one.cut_at and one.data_timestamp and one.data_timestamp < one.cut_at]
+    found = {one.id: upstreams.behind(app.conn, [one.id], one.cut_at) for one in held if one.cut_at}
+    return {
+        id: f"Its data is as old as what it reads: {'; '.join(map(str, found[id][id]))}." for id in found if found[id]
+    }
+
+
+def _table(table: StreamTable, now: datetime, behind: str) -> Check:
     name = f"stream table {table.schema_name}.{table.name}"
     if table.status in ("SUSPENDED", "ERROR"):
         return Check(name, False, f"{table.status}: {table.last_error or 'by request'}", "See: millstream history")
@@ -73,6 +85,6 @@ def _table(table: StreamTable, now: datetime) -> Check:
         return Check(name, None, "not filled yet", "Refresh it.")
     age, every = now - table.data_timestamp, Cadence.parse(table.schedule).every
     # Twice the schedule, and a second for the work itself: then it no longer keeps up.
-    late = every is not None and age > 2 * every + timedelta(seconds=1)
-    hint = "Is a scheduler running (tick)?" if late else ""
+    late = every is not None and now - (table.cut_at or table.data_timestamp) > 2 * every + timedelta(seconds=1)
+    hint = "Is a scheduler running (tick)?" if late else behind
     return Check(name, not late, f"{age.total_seconds():.1f} s old, schedule {table.schedule}", hint)

@@ -16,21 +16,48 @@ from millstream.errors import Conflict, LockTableFull, MillstreamError, NoSuchSt
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.refresh.batches import Batches, Graph, batches, graphs
-from millstream.refresh.job import Gap, Job, reads
+from millstream.refresh.job import Gap, Job, Postponed
 from millstream.refresh.report import RefreshReport
 from millstream.scheduler.cadence import Cadence
 from millstream.service import hand_over
 from millstream.service.app import App
+from millstream.service.graph import recorded_graph
 from millstream.service.mend import job_of, mended
 from millstream.service.verb import verb
 
 _TRIES = 5
+# After these a stream table is tried again at once.
+AGAIN = (Conflict, Postponed)
+# The states in which a stream table is refreshed without being named.
+REFRESHED = ("ACTIVE", "INITIALIZING", "ERROR")
 
 
 @verb
 def refresh(app: App, name: str, *, full: bool = False, initiated_by: Initiator = "MANUAL") -> RefreshReport:
-    """Refresh one stream table now."""
-    return _reports(_several(app, [app.named(name)], initiated_by, full=full))[0]
+    """Refresh one stream table now, and first, in the same cut, those that it reads, to any depth.
+
+    One of those that is suspended, or fails, is left as it is: the report then says so, and tells the older moment.
+    """
+    table = app.named(name)
+    pulled = _pulled(app, table)
+    outcome = _with_upstreams(app, table, pulled, initiated_by, full=full)
+    again = _pulled(app, table)
+    if {one.id for one in again} - {one.id for one in pulled} and isinstance(outcome, RefreshReport):
+        # Its plan was made again on the way, and reads others than before.
+        outcome = _with_upstreams(app, table, again, initiated_by, full=full)
+    return _reports([outcome])[0]
+
+
+def _pulled(app: App, table: StreamTable) -> list[StreamTable]:
+    """Return the stream tables that it reads and that may be refreshed with it."""
+    found = stream_tables.get_all(app.conn, sorted(recorded_graph(app.conn).upstreams(table.id) - {table.id}))
+    return [one for one in found.values() if one.status in REFRESHED]
+
+
+def _with_upstreams(
+    app: App, table: StreamTable, pulled: Sequence[StreamTable], initiated_by: Initiator, *, full: bool
+) -> RefreshReport | MillstreamError:
+    return _several(app, [*pulled, table], initiated_by, full=frozenset({table.id} if full else ()))[-1]
 
 
 @verb
@@ -43,7 +70,7 @@ def refresh_all(app: App) -> list[RefreshReport]:
 def tick(app: App) -> list[RefreshReport]:
     """One tick: refresh whatever is due, at one cut. A table that fails is noted and does not stop the others."""
     now = datetime.now(UTC)
-    due = [table for table in _active(app) if Cadence.parse(table.schedule).due(table.data_timestamp, now)]
+    due = [table for table in _active(app) if Cadence.parse(table.schedule).due(table.cut_at, now)]
     outcomes = _several(app, due, "SCHEDULER")
     hand_over.advance(app)
     return [outcome for outcome in outcomes if isinstance(outcome, RefreshReport)]
@@ -58,7 +85,7 @@ def _reports(outcomes: Sequence[RefreshReport | MillstreamError]) -> list[Refres
 
 
 def _active(app: App) -> list[StreamTable]:
-    return [table for table in stream_tables.every(app.conn) if table.status in ("ACTIVE", "INITIALIZING", "ERROR")]
+    return [table for table in stream_tables.every(app.conn) if table.status in REFRESHED]
 
 
 # By id of a stream table.
@@ -66,13 +93,13 @@ Done = dict[int, RefreshReport | MillstreamError]
 
 
 def _several(
-    app: App, tables: Sequence[StreamTable], initiated_by: Initiator, *, full: bool = False
+    app: App, tables: Sequence[StreamTable], initiated_by: Initiator, *, full: frozenset[int] = frozenset()
 ) -> list[RefreshReport | MillstreamError]:
     """Refresh these, then record failures and prune; the trouble of one does not stop the others."""
-    jobs, done = _sorted({table.id: job_of(app, table, full=full) for table in tables})
+    jobs, done = _sorted({table.id: job_of(app, table, full=table.id in full) for table in tables})
     chosen = _cuts(app, jobs)
     for together in chosen.cuts:
-        done |= _in_cuts(app, together, initiated_by)
+        done |= _in_cuts(app, together, initiated_by, done)
     done |= _refused(app, chosen.too_large)
     for table in tables:
         outcome = done[table.id]
@@ -160,8 +187,8 @@ def _in_order(jobs: Sequence[Job]) -> list[Job]:
     """Each after those that it reads."""
     ordered, waiting = list[Job](), list(jobs)
     while waiting:
-        unmade = {job.table.relid for job in waiting}
-        ready = [job for job in waiting if not reads(job) & (unmade - {job.table.relid})] or waiting
+        unmade = {job.table.id for job in waiting}
+        ready = [job for job in waiting if not job.upstreams & (unmade - {job.table.id})] or waiting
         ordered += ready
         waiting = [job for job in waiting if all(job is not one for one in ready)]
     return ordered
@@ -171,31 +198,35 @@ def _in_order(jobs: Sequence[Job]) -> list[Job]:
 _OF_THE_CUT = (Conflict, LockTableFull)
 
 
-def _in_cuts(app: App, together: Sequence[Graph], initiated_by: Initiator) -> Done:
-    """Refresh graphs in one cut. If the cut fails as a whole, refresh each half of them in a cut of its own."""
-    done = _in_one_cut(app, [job for graph in together for job in graph], initiated_by)
+def _in_cuts(app: App, together: Sequence[Graph], initiated_by: Initiator, known: Done) -> Done:
+    """Refresh graphs in one cut. If the cut fails as a whole, refresh each half of them in a cut of its own.
+
+    `known` are the outcomes of other stream tables: what reads one that failed tells why it is behind.
+    """
+    done = _in_one_cut(app, [job for graph in together for job in graph], initiated_by, known)
     failed = [graph for graph in together if any(isinstance(done[job.table.id], _OF_THE_CUT) for job in graph)]
     if len(together) > 1 and failed:
         log.warning("cut divided", graphs=len(failed))
         half = (len(failed) + 1) // 2
         for part in (failed[:half], failed[half:]):
-            done |= _in_cuts(app, part, initiated_by) if part else {}
+            done |= _in_cuts(app, part, initiated_by, known) if part else {}
     return done
 
 
-def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator) -> Done:
+def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator, known: Done) -> Done:
     """Refresh these; what must be mended first, or met a concurrent change, is tried again by itself."""
     done = Done()
     waiting = list(jobs)
     for _ in range(_TRIES):
-        outcomes = list(zip(waiting, app.refresher().refresh(waiting, initiated_by), strict=True))
-        done |= {job.table.id: one for job, one in outcomes if not isinstance(one, Gap)}
-        waiting = [job for job, one in outcomes if isinstance(one, (Conflict, *hand_over.LOST))]
+        refresher = app.refresher({**known, **done})
+        outcomes = list(zip(waiting, refresher.refresh(waiting, initiated_by), strict=True))
+        done |= {job.table.id: one for job, one in outcomes if not isinstance(one, Gap | Postponed)}
+        waiting = [job for job, one in outcomes if isinstance(one, (*AGAIN, *hand_over.LOST))]
         if lost := next((one for _, one in outcomes if isinstance(one, hand_over.LOST)), None):
             hand_over.fall_back(app, lost.detail)
         if gaps := [(job, one) for job, one in outcomes if isinstance(one, Gap)]:
             again, failed = _sorted(mended(app, gaps))
-            waiting, done = waiting + again, done | failed
+            waiting, done = _in_order([*waiting, *again]), done | failed
         if not waiting:
             return done
     return {job.table.id: Conflict.on(job.table.name, "Its sources keep changing.") for job in waiting} | done
