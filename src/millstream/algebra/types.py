@@ -6,7 +6,7 @@ How a value of the type travels to Spark and back is in `wire.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Kind = Literal["base", "enum", "array", "composite", "range", "domain", "pseudo"]
@@ -31,10 +31,27 @@ class PgType:
     collation: Literal["none", "C", "deterministic", "nondeterministic"] = "none"
     comparable: bool = True
     """PostgreSQL has an equality operator for it; json, xml and point have none."""
+    underlying: str = ""
+    """Of a domain: the name of the type underneath, with its modifier."""
+    output: str = ""
+    """The output function, schema-qualified, where the type underneath is user-defined; see `text_io`."""
 
     def __post_init__(self) -> None:
         if not self.name or not self.base:
             raise ValueError("a type has a name and a base")
+
+    @property
+    def is_domain(self) -> bool:
+        return bool(self.underlying)
+
+    def unwrapped(self) -> PgType:
+        """The type underneath a domain."""
+        return replace(self, name=self.underlying, underlying="") if self.underlying else self
+
+    @property
+    def is_user_defined(self) -> bool:
+        """Is it, or is the type underneath, one that a user may alter and define casts for?"""
+        return bool(self.output or self.underlying)
 
     def __str__(self) -> str:
         return self.name

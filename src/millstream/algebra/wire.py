@@ -2,7 +2,7 @@
 
 A leaf query sends each value through `encode`; what arrives is a bool, an integer, a float or a
 string and nothing else. `decode` turns it back. A type the engine has no arithmetic for travels
-as its exact text, so any type can be carried; `equal` and `ordered` say whether Spark's `=` and
+as its exact text (see `text_io`), so any type can be carried; `equal` and `ordered` say whether Spark's `=` and
 `<` on what travels mean what PostgreSQL's mean. Where they do not, keys, comparisons and
 extremes of that type are refused or left to PostgreSQL.
 
@@ -25,6 +25,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from millstream.algebra import text_io
 from millstream.algebra.types import PgType
 
 Number = Literal["int", "decimal", "float"]
@@ -119,6 +120,8 @@ class Wire:
 
     def decode_sql(self, expression: str, type_: PgType) -> str:
         """PostgreSQL's side of receiving: the value in its own type again."""
+        if type_.output:
+            return text_io.input_sql(expression, type_)
         return f"({self.decode.format(x=expression)})::{type_.name}"
 
 
@@ -198,7 +201,8 @@ def _as_text(type_: PgType) -> Wire:
         or (type_.kind == "array" and type_.element in _CANONICAL_ELEMENTS and type_.collation != "nondeterministic")
     )
     ordered = type_.kind == "base" and type_.base in _ORDERED_TEXT
-    return Wire("string", "string", "{x}::text", equal=canonical, ordered=ordered)
+    encode = text_io.output_sql("\0", type_).replace("{", "{{").replace("}", "}}").replace("\0", "{x}")
+    return Wire("string", "string", encode, equal=canonical, ordered=ordered)
 
 
 def number_wire_of(type_: PgType) -> Wire | None:

@@ -110,8 +110,8 @@ def pg_types(conn: Connection, asked: Sequence[tuple[int, int, int]]) -> list[Pg
     if len(rows) != len(each):
         raise ValueError(f"unknown type among {oids}")
     found = {
-        one: PgType(oid, name, base, kind, *_precision(base, typmod), element, collation, comparable)
-        for one, (oid, name, base, kind, typmod, element, collation, comparable) in zip(each, rows, strict=True)
+        one: PgType(oid, name, base, kind, *_precision(base, typmod), element, collation, *rest)
+        for one, (oid, name, base, kind, typmod, element, collation, *rest) in zip(each, rows, strict=True)
     }
     return [found[one] for one in asked]
 

@@ -120,12 +120,24 @@ WITH RECURSIVE asked AS (
 ), bases AS (
     SELECT DISTINCT ON (place) place, type, typmod FROM unwrapped ORDER BY place, depth DESC
 ), named AS NOT MATERIALIZED (
-    SELECT t.oid, t.typname, t.typtype, t.typnamespace, t.typcollation, t.typrelid, t.typbasetype,
+    SELECT t.oid, t.typname, t.typtype, t.typnamespace, t.typcollation, t.typrelid, t.typbasetype, t.typoutput,
         CASE
             WHEN t.typsubscript = 'array_subscript_handler'::regproc AND t.typstorage <> 'p' THEN t.typelem
             ELSE 0
         END AS element
     FROM pg_type AS t
+), printed AS (
+    SELECT u.type, u.typmod,
+        CASE
+            WHEN coalesce(e.typnamespace, t.typnamespace) = 'pg_catalog'::regnamespace THEN format_type(u.type, u.typmod)
+            ELSE quote_ident(n.nspname) || '.' || quote_ident(coalesce(e.typname, t.typname))
+                || substr(format_type(coalesce(e.oid, t.oid), u.typmod), length(format_type(coalesce(e.oid, t.oid), NULL)) + 1)
+                || CASE WHEN e.oid IS NULL THEN '' ELSE '[]' END
+        END AS name
+    FROM (SELECT oid AS type, typmod FROM asked UNION SELECT type, typmod FROM bases) AS u
+    JOIN named AS t ON t.oid = u.type
+    LEFT JOIN named AS e ON e.oid = t.element
+    JOIN pg_namespace AS n ON n.oid = coalesce(e.typnamespace, t.typnamespace)
 ), parts AS (
     SELECT place, type FROM bases
     UNION
@@ -159,12 +171,7 @@ WITH RECURSIVE asked AS (
 )
 SELECT
     q.oid,
-    CASE
-        WHEN coalesce(de.typnamespace, d.typnamespace) = 'pg_catalog'::regnamespace THEN format_type(q.oid, q.typmod)
-        ELSE quote_ident(dn.nspname) || '.' || quote_ident(coalesce(de.typname, d.typname))
-            || substr(format_type(coalesce(de.oid, d.oid), q.typmod), length(format_type(coalesce(de.oid, d.oid), NULL)) + 1)
-            || CASE WHEN de.oid IS NULL THEN '' ELSE '[]' END
-    END AS name,
+    dn.name,
     t.typname AS base,
     CASE
         WHEN t.element <> 0 THEN 'array'
@@ -186,12 +193,23 @@ SELECT
         ) THEN 'C'
         ELSE 'deterministic'
     END AS collated,
-    NOT EXISTS (SELECT FROM incomparable AS i WHERE i.place = q.place) AS comparable
+    NOT EXISTS (SELECT FROM incomparable AS i WHERE i.place = q.place) AS comparable,
+    CASE WHEN q.oid = b.type THEN '' ELSE bn.name END AS underlying,
+    -- The server's own types have oids below this one, whatever schema they are in.
+    CASE
+        WHEN b.type < 16384 THEN ''
+        ELSE (
+            SELECT quote_ident(n.nspname) || '.' || quote_ident(f.proname)
+            FROM pg_proc AS f
+            JOIN pg_namespace AS n ON n.oid = f.pronamespace
+            WHERE f.oid = t.typoutput
+        )
+    END AS output
 FROM asked AS q
 JOIN bases AS b ON b.place = q.place
 JOIN named AS d ON d.oid = q.oid
-LEFT JOIN named AS de ON de.oid = d.element
-JOIN pg_namespace AS dn ON dn.oid = coalesce(de.typnamespace, d.typnamespace)
+JOIN printed AS dn ON (dn.type, dn.typmod) = (q.oid, q.typmod)
+JOIN printed AS bn ON (bn.type, bn.typmod) = (b.type, b.typmod)
 JOIN named AS t ON t.oid = b.type
 LEFT JOIN named AS e ON e.oid = t.element
 LEFT JOIN pg_collation AS c ON c.oid = coalesce(nullif(q.collated, 0), nullif(d.typcollation, 0))

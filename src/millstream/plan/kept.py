@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Aggregate, Call, Limit, Measure, Named, Order, Window
+from millstream.algebra.text_io import output_sql
 from millstream.algebra.types import Column
 from millstream.plan import measures
 from millstream.plan.block import AggregateHead, Block, BlockColumn, Kept, Key, Output
@@ -53,7 +54,7 @@ def limited(limit: Limit, server: Server) -> Block:
         plan.placer.leaf(plainly(one.expr), "carry")
     # Ties are told apart by all columns; what has no order, by its text.
     ties = [
-        f"({expr.sql}){'' if placed.type and placed.type.comparable else '::text'}"
+        f"({expr.sql})" if placed.type and placed.type.comparable else output_sql(expr.sql, placed.type or NUMERIC)
         for expr, (_, placed) in zip(wanted, named, strict=True)
         if expr.refs
     ]

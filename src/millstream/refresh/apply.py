@@ -49,7 +49,7 @@ class Apply:
         if rows is not None or self.inner:
             staging.clear(self.conn, self.names.staging())
         if self.inner:
-            self._run(state.changes_table_sql(self.names))
+            self._run(state.changes_table_sql(self.block, self.names))
         if rows is None:
             return
         if self.block.kept is not None:
@@ -73,7 +73,7 @@ class Apply:
         """Apply a complete result, as the difference from what is stored."""
         staging.clear(self.conn, self.names.staging())
         if self.block.kept is not None:
-            self._run(state.changes_table_sql(self.names))
+            self._run(state.changes_table_sql(self.block, self.names))
             self._rows(rows, evaluation, full=True)
             return
         head = self.block.head
@@ -84,7 +84,9 @@ class Apply:
                 self._run(state.vanished_sql(head, self.names))
         if head is not None:
             if head.gathered:
-                self._gathered(head, evaluation.everything(members=True))
+                rows = evaluation.everything(members=True)
+                with self.tally.phase("apply"):
+                    self._stage(rows, self.names.members)
             self._merge_state(head)
         if not self.inner:
             self._merge_target(full=True)
@@ -144,17 +146,14 @@ class Apply:
             return fetch(self.conn, query, schema.append(pa.field("__one", pa.int32()))).select(schema.names)
 
     def _gather(self, head: AggregateHead, evaluation: Groups) -> None:
-        """Compute what PostgreSQL computes over all rows of a group, for the touched ones."""
+        """Stage the rows of the touched groups, for the aggregates that PostgreSQL computes over all of them."""
         if not head.gathered:
             return
         keys = self._keys(head, members.wanted_sql(head, self.names))
-        if keys.num_rows or not head.keys:
-            self._gathered(head, evaluation.groups(head, keys, members=True))
-
-    def _gathered(self, head: AggregateHead, rows: pa.Table) -> None:
+        some = keys.num_rows or not head.keys
+        rows = evaluation.groups(head, keys, members=True) if some else members.none(head)
         with self.tally.phase("apply"):
             self._stage(rows, self.names.members)
-            self._run(members.gather_sql(self.block, head, self.names))
 
     def _recompute(self, head: AggregateHead, evaluation: Groups) -> None:
         lost = self._keys(head, state.lost_sql(head, self.names))
@@ -179,7 +178,8 @@ class Apply:
     def _merge_state(self, head: AggregateHead) -> None:
         with self.tally.phase("apply"):
             try:
-                self._run(state.merge_sql(head, self.names))
+                gathered = members.gathered_sql(self.block, head, self.names)
+                self._run(state.merge_sql(head, self.names, gathered))
             except psycopg.errors.CheckViolation as error:
                 raise TargetDiffers.at(self.names.name, f"A group lost rows it did not have: {error}") from error
         failpoint("state_merged")

@@ -15,9 +15,11 @@ import pyarrow as pa
 
 from millstream.algebra.table import ROW as STANDS
 from millstream.algebra.table import quoted
+from millstream.algebra.types import PgType
 from millstream.capture import buffer
 from millstream.plan.block import Input, Leaf
 from millstream.store.names import Names
+from millstream.store.staged import unstage
 
 ROW = "__row"
 """Where a row is stored: tells it apart from others read in the same snapshot."""
@@ -63,7 +65,9 @@ def schema_of(one: Input, *, located: bool = False) -> pa.Schema:
 def changes_sql(one: Input, own: Names, moved: Moved = STILL) -> str:
     """What this refresh did to the block that an input reads."""
     assert one.scan.table.block is not None
-    return images_sql(one, own.at(one.scan.table.block).changes, moved)
+    columns = [column for column in one.scan.table.columns if column.name in one.used()]
+    images = unstage(columns, own.at(one.scan.table.block).changes, "s.__ms_action")
+    return images_sql(one, images, moved)
 
 
 def slice_sql(one: Input, condition: str, moved: Moved = STILL, *, netted: bool = False) -> str:
@@ -131,7 +135,7 @@ def lookup_sql(
     moved: Moved = STILL,
 ) -> str:
     """The rows whose leaf columns equal one of the keys; `keys` is a FROM item `k` with columns k0, k1, ..."""
-    same = [_same(one.leaf(column).expr.sql, f"__ms_k.k{n}", n in nulls) for n, column in enumerate(columns)]
+    same = [_same(_compared(one.leaf(column)), f"__ms_k.k{n}", n in nulls) for n, column in enumerate(columns)]
     item = one.scan.item(relation)
     source = f"{keys} JOIN {f'({item})' if one.scan.expansions else item} ON {' AND '.join(same)}"
     counts, passed = moved.stored(before)
@@ -159,7 +163,17 @@ def _key(leaf: Leaf, value: str) -> str:
     if leaf.type.kind == "base" and leaf.type.base in _MODIFIED:
         # In quotes: bare, `bit` means bit(1) and `char` char(1).
         return f"({leaf.wire.decode.format(x=value)})::pg_catalog.{quoted(leaf.type.base)}"
-    return leaf.wire.decode_sql(value, leaf.type)
+    return leaf.wire.decode_sql(value, _compared_type(leaf))
+
+
+def _compared_type(leaf: Leaf) -> PgType:
+    """The type that a leaf is compared in: no operator takes a domain over an enum, a range or the like."""
+    return leaf.type.unwrapped() if leaf.type.output else leaf.type
+
+
+def _compared(leaf: Leaf) -> str:
+    type_ = _compared_type(leaf)
+    return leaf.expr.sql if type_ is leaf.type else f"({leaf.expr.sql})::{type_.name}"
 
 
 def _same(expression: str, key: str, nulls: bool) -> str:

@@ -149,7 +149,7 @@ class Recursing:
 
     def _begin(self) -> None:
         staging.clear(self.conn, self.names.staging(len(self.block.terms)))
-        self._run(state.changes_table_sql(self.names))
+        self._run(state.changes_table_sql(self.block, self.names))
         for statement in recursion.tables_sql(self.block, self.names):
             self._run(statement)
 
@@ -170,7 +170,7 @@ class Recursing:
             if term.itself is None:
                 continue
             one = evaluation.block.branches[0].input(term.itself)
-            rows = self.access.step(one, recursion.step(relation, number))
+            rows = self.access.step(one, recursion.step(self.block, relation, number))
             if rows.num_rows and number >= self.most_steps:
                 raise RecursionTooDeep.after(self.most_steps)
             if rows.num_rows:

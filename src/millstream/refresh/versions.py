@@ -14,6 +14,7 @@ from datetime import datetime
 
 from psycopg import sql
 
+from millstream.algebra import text_io
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import Scan
 from millstream.algebra.table import Table, quoted
@@ -22,6 +23,7 @@ from millstream.plan.moving import Bound
 from millstream.refresh.cut import Cut
 from millstream.refresh.reading import STILL, Moved
 from millstream.store.names import Names
+from millstream.store.staged import unstage
 
 
 class Versions:
@@ -65,7 +67,8 @@ class Versions:
         assert new is not None
         if self.since is None:
             return new, new
-        images = f"SELECT {_texts(table, columns)} FROM {own.changes} AS s WHERE __ms_action = 'D'"
+        found = unstage([column for column in table.columns if column.name in columns], own.changes, "s.__ms_action")
+        images = f"SELECT {_texts(table, columns)} FROM {found} AS s WHERE __ms_action = 'D'"
         return self._selected(images, table, columns) or new, new
 
     def _selected(self, query: str, table: Table, columns: Sequence[str]) -> str | None:
@@ -156,7 +159,7 @@ def _columns(one: Input, scan: Scan) -> list[str]:
 def _texts(table: Table, columns: Sequence[str]) -> str:
     """Each value as text, then each collation: a constant has none of its own."""
     found = [(quoted(name), table.column(name)) for name in columns]
-    values = [f"s.{name}::text" for name, _ in found]
+    values = [text_io.output_sql(f"s.{name}", column.type) if column else f"s.{name}::text" for name, column in found]
     collations = [
         f"pg_collation_for(s.{name})" if column and column.type.collation != "none" else "NULL"
         for name, column in found

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.algebra import text_io
 from millstream.algebra.table import quoted
 from millstream.algebra.types import Column
 from millstream.plan.block import Block
@@ -55,7 +56,7 @@ def compare(
 def _compared(column: Column, rounded: bool) -> str:
     value = f"q.{quoted(column.name)}"
     # By text: what has no equality (json) compares too.
-    text = f"{value}::text"
+    text = text_io.output_sql(value, column.type)
     if rounded:
         digits = "9.9999EEEE" if column.type.base == "float4" else "9.99999999999EEEE"
         text = f"to_char({value} + 0, '{digits}')"

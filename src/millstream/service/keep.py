@@ -15,7 +15,7 @@ from millstream.observe import log
 from millstream.plan.block import Block
 from millstream.plan.demand import flips, lookups
 from millstream.service.planning import Planned, state_sql
-from millstream.store import staging, state
+from millstream.store import state
 from millstream.store.connection import Connection
 from millstream.store.names import Names
 
@@ -45,7 +45,6 @@ def drop(conn: Connection, table: StreamTable) -> None:
         own = names.at(block.position)
         conn.execute(f"DROP VIEW IF EXISTS {own.shown}".encode())
         conn.execute(f"DROP TABLE IF EXISTS {own.state}, {own.kept}".encode())
-    staging.forget_user_types(conn)
 
 
 def make_anew(conn: Connection, table: StreamTable, planned: Planned) -> bool:

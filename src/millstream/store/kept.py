@@ -9,11 +9,13 @@ A part is what is computed at once: a partition of a window, all rows of a limit
 from __future__ import annotations
 
 from millstream.algebra.table import ROW, quoted
+from millstream.algebra.text_io import staged_sql
 from millstream.plan.block import Block
 from millstream.plan.recursive import LEVEL
 from millstream.store.members import members
 from millstream.store.names import PART, Names, row_hash
 from millstream.store.sent import sent
+from millstream.store.staged import columns_of, stage, stages, unstage
 from millstream.store.state import empty_select
 
 _WHOLE = "'00000000-0000-0000-0000-000000000000'::uuid"
@@ -33,21 +35,27 @@ def new_sql(block: Block, names: Names, *, full: bool) -> list[str]:
     """Fill `new`."""
     assert block.kept is not None
     rows = {"window": _window, "limit": _limit, "bag": _bag_full if full else _bag}[block.kept.kind](block, names)
-    return filled_sql(names, rows)
+    return filled_sql(block, names, rows)
 
 
-def filled_sql(names: Names, rows: str) -> list[str]:
-    """Fill `new`, which has been cleared, with these rows."""
-    create = (
-        f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.new.removeprefix('pg_temp.')} "
-        f"AS SELECT * FROM {names.kept} WITH NO DATA"
-    )
-    return [create, f"INSERT INTO {names.new} {rows}"]
+def filled_sql(block: Block, names: Names, rows: str) -> list[str]:
+    """Fill `new`, which has been cleared, with these rows: part and columns."""
+    like = stage(columns_of(block), f"SELECT * FROM {names.kept}", "s.part")
+    create = f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.new.removeprefix('pg_temp.')} AS {like} WITH NO DATA"
+    return [create, f"INSERT INTO {names.new} {staged_rows(block, rows)}"]
+
+
+def staged_rows(block: Block, rows: str) -> str:
+    """A query of part and columns, as a staging table holds them."""
+    named = f"SELECT * FROM ({rows}) AS q (part, {_columns(block)})" if stages(columns_of(block)) else rows
+    return stage(columns_of(block), named, "s.part")
 
 
 def change_sql(block: Block, names: Names, *, full: bool) -> list[str]:
     """Note what changes, then carry it out."""
-    columns = _columns(block)
+    columns, own = _columns(block), columns_of(block)
+    staged = ", ".join(staged_sql(f"o.{quoted(c.name)}", c.type) for c in own)
+    came = unstage(own, names.changes, "s.__ms_action", f"s.{PART}")
     text = f"ROW({columns})::text"
     numbered = f"{text} AS t, row_number() OVER (PARTITION BY part, {text}) AS n"
     gone = "SELECT FROM fresh AS f WHERE (f.part, f.t, f.n) = (o.part, o.t, o.n)"
@@ -56,10 +64,10 @@ def change_sql(block: Block, names: Names, *, full: bool) -> list[str]:
         f"INSERT INTO {names.changes} WITH stored AS MATERIALIZED (SELECT ctid AS tid, k.*, {numbered} "
         f"FROM {names.kept} AS k WHERE {'true' if full else _touched(block, names)}), "
         f"fresh AS MATERIALIZED (SELECT k.*, {numbered} FROM {names.new} AS k) "
-        f"SELECT 'D', {columns}, o.tid::text, o.part FROM stored AS o WHERE NOT EXISTS ({gone}) "
+        f"SELECT 'D', {staged}, o.tid::text, o.part FROM stored AS o WHERE NOT EXISTS ({gone}) "
         f"UNION ALL SELECT 'I', {columns}, NULL, f.part FROM fresh AS f WHERE NOT EXISTS ({known})",
         f"DELETE FROM {names.kept} WHERE ctid IN (SELECT {ROW}::tid FROM {names.changes} WHERE __ms_action = 'D')",
-        f"INSERT INTO {names.kept} SELECT {PART}, {columns} FROM {names.changes} WHERE __ms_action = 'I'",
+        f"INSERT INTO {names.kept} SELECT {PART}, {columns} FROM {came} AS c WHERE __ms_action = 'I'",
     ]
 
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 from millstream.algebra.table import quoted
 from millstream.plan.block import AggregateHead, Block
 from millstream.store.names import Names
-from millstream.store.state import empty_select, id_sql
+from millstream.store.state import empty_select, id_sql, sent_keys
 
 
 def wanted_sql(head: AggregateHead, names: Names) -> str:
     """The keys, as they travel, of the touched groups that have rows."""
-    keys = [key.wire.key_sql(f"g.{quoted(key.name)}") for key in head.keys] or ["1"]
+    keys = sent_keys(head) or ["1"]
     rows = "CASE WHEN g.absolute THEN g.n0 ELSE coalesce(s.n0, 0) + g.n0 END"
     return (
         f"SELECT {', '.join([*keys, '1'])} FROM {names.groups} AS g LEFT JOIN {names.state} AS s ON s.id = g.id "
@@ -30,15 +30,15 @@ def none(head: AggregateHead) -> pa.Table:
     return pa.schema([*columns, ("__net", pa.int64())]).empty_table()
 
 
-def gather_sql(block: Block, head: AggregateHead, names: Names) -> str:
-    """Compute the gathered aggregates of the touched groups."""
+def gathered_sql(block: Block, head: AggregateHead, names: Names) -> str:
+    """A query of the gathered aggregates of the touched groups that have rows, by the group's id."""
+    if not head.gathered:
+        return ""
     values = ", ".join(f"{one.expr} AS {one.name}" for one in head.gathered)
-    update = ", ".join(f"{one.name} = x.{one.name}" for one in head.gathered)
-    grouped = f"SELECT r.id, {values} FROM {members(block, head, names)} GROUP BY r.id"
     if not head.keys:
         # Of nothing too: there is always one group.
-        grouped = f"SELECT {id_sql(head, 'r')} AS id, {values} FROM {members(block, head, names)}"
-    return f"UPDATE {names.groups} AS g SET {update} FROM ({grouped}) AS x WHERE x.id = g.id"
+        return f"SELECT {id_sql(head, 'r')} AS id, {values} FROM {members(block, head, names)}"
+    return f"SELECT r.id, {values} FROM {members(block, head, names)} GROUP BY r.id"
 
 
 def members(block: Block, head: AggregateHead, names: Names) -> str:

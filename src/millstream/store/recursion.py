@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millstream.algebra.table import ROW, quoted
+from millstream.algebra.text_io import staged_sql
 from millstream.algebra.wire import wire_of
 from millstream.plan.block import Block, Term
 from millstream.plan.recursive import LEVEL
@@ -20,6 +21,7 @@ from millstream.store.kept import change_sql, filled_sql
 from millstream.store.names import PART, Names, row_hash
 from millstream.store.rows import postgres_type
 from millstream.store.sent import sent
+from millstream.store.staged import columns_of, sent_key_sql, stages, unstage
 
 
 def tables_sql(block: Block, names: Names) -> list[str]:
@@ -28,16 +30,30 @@ def tables_sql(block: Block, names: Names) -> list[str]:
     for number, term in enumerate(block.terms):
         columns = [f"{quoted(c.name)} {postgres_type(c.wire.arrow_type)}" for c in term.block.columns]
         made[names.of_term(number).delta] = f"({', '.join([*columns, '__net bigint', '__run int'])})"
-    rows = f"SELECT *, 0::bigint AS __ms_net, 0 AS __ms_step FROM {names.kept}"
+    own = columns_of(block)
+    rows = f"SELECT part, {_columns(block)}, 0::bigint AS __ms_net, 0 AS __ms_step FROM {names.kept}"
+    if stages(own):
+        listed = ", ".join(f"{staged_sql(quoted(c.name), c.type)} AS {quoted(c.name)}" for c in own)
+        rows = f"SELECT part, {listed}, 0::bigint AS __ms_net, 0 AS __ms_step FROM {names.kept}"
     made |= dict.fromkeys((names.steps, names.gone), f"AS {rows} WITH NO DATA")
     return [
         f"CREATE TEMPORARY TABLE IF NOT EXISTS {name.removeprefix('pg_temp.')} {what}" for name, what in made.items()
     ]
 
 
-def step(relation: str, number: int) -> str:
+def step(block: Block, relation: str, number: int) -> str:
     """The rows of one step, as a FROM item."""
-    return f"(SELECT * FROM {relation} WHERE __ms_step = {number})"
+    return f"(SELECT * FROM {_typed(block, relation)} AS t WHERE __ms_step = {number})"
+
+
+def _typed(block: Block, relation: str) -> str:
+    """The rows of `steps` or `gone` in the types of the recursion, as a FROM item without an alias."""
+    return unstage(columns_of(block), relation, "s.part", "s.__ms_net", "s.__ms_step")
+
+
+def _staged(block: Block, alias: str) -> str:
+    """The columns of typed rows, as staging holds them."""
+    return ", ".join(staged_sql(f"{alias}{quoted(c.name)}", c.type) for c in columns_of(block))
 
 
 # -- what the terms give ---------------------------------------------------------------------
@@ -101,7 +117,7 @@ def level_sql(block: Block, names: Names, level: int) -> str:
     given = _given(block, names, f"__run IN (0, {level})", "<> 0", level=level)
     summed = f"SELECT y.*, sum(__ms_net) OVER w AS total, row_number() OVER w AS nth FROM ({given}) AS y"
     return (
-        f"INSERT INTO {names.steps} SELECT part, {_columns(block)}, total, {level} "
+        f"INSERT INTO {names.steps} SELECT part, {_staged(block, 'z.')}, total, {level} "
         f"FROM ({summed} WINDOW w AS (PARTITION BY part)) AS z WHERE nth = 1 AND total <> 0"
     )
 
@@ -119,10 +135,10 @@ def carry_out_levels_sql(block: Block, names: Names, *, full: bool) -> list[str]
     """Bring the stored rows up to date, and note what changes."""
     have = "" if full else f"{_have(names)} + "
     rows = (
-        f"SELECT b.part, {_columns(block, 'b.')} FROM {names.steps} AS b "
+        f"SELECT b.part, {_columns(block, 'b.')} FROM {_typed(block, names.steps)} AS b "
         f"CROSS JOIN LATERAL generate_series(1, {have}b.__ms_net)"
     )
-    return [*filled_sql(names, rows), *change_sql(block, names, full=full)]
+    return [*filled_sql(block, names, rows), *change_sql(block, names, full=full)]
 
 
 # -- UNION: delete and rederive --------------------------------------------------------------
@@ -130,19 +146,20 @@ def carry_out_levels_sql(block: Block, names: Names, *, full: bool) -> list[str]
 
 def lost_sql(block: Block, names: Names) -> str:
     """Stored rows that lost a derivation by the changes themselves."""
-    return _taken(names, f"SELECT part FROM ({_given(block, names, 'true', '< 0')}) AS g", 0)
+    return _taken(block, names, f"SELECT part FROM ({_given(block, names, 'true', '< 0')}) AS g", 0)
 
 
 def lost_with_sql(block: Block, names: Names, run: int, number: int) -> str:
     """Stored rows that have a derivation from rows taken out; not one that the changes made possible."""
     where = f"__run = {run} OR (__run = 0 AND __net > 0)"
     net = f"CASE __run WHEN {run} THEN __net ELSE -__net END"
-    return _taken(names, f"SELECT part FROM ({_given(block, names, where, '> 0', net=net)}) AS g", number)
+    return _taken(block, names, f"SELECT part FROM ({_given(block, names, where, '> 0', net=net)}) AS g", number)
 
 
-def _taken(names: Names, parts: str, number: int) -> str:
+def _taken(block: Block, names: Names, parts: str, number: int) -> str:
     return (
-        f"INSERT INTO {names.gone} SELECT k.*, 1, {number} FROM {names.kept} AS k WHERE k.part IN ({parts}) "
+        f"INSERT INTO {names.gone} SELECT k.part, {_staged(block, 'k.')}, 1, {number} FROM {names.kept} AS k "
+        f"WHERE k.part IN ({parts}) "
         f"AND NOT EXISTS (SELECT FROM {names.gone} AS o WHERE o.part = k.part)"
     )
 
@@ -161,7 +178,8 @@ def forget_sql(block: Block, names: Names) -> list[str]:
 def keys_sql(term: Term, names: Names) -> str:
     """The values, as they travel, by which derivations of the rows taken out are looked for."""
     wires = {column.name: column.wire for column in term.block.columns}
-    values = [wires[body].key_sql(f"o.{quoted(column)}") for column, body in term.found_by]
+    types = {output.column.name: output.column.type for output in term.block.outputs}
+    values = [sent_key_sql(f"o.{quoted(column)}", wires[body], types[column]) for column, body in term.found_by]
     return f"SELECT DISTINCT {', '.join([*values, '1'])} FROM {names.gone} AS o"
 
 
@@ -182,7 +200,7 @@ def _new(block: Block, names: Names, given: str, number: int, *, full: bool) -> 
     places = [names.steps] if full else [names.steps, names.kept]
     there = " AND ".join(f"NOT EXISTS (SELECT FROM {place} AS t WHERE t.part = g.part)" for place in places)
     return (
-        f"INSERT INTO {names.steps} SELECT DISTINCT ON (g.part) g.part, {_columns(block, 'g.')}, 1, {number} "
+        f"INSERT INTO {names.steps} SELECT DISTINCT ON (g.part) g.part, {_staged(block, 'g.')}, 1, {number} "
         f"FROM ({given}) AS g WHERE {there}"
     )
 
@@ -190,12 +208,12 @@ def _new(block: Block, names: Names, given: str, number: int, *, full: bool) -> 
 def carry_out_set_sql(block: Block, names: Names, *, full: bool) -> list[str]:
     """Store what was found, and note what differs from what was taken out."""
     if full:
-        rows = f"SELECT part, {_columns(block)} FROM {names.steps}"
-        return [*filled_sql(names, rows), *change_sql(block, names, full=True)]
+        rows = f"SELECT part, {_columns(block)} FROM {_typed(block, names.steps)} AS t"
+        return [*filled_sql(block, names, rows), *change_sql(block, names, full=True)]
     went, came = (_images(block, *pair) for pair in ((names.gone, names.steps), (names.steps, names.gone)))
     return [
         f"INSERT INTO {names.changes} SELECT 'D', {went} UNION ALL SELECT 'I', {came}",
-        f"INSERT INTO {names.kept} SELECT part, {_columns(block)} FROM {names.steps}",
+        f"INSERT INTO {names.kept} SELECT part, {_columns(block)} FROM {_typed(block, names.steps)} AS t",
     ]
 
 

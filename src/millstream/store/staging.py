@@ -49,18 +49,6 @@ def release(conn: Connection) -> None:
         conn.execute(f"TRUNCATE {name}".encode())
 
 
-def forget_user_types(conn: Connection) -> None:
-    """Drop the staging tables that have columns of users' types, which could otherwise not be dropped."""
-    query = (
-        "SELECT DISTINCT format('pg_temp.%I', c.relname) FROM pg_class AS c "
-        "JOIN pg_attribute AS a ON a.attrelid = c.oid "
-        "JOIN pg_type AS t ON t.oid = a.atttypid WHERE c.relnamespace = pg_my_temp_schema() AND c.relkind = 'r' "
-        "AND starts_with(c.relname, 'ms_') AND t.typnamespace <> 'pg_catalog'::regnamespace"
-    )
-    for (name,) in conn.execute(query).fetchall():
-        conn.execute(f"DROP TABLE {name}".encode())
-
-
 # -- shapes ----------------------------------------------------------------------------------
 
 

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import Project
 from millstream.algebra.table import ROW, quoted
+from millstream.algebra.text_io import staged_sql, unstaged_sql
 from millstream.plan.block import Accumulator, AggregateHead, Block, Gathered, Input
 from millstream.plan.lower.aggregate import output_columns
-from millstream.store.names import Names, row_hash
+from millstream.store.names import PART, Names, row_hash
+from millstream.store.staged import columns_of, received_sql, sent_key_sql
 
 
 def create_sql(block: Block, head: AggregateHead, names: Names) -> list[str]:
@@ -76,14 +78,14 @@ def id_sql(head: AggregateHead, alias: str) -> str:
 
 
 def groups_table_sql(head: AggregateHead, names: Names) -> str:
-    """The temporary table of touched groups, shaped like the state."""
-    columns = ["id", *(quoted(key.name) for key in head.keys), "false AS absolute"]
+    """The temporary table of touched groups: what their state gains or becomes, but for gathered aggregates."""
+    keys = [f"{staged_sql(quoted(key.name), key.type)} AS {quoted(key.name)}" for key in head.keys]
+    columns = ["id", *keys, "false AS absolute"]
     for one in head.accumulators:
         if one.strategy == "extreme":
-            columns += [f"{one.name} AS {one.name}_in", f"{one.name} AS {one.name}_out"]
+            columns += [f"{staged_sql(one.name, one.type)} AS {one.name}_{way}" for way in ("in", "out")]
         else:
             columns.append(one.name)
-    columns += [one.name for one in head.gathered]
     return (
         f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.groups.removeprefix('pg_temp.')} "
         f"AS SELECT {', '.join(columns)} FROM {names.state} WITH NO DATA"
@@ -92,13 +94,17 @@ def groups_table_sql(head: AggregateHead, names: Names) -> str:
 
 def decode_sql(head: AggregateHead, names: Names, *, absolute: bool) -> str:
     """Fill `groups` from what Spark sent."""
-    keys = [f"{key.wire.decode_sql(f'd.{quoted(key.name)}', key.type)} AS {quoted(key.name)}" for key in head.keys]
     values = [f"{_decoded(one, name, names.state)} AS {name}" for one, name in _values(head)]
-    inner = f"SELECT {', '.join(keys + values)} FROM {names.delta} AS d"
+    inner = f"SELECT {', '.join(_received_keys(head) + values)} FROM {names.delta} AS d"
     listed = [f"x.{quoted(key.name)}" for key in head.keys]
     outer = [id_sql(head, "x"), *listed, str(absolute).lower(), *(f"x.{name}" for _, name in _values(head))]
-    # What is gathered follows, when the groups are known.
     return f"INSERT INTO {names.groups} ({_filled(head)}) SELECT {', '.join(outer)} FROM ({inner}) AS x"
+
+
+def _received_keys(head: AggregateHead) -> list[str]:
+    """The keys of what Spark sent, as `groups` holds them; their text, and so the group's id, is that of the values."""
+    found = [(quoted(key.name), key) for key in head.keys]
+    return [f"{received_sql(f'd.{name}', key.wire, key.type)} AS {name}" for name, key in found]
 
 
 def _filled(head: AggregateHead) -> str:
@@ -117,8 +123,8 @@ def _decoded(one: Accumulator, name: str, state: str) -> str:
         value = one.wire.decode_sql("v", one.type)
         typed = f"SELECT {one.name} FROM {state} WHERE false UNION ALL SELECT {value}"
         candidates = f"{typed} FROM jsonb_array_elements_text(d.{name}::jsonb) AS v"
-        return f"(SELECT {one.function}(c.{one.name}) FROM ({candidates}) AS c)"
-    return one.wire.decode_sql(f"d.{name}", one.type)
+        return staged_sql(f"(SELECT {one.function}(c.{one.name}) FROM ({candidates}) AS c)", one.type)
+    return received_sql(f"d.{name}", one.wire, one.type)
 
 
 def lost_sql(head: AggregateHead, names: Names) -> str:
@@ -127,7 +133,7 @@ def lost_sql(head: AggregateHead, names: Names) -> str:
     All that still have rows, where something is always recomputed; otherwise those whose stored
     extreme went and was not matched by one that came.
     """
-    keys = [key.wire.key_sql(f"g.{quoted(key.name)}") for key in head.keys] or ["1"]
+    keys = sent_keys(head) or ["1"]
     lost = "true" if head.recomputed else " OR ".join(_lost(one, head) for one in head.extremes)
     return (
         f"SELECT {', '.join([*keys, '1'])} FROM {names.groups} AS g LEFT JOIN {names.state} AS s ON s.id = g.id "
@@ -135,26 +141,31 @@ def lost_sql(head: AggregateHead, names: Names) -> str:
     )
 
 
+def sent_keys(head: AggregateHead) -> list[str]:
+    """The keys of `groups`, as they travel."""
+    return [sent_key_sql(f"g.{quoted(key.name)}", key.wire, key.type) for key in head.keys]
+
+
 def _lost(one: Accumulator, head: AggregateHead) -> str:
+    came, went = (unstaged_sql(f"g.{one.name}_{way}", one.type) for way in ("in", "out"))
     present = next(a.name for a in head.accumulators if a.function == "present" and a.column == one.column)
     reached, better = ("<=", ">") if one.function == "min" else (">=", "<")
     noticed = f" AND s.{one.name} > {one.level}" if one.level is not None else ""
     return (
-        f"(s.{present} + g.{present} > 0 AND g.{one.name}_out {reached} s.{one.name}"
-        f" AND (g.{one.name}_in IS NULL OR g.{one.name}_in {better} s.{one.name}){noticed})"
+        f"(s.{present} + g.{present} > 0 AND {went} {reached} s.{one.name}"
+        f" AND (g.{one.name}_in IS NULL OR {came} {better} s.{one.name}){noticed})"
     )
 
 
 def forget_sql(head: AggregateHead, names: Names) -> str:
     """Take the groups that were recomputed out of `groups`; what replaces them stands in `delta`."""
-    keys = [f"{key.wire.decode_sql(f'd.{quoted(key.name)}', key.type)} AS {quoted(key.name)}" for key in head.keys]
-    inner = f"SELECT {', '.join(keys) or '1'} FROM {names.delta} AS d"
+    inner = f"SELECT {', '.join(_received_keys(head)) or '1'} FROM {names.delta} AS d"
     return f"DELETE FROM {names.groups} WHERE id IN (SELECT {id_sql(head, 'x')} FROM ({inner}) AS x)"
 
 
 def vanished_sql(head: AggregateHead, names: Names) -> str:
     """After a full read: stored groups that were not found become groups without rows."""
-    keys = [f"s.{quoted(key.name)}" for key in head.keys]
+    keys = [staged_sql(f"s.{quoted(key.name)}", key.type) for key in head.keys]
     values = ["NULL" if one.strategy == "extreme" else "0" for one, _ in _values(head)]
     return (
         f"INSERT INTO {names.groups} ({_filled(head)}) "
@@ -163,22 +174,35 @@ def vanished_sql(head: AggregateHead, names: Names) -> str:
     )
 
 
-def merge_sql(head: AggregateHead, names: Names) -> str:
-    """Bring the state up to date: add, replace, or remove."""
-    gathered = [one.name for one in head.gathered]
-    merged = {one.name: _merged(one, head) for one in head.accumulators} | {name: f"g.{name}" for name in gathered}
+def merge_sql(head: AggregateHead, names: Names, gathered: str = "") -> str:
+    """Bring the state up to date: add, replace, or remove. `gathered` is a query of the gathered aggregates by id."""
+    own = [one.name for one in head.gathered]
+    merged = {one.name: _merged(one, head) for one in head.accumulators} | {name: f"g.{name}" for name in own}
     update = ", ".join(f"{name} = {value}" for name, value in merged.items())
     columns = ["id", *(quoted(key.name) for key in head.keys), *merged]
     values = ["g.id", *(f"g.{quoted(key.name)}" for key in head.keys), *(_incoming(one) for one in head.accumulators)]
-    values += [f"g.{name}" for name in gathered]
+    values += [f"g.{name}" for name in own]
     now, stored = list(merged.values()), [f"s.{name}" for name in merged]
     same = f"ROW({', '.join(stored)})::text IS NOT DISTINCT FROM ROW({', '.join(now)})::text"
     gone = f"WHEN MATCHED AND {_merged(head.accumulators[0], head)} = 0 THEN DELETE " if head.keys else ""
     return (
-        f"MERGE INTO {names.state} AS s USING {names.groups} AS g ON s.id = g.id {gone}"
+        f"MERGE INTO {names.state} AS s USING {_touched(head, names, gathered)} AS g ON s.id = g.id {gone}"
         f"WHEN MATCHED AND {same} THEN DO NOTHING WHEN MATCHED THEN UPDATE SET {update} "
         f"WHEN NOT MATCHED AND g.n0 <> 0 THEN INSERT ({', '.join(columns)}) VALUES ({', '.join(values)})"
     )
+
+
+def _touched(head: AggregateHead, names: Names, gathered: str) -> str:
+    """The rows of `groups` in the types of the state, with what was gathered."""
+    own = [(quoted(key.name), key.type) for key in head.keys]
+    own += [(f"{one.name}_in", one.type) for one in head.extremes]
+    if not gathered and not any(type_.is_user_defined for _, type_ in own):
+        return names.groups
+    listed = ["t.id", "t.absolute", *(f"t.{one.name}" for one in head.accumulators if one.strategy != "extreme")]
+    listed += [f"{unstaged_sql(f't.{name}', type_)} AS {name}" for name, type_ in own]
+    listed += [f"x.{one.name}" for one in head.gathered]
+    joined = f" LEFT JOIN ({gathered}) AS x ON x.id = t.id" if gathered else ""
+    return f"(SELECT {', '.join(listed)} FROM {names.groups} AS t{joined})"
 
 
 def _incoming(one: Accumulator) -> str:
@@ -214,19 +238,23 @@ def _shown(block: Block) -> str:
     return ", ".join([*outputs, f"s.id::text AS {ROW}"])
 
 
-def changes_table_sql(names: Names) -> str:
-    """The temporary table of images, shaped like what the block shows."""
+def changes_table_sql(block: Block, names: Names) -> str:
+    """The temporary table of images: an action, the columns that the block shows, and where a row stands."""
+    own = [(quoted(column.name), column.type) for column in columns_of(block)]
+    listed = [f"{staged_sql(f'v.{name}', type_)} AS {name}" for name, type_ in own]
+    listed += [f"v.{ROW}", f"v.{PART}"] if block.kept else [f"v.{ROW}"]
     return (
         f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.changes.removeprefix('pg_temp.')} "
-        f"AS SELECT NULL::text AS __ms_action, v.* FROM {names.shown} AS v WITH NO DATA"
+        f"AS SELECT NULL::text AS __ms_action, {', '.join(listed)} FROM {names.shown} AS v WITH NO DATA"
     )
 
 
 def images_sql(block: Block, names: Names, action: str) -> str:
     """The rows of the touched groups as they stand: 'D' before the state is merged, 'I' after it."""
     kept = f" WHERE {block.having}" if block.having else ""
+    outputs = [staged_sql(f"({output.expr})", output.column.type) for output in block.outputs]
     return (
-        f"INSERT INTO {names.changes} SELECT '{action}', {_shown(block)} "
+        f"INSERT INTO {names.changes} SELECT '{action}', {', '.join([*outputs, 's.id::text'])} "
         f"FROM {names.groups} AS g JOIN {names.state} AS s ON s.id = g.id{kept}"
     )
 

@@ -11,6 +11,8 @@ the table is complete. Rows are compared by their exact text.
 from __future__ import annotations
 
 from millstream.algebra.table import quoted
+from millstream.algebra.text_io import staged_sql, unstaged_sql
+from millstream.algebra.types import PgType
 from millstream.plan.block import Block
 from millstream.store.names import ROW_ID, Names, row_hash
 from millstream.store.sent import sent
@@ -81,7 +83,8 @@ def long_index_sql(block: Block, names: Names) -> list[str]:
 
 def rows_table_sql(block: Block, names: Names) -> str:
     """The temporary table of planned changes: the target's columns by position, whatever they are called."""
-    listed = ", ".join(f"t.{theirs} AS {ours}" for ours, theirs in _columns(block))
+    types = _types(block)
+    listed = ", ".join(f"{_staged(f't.{theirs}', types.get(ours))} AS {ours}" for ours, theirs in _columns(block))
     return (
         f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.rows.removeprefix('pg_temp.')} "
         f"AS SELECT NULL::text AS op, NULL::tid AS tid, {listed} FROM {names.target} AS t WITH NO DATA"
@@ -92,6 +95,32 @@ def _columns(block: Block) -> list[tuple[str, str]]:
     """Our name and the target's name of each stored column. Ours cannot meet a name of the user's."""
     columns = [(f"o{number}", quoted(output.column.name)) for number, output in enumerate(block.outputs)]
     return [*columns, ("row_id", ROW_ID)] if block.key.kind == "row_id" else columns
+
+
+def _types(block: Block) -> dict[str, PgType]:
+    """By our name, the types of those that staging holds in another one."""
+    typed = {f"o{number}": output.column.type for number, output in enumerate(block.outputs)}
+    return {ours: type_ for ours, type_ in typed.items() if type_.is_user_defined}
+
+
+def _staged(value: str, type_: PgType | None) -> str:
+    return staged_sql(value, type_) if type_ else value
+
+
+def _listed(block: Block) -> str:
+    """The columns of new rows `n`, as staging holds them."""
+    types = _types(block)
+    return ", ".join(_staged(f"n.{ours}", types.get(ours)) for ours in _ours(block))
+
+
+def _planned(block: Block, names: Names) -> str:
+    """The planned changes in the target's types, as a FROM item without an alias."""
+    types = _types(block)
+    if not types:
+        return names.rows
+    # Qualified: it is read along the user's path.
+    values = [f"{unstaged_sql(ours, types[ours])} AS {ours}" if ours in types else ours for ours in _ours(block)]
+    return f"(SELECT op, tid, {', '.join(values)} FROM {names.rows} AS s)"
 
 
 def _ours(block: Block) -> list[str]:
@@ -128,7 +157,8 @@ def merge_sql(block: Block, names: Names) -> str:
     values = ", ".join(f"o.{ours}" for ours, _ in columns)
     return (
         f"MERGE INTO {names.target} AS t "
-        f"USING (SELECT * FROM {names.rows} WHERE op IS NOT NULL) AS o ON t.ctid OPERATOR(pg_catalog.=) o.tid "
+        f"USING (SELECT * FROM {_planned(block, names)} AS p WHERE op IS NOT NULL) AS o "
+        f"ON t.ctid OPERATOR(pg_catalog.=) o.tid "
         f"WHEN MATCHED AND o.op OPERATOR(pg_catalog.=) 'D' THEN DELETE WHEN MATCHED THEN UPDATE SET {update} "
         f"WHEN NOT MATCHED THEN INSERT ({listed}) VALUES ({values})"
     )
@@ -137,7 +167,7 @@ def merge_sql(block: Block, names: Names) -> str:
 def insert_sql(block: Block, names: Names) -> str:
     """Carry out a plan that only inserts."""
     listed = ", ".join(theirs for _, theirs in _columns(block))
-    chosen = f"SELECT {', '.join(_ours(block))} FROM {names.rows} WHERE op OPERATOR(pg_catalog.=) 'I'"
+    chosen = f"SELECT {', '.join(_ours(block))} FROM {_planned(block, names)} AS p WHERE op OPERATOR(pg_catalog.=) 'I'"
     return f"INSERT INTO {names.target} ({listed}) {chosen}"
 
 
@@ -149,7 +179,8 @@ def _group_rows(block: Block, names: Names) -> str:
     assert block.head is not None
     having = f" AND ({block.having})" if block.having else ""
     # A group that is gone has no state left; its key columns come from the touched group itself.
-    keys = {quoted(o.column.name): f"g.{quoted(o.key)}::{o.column.type.name}" for o in block.outputs if o.key}
+    stored = {key.name: unstaged_sql(f"g.{quoted(key.name)}", key.type) for key in block.head.keys}
+    keys = {quoted(o.column.name): f"({stored[o.key]})::{o.column.type.name}" for o in block.outputs if o.key}
     key = [f"{keys[theirs]} AS key_{ours}" for ours, theirs in _key(block)]
     own = ["uuid_send(g.id) AS row_id"] if block.key.kind == "row_id" else []
     outputs = _outputs(block)
@@ -181,11 +212,8 @@ def _matched(block: Block, names: Names, new: str) -> str:
         "CASE WHEN t.tid IS NULL THEN CASE WHEN n.keep THEN 'I' END WHEN NOT n.keep THEN 'D' "
         f"WHEN {texts[0]} IS DISTINCT FROM {texts[1]} THEN 'U' END"
     )
-    listed = ", ".join(f"n.{column}" for column in ours)
-    parts = [
-        f"SELECT {op}, t.tid, {listed} FROM new AS n LEFT JOIN stored AS t ON {on}{f' WHERE {where}' if where else ''}"
-        for on, where in _matches(block)
-    ]
+    select = f"SELECT {op}, t.tid, {_listed(block)} FROM new AS n LEFT JOIN stored AS t"
+    parts = [f"{select} ON {on}{f' WHERE {where}' if where else ''}" for on, where in _matches(block)]
     stored = ", ".join(f"{theirs} AS {mine}" for mine, theirs in _columns(block))
     return (
         f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({new}), "
@@ -232,9 +260,14 @@ def _bag_rows(block: Block, names: Names) -> str:
     )
 
 
+def _bag_columns(block: Block) -> str:
+    types = _types(block)
+    return ", ".join(_staged(f"n.o{number}", types.get(f"o{number}")) for number in range(len(block.outputs)))
+
+
 def _bag(block: Block, names: Names) -> str:
     """New copies get the next ordinals, copies that go lose the last ones."""
-    listed = ", ".join(f"n.o{number}" for number in range(len(block.outputs)))
+    listed = _bag_columns(block)
     have = (
         f"SELECT count(*) AS n FROM {names.target} AS t "
         f"WHERE t.{ROW_ID} >= n.h AND t.{ROW_ID} <= n.h || '\\xffffffff'::bytea"
@@ -251,7 +284,7 @@ def _bag(block: Block, names: Names) -> str:
 
 def _bag_full(block: Block, names: Names) -> str:
     """All ids there shall be; those not stored are inserted."""
-    listed = ", ".join(f"n.o{number}" for number in range(len(block.outputs)))
+    listed = _bag_columns(block)
     return (
         f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({_bag_rows(block, names)}) "
         f"SELECT CASE WHEN t.ctid IS NULL THEN 'I' END, t.ctid, {listed}, n.h || int4send(i.ordinal) "

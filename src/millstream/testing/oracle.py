@@ -1,11 +1,14 @@
 """The oracle: a stream table must be what PostgreSQL itself answers to its query, at the same snapshot.
 
-It shares nothing with the product's own comparison, and knows neither plans nor blocks: only the user's
+It shares nothing with the product's own comparison or encoding, and knows neither plans nor blocks: only the user's
 query and the stored table. Run it on the connection of a cut, before the cut's transaction ends.
 
     columns   the same names, types (with modifier) and collations, in the same order
     rows      the same bag: numeric and float by value, everything else by its exact text
     close     relative tolerance for floats, which differ with the order of adding in PostgreSQL too
+
+The server prints the rows by COPY, which calls each type's own output function and no cast: a user may define a cast to
+text, which prints something else.
 
 `check` says nothing when all is well, and otherwise raises an AssertionError that prints the rows.
 """
@@ -13,6 +16,8 @@ query and the stored table. Run it on the connection of a cut, before the cut's 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -106,32 +111,36 @@ def _columns(expected: tuple[Shape, ...], actual: tuple[Shape, ...]) -> str:
 def difference(
     conn: Connection, query: str, target: str, columns: tuple[Shape, ...], *, close: float = 0.0
 ) -> Difference:
-    """Subtract each from the other, as bags, in one statement."""
-    values = ", ".join(_value(one) for one in columns)
+    """Subtract each from the other, as bags. One statement reads both, so both are of one snapshot."""
+    names = ", ".join(quoted(column.name) for column in columns)
+    listed = f", {names}" if columns else ""
     statement = (
-        f"WITH expected AS MATERIALIZED (SELECT ARRAY[{values}]::text[] AS row FROM ({query}) AS q), "
-        f"actual AS MATERIALIZED (SELECT ARRAY[{values}]::text[] AS row FROM {target} AS q) "
-        "SELECT 'missing', m.row FROM (TABLE expected EXCEPT ALL TABLE actual) AS m "
-        "UNION ALL SELECT 'extra', e.row FROM (TABLE actual EXCEPT ALL TABLE expected) AS e "
-        "UNION ALL SELECT 'rows', ARRAY[count(*)::text] FROM expected"
+        f"COPY (SELECT true{listed} FROM ({query}) AS q{f' ({names})' if columns else ''} "
+        f"UNION ALL SELECT false{listed} FROM {target} AS t) TO STDOUT"
     )
+    expected, actual = Counter[Row](), Counter[Row]()
+    readers = [_READERS.get(column.base) for column in columns]
     # The user's query: its names are read along the user's path.
-    with users_path(conn):
-        rows = conn.execute(statement.encode()).fetchall()
-    sides: dict[str, list[Row]] = {"missing": [], "extra": [], "rows": []}
-    for side, row in rows:
-        sides[side].append(tuple(row))
-    floats = [place for place, one in enumerate(columns) if one.base in ("float4", "float8")]
-    missing, extra = _not_close(sides["missing"], sides["extra"], floats, close)
-    return Difference(missing, extra, int(sides["rows"][0][0] or 0))
+    with users_path(conn), conn.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+        for is_expected, *row in copy.rows():
+            values = (read(text) if read and text else text for text, read in zip(row, readers, strict=True))
+            (expected if is_expected == "t" else actual)[tuple(values)] += 1
+    floats = [place for place, column in enumerate(columns) if column.base in ("float4", "float8")]
+    sides = list((expected - actual).elements()), list((actual - expected).elements())
+    return Difference(*_not_close(*sides, floats, close), expected.total())
 
 
-def _value(column: Shape) -> str:
-    value = f"q.{quoted(column.name)}"
-    if column.base == "numeric":
-        return f"trim_scale({value})::text"
-    # Adding zero makes one of the two zeros, which PostgreSQL holds to be equal.
-    return f"({value} + 0)::text" if column.base in ("float4", "float8") else f"{value}::text"
+def _number(text: str) -> str:
+    """A numeric without the zeros that do not count: 1.50 is 1.5."""
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _float(text: str) -> str:
+    """One of the two zeros, which PostgreSQL holds to be equal."""
+    return "0" if text == "-0" else text
+
+
+_READERS: Mapping[str, Callable[[str], str]] = {"numeric": _number, "float4": _float, "float8": _float}
 
 
 def _not_close(
