@@ -211,8 +211,9 @@ def _drops(found: Sequence[Found]) -> list[sql.Composed]:
     return [drop.format(sql.Identifier(each.name), each.table.identifier) for each in found]
 
 
-def _drop_functions(conn: Connection, relid: int, keep: set[str]) -> None:
-    drop = sql.SQL("DROP FUNCTION {}()")
+def _drop_functions(conn: Connection, relid: int, keep: set[str], *, cascade: bool = False) -> None:
+    # With CASCADE their triggers go too, on tables of any owner: what depends on our function is ours to drop.
+    drop = sql.SQL("DROP FUNCTION {}() CASCADE" if cascade else "DROP FUNCTION {}()")
     names = [name for name in inventory.functions(conn, relid) if name not in keep]
     _execute(conn, [drop.format(sql.Identifier(SCHEMA, name)) for name in names])
 
@@ -231,12 +232,17 @@ def remove(conn: Connection, relid: int, *, patience: Patience = PATIENT) -> boo
     The table may be gone already; then only our own things go. False when a stream table reads the source
     after all, one that is being created this moment for example: then everything stays.
     """
-    tables = list({each.table.oid: each.table for each in triggers(conn, [relid])[relid]}.values())
-    try:
-        under_lock(conn, tables, "ACCESS EXCLUSIVE", lambda: _take_away(conn, relid), patience)
-    except errors.ForeignKeyViolation:
-        return False
-    return True
+    tables = captured_tables(conn, [relid])
+    return under_lock(conn, tables, "ACCESS EXCLUSIVE", lambda: take_away(conn, relid), patience)
+
+
+def captured_tables(conn: Connection, relids: Sequence[int]) -> list[Name]:
+    """Return the tables that have triggers of these sources, those that we may lock.
+
+    A table that is not ours to alter any more is locked by the DROP FUNCTION that takes its triggers along.
+    """
+    found = triggers(conn, relids)
+    return relations.alterable(conn, [each.table.oid for relid in relids for each in found[relid]])
 
 
 def drop_triggers(conn: Connection, relid: int, *, patience: Patience = PATIENT) -> bool:
@@ -254,14 +260,18 @@ def _drop_unneeded(conn: Connection, relid: int) -> bool:
     return True
 
 
-def _take_away(conn: Connection, relid: int) -> None:
+def take_away(conn: Connection, relid: int) -> bool:
+    """Do what `remove` does, in the caller's transaction, which holds the lock on `captured_tables`."""
     source = sources.get(conn, relid)
-    # First, because it fails where a stream table depends on the source.
-    sources.remove(conn, relid)
+    try:
+        with conn.transaction():
+            sources.remove(conn, relid)
+    except errors.ForeignKeyViolation:
+        return False
     if source is not None and source.is_logged:
         slot.withdraw(conn, relations.names(conn, [relid, *source.members]))
     if source is not None:
         published.restore_identities(conn, source.identities)
-    _execute(conn, _drops(triggers(conn, [relid])[relid]))
-    _drop_functions(conn, relid, keep=set())
+    _drop_functions(conn, relid, keep=set(), cascade=True)
     buffer_table.drop(conn, relid)
+    return True

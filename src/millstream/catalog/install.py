@@ -5,8 +5,8 @@ Two installs at once are one install and one look: the second waits for the firs
 transaction: there is no half-installed state. No superuser is needed, only CREATE on the database. Our schemas are
 created by us or not used at all, and a catalog that is there is looked at from outside first (`trust.py`).
 
-Uninstalling asks the server, not the catalog, which triggers are ours: nothing is left behind even where
-the two have parted.
+Uninstalling drops our functions and with them every trigger that calls one, wherever it is: nothing is left behind even
+where the catalog knows nothing of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from importlib import resources
 from psycopg import errors, sql
 
 from millstream.algebra.table import quoted
-from millstream.catalog import slots, trust
+from millstream.catalog import relations, slots, trust
 from millstream.catalog.locks import PATIENT, Patience, read_committed, under_lock, waiting_at_most
 from millstream.catalog.relations import Name
 from millstream.errors import LockNotHad, NameTaken, NoRights, NotInstalled, StillUsed
@@ -159,19 +159,16 @@ def uninstall(conn: Connection, *, cascade: bool = False, patience: Patience = P
     """
     if version(conn) is None:
         return
-    tables = {Name(oid, schema, table) for oid, _, schema, table in conn.execute(_SQL["triggers"])}
     found = [slot for (slot,) in conn.execute(_SQL["slots"])]
-    under_lock(conn, sorted(tables, key=str), "ACCESS EXCLUSIVE", lambda: _remove(conn, cascade), patience)
+    tables = relations.alterable(conn, [oid for (oid,) in conn.execute(_SQL["captured"])])
+    under_lock(conn, tables, "ACCESS EXCLUSIVE", lambda: _remove(conn, cascade), patience)
     # Last: it is not undone when a transaction is, and a slot without its catalog only waits to be dropped.
     for slot in found:
         slots.drop_on_server(conn, slot)
 
 
 def _remove(conn: Connection, cascade: bool) -> None:
-    # Asked again under the lock: a source may have come or gone since.
-    for _, trigger, schema, table in conn.execute(_SQL["triggers"]).fetchall():
-        drop = sql.SQL("DROP TRIGGER {} ON {}")
-        conn.execute(drop.format(sql.Identifier(trigger), sql.Identifier(schema, table)))
+    # Triggers go with our functions, also from tables that are not ours to alter any more.
     for oid, schema, table in conn.execute(_SQL["stream_tables"]).fetchall():
         _drop_stream_table(conn, Name(oid, schema, table), cascade)
     for (publication,) in conn.execute(_SQL["publications"]).fetchall():

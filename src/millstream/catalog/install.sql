@@ -45,17 +45,16 @@ GROUP BY o.what, a.grantee;
 -- may_create --
 SELECT has_database_privilege(current_database(), 'CREATE'), current_user::text, current_database()::text;
 
--- triggers --
--- Every trigger that calls a function of ours, wherever it is; asked of the server, not of the catalog.
-SELECT t.tgrelid, t.tgname, n.nspname, c.relname
+-- captured --
+-- Every table with a trigger that calls a function of ours; asked of the server, not of the catalog.
+SELECT DISTINCT t.tgrelid
 FROM pg_trigger AS t
 JOIN pg_class AS c ON c.oid = t.tgrelid
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 JOIN pg_proc AS p ON p.oid = t.tgfoid
 WHERE NOT t.tgisinternal AND t.tgparentid = 0
     AND p.pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN ('millstream', 'millstream_changes'))
-    AND n.nspname NOT IN ('millstream', 'millstream_changes', 'millstream_state')
-ORDER BY t.tgrelid, t.tgname;
+    AND n.nspname NOT IN ('millstream', 'millstream_changes', 'millstream_state');
 
 -- stream_tables --
 -- The tables of stream tables that still exist, by their present names.
@@ -79,7 +78,7 @@ SELECT n.nspname, c.relname, f.value
 FROM millstream.sources AS s
 -- An older catalog has none.
 CROSS JOIN LATERAL jsonb_each_text(to_jsonb(s) -> 'identities') AS f
-JOIN pg_class AS c ON c.oid = f.key::oid AND c.relreplident = 'f'
+JOIN pg_class AS c ON c.oid = f.key::oid AND c.relreplident = 'f' AND pg_has_role(c.relowner, 'USAGE')
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 ORDER BY c.oid;
 

@@ -81,6 +81,16 @@ def names(conn: Connection, oids: Sequence[int]) -> list[Name]:
     return [Name(*row) for row in conn.execute(query, (sorted(set(oids)),))]
 
 
+def alterable(conn: Connection, oids: Sequence[int]) -> list[Name]:
+    """Return the names of those of these relations that our role may lock and alter: it has their owner's rights."""
+    return [Name(*row) for row in conn.execute(_SQL["alterable"], (sorted(set(oids)),))]
+
+
+def reachable(conn: Connection, oids: Sequence[int]) -> list[Name]:
+    """Return the names of those of these relations that our role can name: their schemas are open to it."""
+    return [Name(*row) for row in conn.execute(_SQL["reachable"], (sorted(set(oids)),))]
+
+
 def members(conn: Connection, oids: Sequence[int]) -> dict[int, tuple[int, ...]]:
     """The partitions and children of each table, to any depth, in order of oid."""
     found = {root: tuple(below) for root, below in conn.execute(_SQL["members"], (list(oids),))}

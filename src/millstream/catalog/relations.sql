@@ -4,6 +4,20 @@ FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE c.oid = %s;
 
+-- alterable --
+SELECT c.oid, n.nspname, c.relname
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = ANY (%s::oid[]) AND pg_has_role(c.relowner, 'USAGE') AND has_schema_privilege(n.oid, 'USAGE')
+ORDER BY c.oid;
+
+-- reachable --
+SELECT c.oid, n.nspname, c.relname
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = ANY (%s::oid[]) AND has_schema_privilege(n.oid, 'USAGE')
+ORDER BY c.oid;
+
 -- columns --
 -- A NOT NULL that is not validated, or that children need not have, says nothing of the rows there are.
 SELECT a.attname, a.atttypid, a.atttypmod, a.attcollation,

@@ -145,6 +145,11 @@ def unread(conn: Connection) -> list[Source]:
     return [_source(row) for row in conn.execute(_SQL["unread"])]
 
 
+def read_only_by(conn: Connection, stream_table_ids: Sequence[int]) -> list[int]:
+    """Return the sources that nobody reads, or none but these stream tables."""
+    return [relid for (relid,) in conn.execute(_SQL["read_only_by"], (list(stream_table_ids),))]
+
+
 def add(conn: Connection, source: Source) -> None:
     """Record it, or what has changed about it."""
     row = {

@@ -93,6 +93,14 @@ FROM millstream.sources AS s
 WHERE NOT EXISTS (SELECT FROM millstream.dependencies AS d WHERE d.source_relid = s.relid)
 ORDER BY s.relid;
 
+-- read_only_by --
+SELECT s.relid
+FROM millstream.sources AS s
+WHERE NOT EXISTS (
+    SELECT FROM millstream.dependencies AS d WHERE d.source_relid = s.relid AND d.stream_table_id <> ALL (%s)
+)
+ORDER BY s.relid;
+
 -- shapes --
 -- What is there now of the columns that are captured, for all sources at once.
 SELECT s.relid, c.oid IS NOT NULL, k.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation,

@@ -1,17 +1,26 @@
-"""The verb drop: the stream table, its state, its catalog rows, and capture nobody else needs."""
+"""The verb drop: the stream table, its state, its catalog rows, and capture nobody else needs.
+
+All of it is one transaction that first asks for every lock it needs: either everything goes, or an error says why
+nothing did. Only the replication slot, which no transaction can bring back, is dropped after it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
+
 import psycopg
+from psycopg import sql
 
 from millstream.capture import trigger
 from millstream.catalog import relations, sources, stream_tables
-from millstream.catalog.locks import Patience
+from millstream.catalog.locks import PATIENT, Patience, under_lock
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import StillUsed
 from millstream.service import hand_over, keep
 from millstream.service.app import App
 from millstream.service.verb import verb
+from millstream.store.connection import Connection
 
 # For another process that refreshes the stream table.
 WAITING = Patience(seconds=30.0)
@@ -24,29 +33,57 @@ def drop(app: App, name: str, *, cascade: bool = False) -> None:
 
 
 def drop_table(app: App, table: StreamTable, *, cascade: bool = False) -> None:
-    """The same, for a table already found."""
-    readers = [one for one in stream_tables.dependants(app.conn, table.id) if one.id != table.id]
-    if readers and not cascade:
-        raise StillUsed.by(table.name, [f"stream table {one.schema_name}.{one.name} reads it" for one in readers])
-    for reader in readers:
-        drop_table(app, reader, cascade=True)
-    with app.mutex.stream_table(table.id, table.name, WAITING):
-        _drop_locked(app, table, cascade)
+    """Do the same for a stream table already found."""
+    doomed = _doomed(app, table, cascade=cascade)
+    with ExitStack() as locked:
+        for one in doomed:
+            locked.enter_context(app.mutex.stream_table(one.id, one.name, WAITING))
+        _drop_at_once(app, doomed, cascade)
         app.mutex.remove_rows()
+    for one in doomed:
+        app.forget(one.id)
+    hand_over.tidy(app)
 
 
-def _drop_locked(app: App, table: StreamTable, cascade: bool) -> None:
-    tail = " CASCADE" if cascade else ""
+def _doomed(app: App, table: StreamTable, *, cascade: bool) -> list[StreamTable]:
+    """Return the stream table and, with `cascade`, all that read it to any depth: each after those that read it."""
+    found, following = dict[int, StreamTable](), [table]
+    while following:
+        one = following.pop()
+        found.pop(one.id, None)
+        found[one.id] = one
+        dependants = stream_tables.dependants(app.conn, one.id)
+        readers = [reader for reader in dependants if reader.id not in (one.id, table.id)]
+        if readers and not cascade:
+            raise StillUsed.by(table.name, [f"stream table {reader.qualified} reads it" for reader in readers])
+        following += readers
+    return list(reversed(found.values()))
+
+
+def _drop_at_once(app: App, doomed: Sequence[StreamTable], cascade: bool) -> None:
+    """Drop them and end the capture that nobody else needs, in one transaction that has all its locks first."""
+    conn, ids = app.conn, [one.id for one in doomed]
+    relids = [one.relid for one in doomed if one.relid]
+    tables = relations.alterable(conn, relids) + trigger.captured_tables(conn, sources.read_only_by(conn, ids))
+    each = list({table.oid: table for table in tables}.values())
+    under_lock(conn, each, "ACCESS EXCLUSIVE", lambda: _drop_each(conn, doomed, cascade), PATIENT)
+
+
+def _drop_each(conn: Connection, doomed: Sequence[StreamTable], cascade: bool) -> None:
+    for table in doomed:
+        _drop_stored(conn, table, cascade)
+        keep.drop(conn, table)
+        stream_tables.remove(conn, table.id)
+    for source in sources.unread(conn):
+        trigger.take_away(conn, source.relid)
+
+
+def _drop_stored(conn: Connection, table: StreamTable, cascade: bool) -> None:
+    """Drop the table that holds the rows, if it is still there."""
+    drop = sql.SQL("DROP TABLE {} CASCADE" if cascade else "DROP TABLE {}")
     try:
-        with app.conn.transaction():
-            # By oid: the name may belong to another table by now, and ours have another.
-            for found in relations.names(app.conn, [table.relid] if table.relid else []):
-                app.conn.execute(f"DROP TABLE {found}{tail}".encode())
-            keep.drop(app.conn, table)
-            stream_tables.remove(app.conn, table.id)
+        # By oid: the name may belong to another table by now, and ours have another.
+        for found in relations.names(conn, [table.relid] if table.relid else []):
+            conn.execute(drop.format(found.identifier))
     except psycopg.errors.DependentObjectsStillExist as error:
         raise StillUsed.by(table.name, (error.diag.message_detail or "").splitlines()) from error
-    app.forget(table.id)
-    for source in sources.unread(app.conn):
-        trigger.remove(app.conn, source.relid)
-    hand_over.tidy(app)

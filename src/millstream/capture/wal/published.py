@@ -14,6 +14,7 @@ from psycopg import sql
 from millstream.catalog import relations
 from millstream.catalog.relations import Name
 from millstream.catalog.sources import Source
+from millstream.observe import log
 from millstream.store.connection import Connection
 from millstream.store.statements import load
 
@@ -63,9 +64,16 @@ def set_identities(conn: Connection, wanted: Mapping[int, str]) -> None:
 
 
 def restore_identities(conn: Connection, former: Mapping[int, str]) -> None:
-    """Give tables back the replica identities they had before we set them; one that was set again since is left."""
+    """Give tables back the replica identities they had before we set them.
+
+    One that was set again since is left, and so is one that is not ours to alter any more.
+    """
     present = identities(conn, list(former))
-    set_identities(conn, {oid: text for oid, text in former.items() if present.get(oid) == "FULL"})
+    due = {oid: text for oid, text in former.items() if present.get(oid) == "FULL"}
+    ours = {table.oid for table in relations.alterable(conn, list(due))}
+    set_identities(conn, {oid: text for oid, text in due.items() if oid in ours})
+    for table in relations.names(conn, [oid for oid in due if oid not in ours]):
+        log.warning("replica identity left", table=str(table), former=due[table.oid])
 
 
 def obstacle(conn: Connection, source: Source, *, has_slot: bool, may_set_identity: bool) -> str:

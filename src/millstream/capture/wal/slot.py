@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from psycopg import sql
 
 from millstream.capture.wal.connection import replication
-from millstream.catalog import slots
+from millstream.catalog import relations, slots
 from millstream.catalog.relations import Name
 from millstream.catalog.slots import Slot
 from millstream.errors import SlotLost
@@ -91,9 +91,13 @@ def ensure(conn: Connection, dsn: str) -> Slot:
 
 
 def withdraw(conn: Connection, tables: Sequence[Name]) -> None:
-    """Take these tables out of the publication, those that are in it."""
+    """Take these tables out of the publication, those that are in it.
+
+    One in a schema that is closed to us cannot be named; it stays until the publication is dropped.
+    """
     there = published(conn)
-    listed = [table.identifier for table in tables if table.oid in there]
+    named = relations.reachable(conn, [table.oid for table in tables if table.oid in there])
+    listed = [table.identifier for table in named]
     if listed:
         drop = sql.SQL("ALTER PUBLICATION {} DROP TABLE {}")
         conn.execute(drop.format(sql.Identifier(name_of(conn)), sql.SQL(", ").join(listed)))
