@@ -143,6 +143,31 @@ class JavaMissing(MillstreamError):
         )
 
 
+class JavaEnded(MillstreamError):
+    """Java, in which Spark runs, has ended; it is started again by the next refresh."""
+
+    code = "MS008"
+    retryable = True
+
+    @classmethod
+    def while_refreshing(cls, name: str, how: str) -> Self:
+        return cls(
+            f'Java ended while "{name}" was being refreshed',
+            detail=how,
+            hint="Nothing was applied; the next refresh starts Java again. If it was out of memory, set "
+            "spark_driver_memory higher.",
+            name=name,
+        )
+
+    @classmethod
+    def of_given_session(cls, how: str) -> Self:
+        return cls(
+            "the Spark session that Millstream was given has ended",
+            detail=how,
+            hint="Connect again with a session that runs, or without one: then Millstream starts its own.",
+        )
+
+
 class NoRights(MillstreamError):
     """The role may not do what is needed."""
 

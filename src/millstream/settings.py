@@ -126,6 +126,13 @@ class Settings(BaseSettings):
         3, ge=1, description="After this many failures in a row the scheduler suspends a stream table."
     )
     spark_master: str = Field("local[*]", min_length=1, description="Where Spark runs, as Spark writes it.")
+    spark_driver_memory: Size | None = Field(
+        None,
+        ge=256 << 20,
+        description="The memory of Spark's driver, in which local Spark does all its work. Inputs and results of any "
+        "size are computed in it: what exceeds a sixteenth goes through files. Without it: a quarter of the machine's, "
+        "between 1GB and 4GB.",
+    )
     spark_conf: dict[str, str] = Field(
         default_factory=dict,
         description="Further Spark properties; they win over ours, Java's options are added. In the environment: JSON.",

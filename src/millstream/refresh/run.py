@@ -22,6 +22,7 @@ from millstream.catalog.upstreams import Behind
 from millstream.errors import (
     Busy,
     Conflict,
+    JavaEnded,
     LockNotHad,
     LockTableFull,
     MillstreamError,
@@ -63,6 +64,8 @@ class Refresher:
     memory: Memory = field(default_factory=Memory)
     known: Mapping[int, RefreshReport | MillstreamError] = field(default_factory=dict)
     """How the refreshes of others, which are not asked for here, have ended."""
+    ended_by: Callable[[BaseException], str | None] = lambda error: None
+    """How Java has ended, where that may be the cause of an error."""
 
     def refresh(self, jobs: Sequence[Job], initiated_by: Initiator) -> list[Outcome]:
         """Refresh these in one cut; per job a report, what went wrong, or what must be mended first, in order."""
@@ -184,7 +187,7 @@ class Refresher:
         self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator, *, netted: bool = False
     ) -> RefreshReport:
         with self.conn.transaction():
-            with _as_ours(job):
+            with self._as_ours(job):
                 report = carry_out(self, now, job, decision, initiated_by, netted=netted)
             return self._witnessed(now, job, report)
 
@@ -193,16 +196,19 @@ class Refresher:
             self.witness(now, job, report)
         return report
 
-
-@contextmanager
-def _as_ours(job: Job) -> Iterator[None]:
-    """An error that is neither PostgreSQL's nor ours (Arrow's, Spark's, Java's) becomes ours, with its cause."""
-    try:
-        yield
-    except (MillstreamError, psycopg.Error):
-        raise
-    except Exception as error:
-        raise RefreshFailed.because(job.table.name, f"{type(error).__name__}: {error}") from error
+    @contextmanager
+    def _as_ours(self, job: Job) -> Iterator[None]:
+        """Make an error that is neither PostgreSQL's nor ours (Arrow's, Spark's, Java's) ours, with its cause."""
+        try:
+            yield
+        except (psycopg.Error, JavaEnded):
+            raise
+        except Exception as error:
+            if how := self.ended_by(error.__cause__ if isinstance(error, RefreshFailed) and error.__cause__ else error):
+                raise JavaEnded.while_refreshing(job.table.name, how) from error
+            if isinstance(error, MillstreamError):
+                raise
+            raise RefreshFailed.because(job.table.name, f"{type(error).__name__}: {error}") from error
 
 
 def _explained(upstream: Behind, outcome: Outcome | None) -> Behind:

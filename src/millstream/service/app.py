@@ -20,7 +20,8 @@ from millstream.catalog.locks import waiting_at_most
 from millstream.catalog.mutex import Mutex
 from millstream.catalog.prints import Memory
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import MillstreamError, SourceChanged
+from millstream.errors import JavaEnded, MillstreamError, SourceChanged
+from millstream.observe import log
 from millstream.refresh.batches import Footprints
 from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
@@ -65,7 +66,9 @@ class App:
         self._kept: set[int] = set()
 
     def engine(self) -> Engine:
-        """Spark, started and warmed when first asked for."""
+        """Spark, started and warmed when first asked for, and again where its Java has ended."""
+        if self._engine is not None and (how := self._engine.java.ended()):
+            self._let_go(self._engine, how)
         if self._engine is None:
             # Imported here: listing stream tables must not pay for Spark.
             from millstream.spark.session import prepare
@@ -80,7 +83,20 @@ class App:
     def _start(self) -> SparkSession:
         from millstream.spark.session import start
 
-        return start(self.settings.spark_master, self.settings.spark_conf)
+        settings = self.settings
+        return start(settings.spark_master, settings.spark_conf, settings.spark_driver_memory)
+
+    def _let_go(self, engine: Engine, how: str) -> None:
+        """Let go of a Java that has ended."""
+        if self._given is not None:
+            raise JavaEnded.of_given_session(how)
+        log.warning("Java has ended", how=how)
+        engine.java.forget()
+        self._engine = None
+
+    def ended_by(self, error: BaseException) -> str | None:
+        """How Java has ended, where that may be the cause of an error."""
+        return self._engine.java.ended_by(error) if self._engine else None
 
     def refresher(self, known: Mapping[int, RefreshReport | MillstreamError]) -> Refresher:
         """What refreshes stream tables; `known` is how the refreshes of others have ended."""
@@ -97,6 +113,7 @@ class App:
             self.witness,
             self._memory,
             known,
+            self.ended_by,
         )
 
     def plan(self, table: StreamTable) -> Planned:

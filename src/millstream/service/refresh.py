@@ -12,7 +12,7 @@ from millstream.capture import prune
 from millstream.catalog import history, lock_table, stream_tables
 from millstream.catalog.history import HistoryEntry, Initiator
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import Conflict, LockTableFull, MillstreamError, NoSuchStreamTable
+from millstream.errors import Conflict, JavaEnded, LockTableFull, MillstreamError, NoSuchStreamTable
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.refresh.batches import Batches, Graph, batches, graphs
@@ -217,11 +217,16 @@ def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator, known: D
     """Refresh these; what must be mended first, or met a concurrent change, is tried again by itself."""
     done = Done()
     waiting = list(jobs)
+    ended = set[int]()
     for _ in range(_TRIES):
         refresher = app.refresher({**known, **done})
         outcomes = list(zip(waiting, refresher.refresh(waiting, initiated_by), strict=True))
         done |= {job.table.id: one for job, one in outcomes if not isinstance(one, Gap | Postponed)}
-        waiting = [job for job, one in outcomes if isinstance(one, (*AGAIN, *hand_over.LOST))]
+        without_java = {job.table.id for job, one in outcomes if isinstance(one, JavaEnded)}
+        # What ends a second Java is not worth a third one.
+        given_up, ended = without_java & ended, ended | without_java
+        worth = (*AGAIN, JavaEnded, *hand_over.LOST)
+        waiting = [job for job, one in outcomes if isinstance(one, worth) and job.table.id not in given_up]
         if lost := next((one for _, one in outcomes if isinstance(one, hand_over.LOST)), None):
             hand_over.fall_back(app, lost.detail)
         if gaps := [(job, one) for job, one in outcomes if isinstance(one, Gap)]:

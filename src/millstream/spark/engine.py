@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.errors import Conflict, RefreshFailed, ValueOutOfRange
+from millstream.spark.session import Running
 
 # What a view is made of.
 Rows: TypeAlias = "pa.Table | DataFrame"
@@ -46,6 +47,7 @@ class Engine:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
+        self.java = Running(spark)
 
     def evaluate(self, statement: str, views: Mapping[str, Rows]) -> Evaluated:
         """Run a statement over named views."""

@@ -1,4 +1,4 @@
-"""One warm Spark session per process.
+"""One warm Spark session per process, in a Java of its own; where that Java has ended, another one is started.
 
 Settings that decide results are fixed here: ANSI mode (an overflow is an error, not a NULL), UTC,
 exact decimals. Settings that decide speed are chosen per refresh, in `engine.py`.
@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
+import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from subprocess import Popen, TimeoutExpired
 from threading import Lock, Thread, current_thread, main_thread
 from types import FrameType
 from typing import Any
 
 from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
@@ -81,21 +85,28 @@ _USUAL = (
 # So many of Java's last lines are told when it does not start.
 _TAIL = 20
 
+# What the Java of this process has said last.
+_heard = deque[str](maxlen=_TAIL)
+
 _starting = Lock()
 
 
-def start(master: str, conf: Mapping[str, str]) -> SparkSession:
-    """Start (or find) the session; JavaMissing when Spark could not run."""
+def start(master: str, conf: Mapping[str, str], memory: int | None = None) -> SparkSession:
+    """Start (or find) the session; JavaMissing when Spark could not run. `memory`: of the driver, in bytes."""
     found = java()
     # Tasks must run in this very environment, whatever `python3` means on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    memory = {"spark.driver.memory": f"{_memory()}m"} if master.startswith("local") else {}
+    megabytes = (memory or _memory()) >> 20
+    given = memory is not None or master.startswith("local")
+    heap = {"spark.driver.memory": f"{megabytes}m"} if given else {}
+    # A result that is larger is an error, not the end of the driver.
+    heap |= {"spark.driver.maxResultSize": f"{megabytes // 4}m"} if given else {}
     # Java's options given stand beside ours, not in their place; the last one counts.
     options = {_JAVA: f"{_LOCAL[_JAVA]} {archive.java_options(found.told)} {conf.get(_JAVA, '')}"}
     chosen = {"spark.app.name": "millstream", "spark.master": master}
-    chosen |= {**_LOCAL, **memory, **EXACT, **conf, **options}
+    chosen |= {**_LOCAL, **heap, **EXACT, **conf, **options}
     # Our own error says it; PySpark would print its stack first.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     with _starting, _interrupts_wait():
@@ -115,8 +126,8 @@ def _session(conf: Mapping[str, str]) -> SparkSession:
 def _launched(conf: SparkConf) -> JavaGateway:
     """Start Java; what it prints is listened to."""
     reading, writing = os.pipe()
-    heard = deque[str](maxlen=_TAIL)
-    listener = Thread(target=_listen, args=(reading, heard), name="java says", daemon=True)
+    _heard.clear()
+    listener = Thread(target=_listen, args=(reading,), name="java says", daemon=True)
     listener.start()
     try:
         with os.fdopen(writing, "wb") as pipe:
@@ -125,7 +136,7 @@ def _launched(conf: SparkConf) -> JavaGateway:
     except PySparkRuntimeError as error:
         # Its last words may still be on their way.
         listener.join(timeout=5)
-        raise JavaMissing.ended("\n".join(heard) or str(error)) from error
+        raise JavaMissing.ended("\n".join(_heard) or str(error)) from error
     return gateway
 
 
@@ -134,13 +145,70 @@ def _passed_over(request: Any, client_address: Any) -> None:
     log.debug("lost a connection of Java", request=request, client=client_address)
 
 
-def _listen(reading: int, heard: deque[str]) -> None:
+def _listen(reading: int) -> None:
     """Take in what Java prints, line by line, until it ends."""
     with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
         for line in map(str.rstrip, lines):
             if line and not line.startswith(_USUAL):
-                heard.append(line)
+                _heard.append(line)
                 log.warning("Java says", line=line)
+
+
+# -- a Java that has ended -------------------------------------------------------------------
+
+# Seconds: when a connection to Java breaks, Java may not have ended yet.
+_ENDING = 5.0
+
+
+class Running:
+    """The Java that a session runs in."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        gateway = spark.sparkContext._gateway
+        assert gateway is not None
+        # Of PySpark's own type, which it does not tell.
+        self._gateway: Any = gateway
+
+    def ended(self, patience: float = 0.0) -> str | None:
+        """How it has ended, with its last words; None while it runs."""
+        process: Popen[bytes] | None = getattr(self._gateway, "proc", None)
+        if process is None:
+            # Another process has started it.
+            return None if self._answers() else "Nobody listens at its port."
+        try:
+            status = process.wait(patience)
+        except TimeoutExpired:
+            return None
+        how = f"It was killed by signal {-status}." if status < 0 else f"It ended with status {status}."
+        return " ".join([how, *_heard])
+
+    def ended_by(self, error: BaseException) -> str | None:
+        """The same, where this error may come from it."""
+        return self.ended(_ENDING if isinstance(error, (Py4JError, OSError, EOFError)) else 0.0)
+
+    def _answers(self) -> bool:
+        parameters = self._gateway.java_parameters
+        try:
+            with socket.create_connection((parameters.address, parameters.port), timeout=_ENDING):
+                return True
+        except OSError:
+            return False
+
+    def forget(self) -> None:
+        """Let go of one that has ended, so that `start` starts another."""
+        context, gateway = SparkContext._active_spark_context, self._gateway
+        if id(gateway) != id(SparkContext._gateway):
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for stop in (context.stop, context.stop) if context is not None else ():
+                # The first call stumbles over the dead Java, the second ends what is left on our side.
+                with suppress(Exception):
+                    stop()
+            with suppress(Exception):
+                gateway.shutdown()
+        SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
+        SparkSession._instantiatedSession = None
 
 
 @contextmanager
@@ -167,9 +235,9 @@ def _interrupts_wait() -> Iterator[None]:
 
 
 def _memory() -> int:
-    """Megabytes for a local session: a quarter of the machine's, between one and four gigabytes."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
-    return max(1024, min(4096, machine // 4))
+    """Bytes for a local session: a quarter of the machine's, between one and four gigabytes."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1 << 30, min(4 << 30, machine // 4))
 
 
 def prepare(spark: SparkSession) -> SparkSession:
