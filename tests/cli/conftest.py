@@ -27,7 +27,7 @@ def report(**changed: object) -> Any:
         "rows_updated": 2, "rows_deleted": 3, "duration_ms": 87.4, "data_timestamp": AT,
         "frontier": Snapshot(10, 20, (12,)), "spark_jobs": 1, "phases": {"spark": 50.0}, "initiated_by": "MANUAL",
         "inputs": (SimpleNamespace(path="changes", rows=7), SimpleNamespace(path="lookup", rows=1227)),
-        "held_back_by": (),
+        "held_back_by": (), "notices": (),
     }  # fmt: skip
     facts |= changed
     return SimpleNamespace(**facts, as_dict=lambda: facts)
@@ -38,7 +38,7 @@ def status(**changed: object) -> Any:
     facts: dict[str, object] = {
         "name": "totals", "schema": "public", "status": "ACTIVE", "refresh_mode": "AUTO", "schedule": "1s", "rows": 4,
         "data_timestamp": AT, "staleness_seconds": 0.42, "last_action": "NO_DATA", "last_reason": "no_change",
-        "pending_changes": 17, "consecutive_errors": 0, "last_error": None,
+        "pending_changes": 17, "consecutive_errors": 0, "last_error": None, "sources": (),
     }  # fmt: skip
     facts |= changed
     return SimpleNamespace(**facts, as_dict=lambda: facts)

@@ -82,6 +82,15 @@ def test_status_shows_age_waiting_changes_and_the_last_error(line: Line) -> None
     assert json.loads(line("status", "--json").out)[0]["data_timestamp"] == AT.isoformat()
 
 
+def test_status_and_create_say_which_sources_stay_on_triggers_and_why(line: Line) -> None:
+    reason = "ALTER TABLE public.orders REPLICA IDENTITY FULL;"
+    source = SimpleNamespace(name="public.orders", cdc_mode="TRIGGER", reason=reason)
+    line.double.answers["status"] = [status(sources=(source,)), status(name="other", sources=(source,))]
+    assert line("status").out.count(f"public.orders: TRIGGER. {reason}") == 1
+    line.double.answers["create_stream_table"] = report(notices=(f"public.orders is captured by triggers. {reason}",))
+    assert f"public.orders is captured by triggers. {reason}" in line("create", "totals", "SELECT 1").out
+
+
 def test_status_of_one_table_and_of_an_unknown_one(line: Line) -> None:
     line.double.answers["status"] = [status(), status(name="other")]
     assert "other" not in line("status", "public.totals").out

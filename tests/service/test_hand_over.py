@@ -222,6 +222,25 @@ def test_when_the_log_is_lost_triggers_take_over_and_readers_start_anew_by_diffe
     assert health[1].startswith("Returned to triggers: ")
 
 
+def test_a_slot_lost_on_the_way_to_the_log_makes_no_reader_start_anew(ms: Millstream, conn: Connection) -> None:
+    """Triggers were in charge all the time; the readers were reinitialised all the same."""
+    ms.create_stream_table("totals", TOTALS, schedule="continuous")
+    (source,) = sources.every(ms.app.conn)
+    steps.begin(ms.app.conn, source.relid)
+    steps.publish(ms.app.conn, ms.app.dsn, source.relid)
+    assert mode(ms) == "TRANSITIONING"
+    conn.execute("UPDATE orders SET amount = 77 WHERE id = 3")
+    _drop_slot(ms, conn)
+    actions = list[tuple[str, str]]()
+    deadline = time.monotonic() + 30
+    while mode(ms) == "TRANSITIONING":
+        assert time.monotonic() < deadline
+        actions += ticked(ms).values()
+    actions.append(changed(ms, conn))
+    assert {action for action, _ in actions} <= {"DIFFERENTIAL", "NO_DATA"}
+    assert str(sources.every(ms.app.conn)[0].reason).startswith("Returned to triggers: ")
+
+
 def test_an_identity_that_tells_less_brings_the_source_back_without_starting_anew(
     logged: Millstream, conn: Connection
 ) -> None:
@@ -325,6 +344,22 @@ def test_a_source_that_cannot_be_captured_from_the_log_says_why(ms: Millstream, 
     (health,) = conn.execute("SELECT source::text, cdc_mode, reason FROM millstream.check_cdc_health()").fetchall()
     assert health[:2] == ("regions", "TRIGGER")
     assert 'ALTER TABLE "public"."regions" REPLICA IDENTITY FULL' in health[2]
+
+
+def test_create_and_status_name_the_statement_that_moves_a_source_to_the_log(ms: Millstream, conn: Connection) -> None:
+    report = ms.create_stream_table("named", NAMED, schedule="continuous")
+    assert report is not None
+    (notice,) = report.notices
+    assert notice.startswith("public.regions is captured by triggers. ")
+    (status,) = ms.status()
+    assert {source.name: source.reason is None for source in status.sources} == {
+        "public.orders": True,
+        "public.regions": False,
+    }
+    statement = notice[notice.index("ALTER TABLE") : notice.index(";") + 1]
+    assert statement in str(status.sources)
+    conn.execute(statement.encode())
+    until(ms, "WAL", "regions")
 
 
 def test_wal_alone_is_refused_where_it_cannot_be(ms: Millstream, conn: Connection) -> None:

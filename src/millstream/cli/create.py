@@ -71,6 +71,8 @@ def run(
         out().print(f"{name} is created; its first refresh fills it.")
     else:
         out().print(f"{name} is created. {summary(report)}")
+        for notice in report.notices:
+            out().print(notice, style="dim", markup=False)
 
 
 def _query(text: str | None, file: Path | None) -> str:

@@ -33,6 +33,8 @@ def run(
         print_json(every)
         return
     out().print(table("", COLUMNS, [_row(one) for one in every]))
+    for line in dict.fromkeys(line for one in every for line in _capture(one)):
+        out().print(line, style="dim", markup=False)
     for one in every:
         if one.last_error:
             err().print(f"{one.name}: {one.last_error}", style="red", markup=False)
@@ -46,6 +48,11 @@ def _chosen(every: list[StreamTableStatus], name: str | None) -> list[StreamTabl
     if not chosen:
         raise NoSuchStreamTable.named(name)
     return chosen
+
+
+def _capture(one: StreamTableStatus) -> list[str]:
+    """Say how each source is captured, where that needs saying."""
+    return [f"{source.name}: {source.cdc_mode}. {source.reason}" for source in one.sources if source.reason]
 
 
 def _row(one: StreamTableStatus) -> tuple[str | Text, ...]:

@@ -54,6 +54,8 @@ class RefreshReport:
     initiated_by: Literal["SCHEDULER", "MANUAL", "INITIAL"] = "MANUAL"
     held_back_by: tuple[Behind, ...] = ()
     """Stream tables that it reads and that were not refreshed with it: its data is as old as theirs."""
+    notices: tuple[str, ...] = ()
+    """What its owner should know: at creation, which sources stay on triggers and the statement that changes it."""
 
     @property
     def rows_read(self) -> int:
@@ -73,7 +75,7 @@ class RefreshReport:
             "frontier": str(self.frontier), "spark_jobs": self.spark_jobs, "initiated_by": self.initiated_by,
             "held_back_by": [one.as_dict() for one in self.held_back_by],
             "inputs": [one.as_dict() for one in self.inputs],
-            "phases": {name: round(ms, 3) for name, ms in self.phases.items()},
+            "phases": {name: round(ms, 3) for name, ms in self.phases.items()}, "notices": list(self.notices),
         }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import get_args
 
 import psycopg
@@ -63,13 +64,23 @@ def create(
             for source, columns in planned.sources().values():
                 app.progress(f"capturing changes of {source.name}", None)
                 trigger.install(app.conn, source, columns)
+            notices = _stay_on_triggers(app, planned, cdc_mode)
             if not initialize:
                 return None
             app.progress("filling the stream table", None)
-            return refresh(app, table.qualified, initiated_by="INITIAL")
+            report = refresh(app, table.qualified, initiated_by="INITIAL")
+            return replace(report, notices=tuple(notices))
         except BaseException:
             _undo(app, table)
             raise
+
+
+def _stay_on_triggers(app: App, planned: Planned, cdc_mode: str | None) -> list[str]:
+    """Return which sources could be captured from the WAL and are not, each with the statement that moves it."""
+    if (cdc_mode or app.settings.cdc_mode) == "trigger":
+        return []
+    known = [sources.get(app.conn, source.relid) for source in _as_sources(app, planned)]
+    return hand_over.explain(app, [source for source in known if source and source.mode == "TRIGGER"])
 
 
 def _as_sources(app: App, planned: Planned) -> list[Source]:

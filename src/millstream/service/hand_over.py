@@ -112,6 +112,14 @@ def _begin(app: App, source: Source) -> None:
     app.follower.follow()
 
 
+def explain(app: App, wanted: Sequence[Source]) -> list[str]:
+    """Record why sources cannot be captured from the log, where they cannot; return it source by source."""
+    found = [(source, why) for source in wanted if (why := obstacle(app, source))]
+    for source, why in found:
+        sources.explain(app.conn, source.relid, why)
+    return [f"{source.schema}.{source.name} is captured by triggers. {why}" for source, why in found]
+
+
 def obstacle(app: App, source: Source) -> str:
     """Why a source cannot be captured from the log; empty when it can."""
     has_slot = slots.get(app.conn, slot.name_of(app.conn)) is not None
@@ -220,6 +228,10 @@ def fall_back(app: App, reason: str) -> None:
         if not source.is_logged:
             continue
         why = f"{RETURNED}{reason}"
+        if source.mode == "TRANSITIONING" and not source.turns:
+            # Triggers have been in charge all the time: they have captured everything, and no reader starts anew.
+            _give_up(app, source, why)
+            continue
         try:
             hand_over.lose(app.conn, source.relid, why)
         except MillstreamError as error:

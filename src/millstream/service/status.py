@@ -10,11 +10,22 @@ from millstream.capture import buffer
 from millstream.catalog import history as entries
 from millstream.catalog import sources, stream_tables
 from millstream.catalog.history import HistoryEntry
+from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import StreamTable
 from millstream.service.app import App
 from millstream.service.verb import verb
 
 _CAP = 100_000
+
+
+@dataclass(frozen=True)
+class SourceStatus:
+    """How a source of a stream table is captured."""
+
+    name: str
+    cdc_mode: str
+    reason: str | None
+    """Why it is captured so, where that needs saying, and what would change it."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,7 @@ class StreamTableStatus:
     """Captured and not yet consumed, over all sources; at most 100,000 are counted."""
     consecutive_errors: int
     last_error: str | None
+    sources: tuple[SourceStatus, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """What `--json` prints."""
@@ -47,24 +59,26 @@ class StreamTableStatus:
 def status(app: App) -> list[StreamTableStatus]:
     """Every stream table, in order of name."""
     tables = stream_tables.every(app.conn)
-    waiting, sizes = _pending(app, tables), _sizes(app)
-    return [_status(table, sizes.get(table.relid or 0, 0), waiting.get(table.id, 0)) for table in tables]
+    read = sources.read_by_each(app.conn, [table.id for table in tables])
+    waiting, sizes = _pending(app, tables, read), _sizes(app)
+    return [
+        _status(table, sizes.get(table.relid or 0, 0), waiting.get(table.id, 0), read.get(table.id, []))
+        for table in tables
+    ]
 
 
-def _status(table: StreamTable, rows: int, pending: int) -> StreamTableStatus:
+def _status(table: StreamTable, rows: int, pending: int, read: list[Source]) -> StreamTableStatus:
     age = (datetime.now(UTC) - table.data_timestamp).total_seconds() if table.data_timestamp else None
     return StreamTableStatus(
         table.name, table.schema_name, table.status, table.refresh_mode, table.schedule, rows, table.data_timestamp,
         age, table.last_action, table.last_reason, pending, table.consecutive_errors, table.last_error,
+        tuple(SourceStatus(f"{source.schema}.{source.name}", source.mode, source.reason) for source in read),
     )  # fmt: skip
 
 
-def _pending(app: App, tables: list[StreamTable]) -> dict[int, int]:
+def _pending(app: App, tables: list[StreamTable], read: dict[int, list[Source]]) -> dict[int, int]:
     pairs = [
-        (table.id, source, table.frontier)
-        for table in tables
-        if table.frontier
-        for source in sources.read_by(app.conn, table.id)
+        (table.id, source, table.frontier) for table in tables if table.frontier for source in read.get(table.id, [])
     ]
     known = {source.relid: source for _, source, _ in pairs}
     asked = [(source.relid, frontier) for _, source, frontier in pairs]
