@@ -2,6 +2,8 @@
 
     python child.py DSN refresh              refresh every stream table
     python child.py DSN create NAME QUERY    create one
+    python child.py DSN drop NAME            drop one
+    python child.py DSN move                 move all sources to the WAL, or back where they are there
 
 MILLSTREAM_FAILPOINT says where it shall die, MILLSTREAM_TEST_PASS at which passing of that point (the first, unless
 it says otherwise). With PYSPARK_GATEWAY_PORT it drives the Spark that runs there already, as a driver of its own
@@ -15,28 +17,50 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 import millstream
+from millstream import Millstream
+from millstream.catalog import sources
 from millstream.observe import failpoint
+from millstream.service import hand_over
+from millstream.service.steps import Steps
+from millstream.settings import Settings
 
 
 def main(dsn: str, verb: str, *arguments: str) -> None:
     spark = attached() if "PYSPARK_GATEWAY_PORT" in os.environ else None
     die_at_pass(int(os.environ.get("MILLSTREAM_TEST_PASS", "1")))
-    with millstream.connect(dsn, spark=spark) as ms:
+    with millstream.connect(dsn, spark=spark, settings=Settings(auto_replica_identity=True)) as ms:
         print("backend", ms.app.conn.info.backend_pid, flush=True)
         if verb == "create":
             name, query = arguments
             ms.create_stream_table(name, query)
+        elif verb == "drop":
+            ms.drop_stream_table(arguments[0])
+        elif verb == "move":
+            move(ms)
         else:
             ms.refresh_all()
     print("survived", flush=True)
     # Not by way of atexit, where PySpark would stop the Spark that is not ours.
     os._exit(0)
+
+
+def move(ms: Millstream) -> None:
+    """Take the steps of all transitions until every source of ours has changed sides, or the time is up."""
+    app = ms.app
+    goal = "TRIGGER" if any(source.mode == "WAL" for source in sources.every(app.conn)) else "WAL"
+    app.settings = app.settings.model_copy(update={"cdc_mode": "trigger" if goal == "TRIGGER" else "auto"})
+    deadline = time.monotonic() + 40
+    while any(source.mode != goal for source in sources.every(app.conn)) and time.monotonic() < deadline:
+        app.steps = Steps()
+        hand_over.advance(app)
+        time.sleep(0.02)
 
 
 def attached() -> SparkSession:

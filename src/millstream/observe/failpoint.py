@@ -2,6 +2,7 @@
 
     cut -> changes -> demand -> Spark -> staged -> state -> target -> frontier -> commit -> prune
     log: received -> spilled -> marker -> stored -> durable -> acknowledged
+    create: recorded -> captured -> then as a refresh; drop: dropped, not committed -> committed
     hand-over: begun -> identity -> published -> slot -> waiting -> turned -> released; given up; taken back; lost
 
 Each step calls `failpoint(name)` when it is done. With MILLSTREAM_FAILPOINT=name in the environment the process
@@ -52,7 +53,11 @@ HAND_OVER_FAILPOINTS: tuple[str, ...] = (
     "handover_taken_back",
     "handover_lost",
 )
-ALL = (*FAILPOINTS, *LOG_FAILPOINTS, *HAND_OVER_FAILPOINTS)
+# Those of create and drop: the catalog's rows and the tables are there; a source is captured; all of a stream table is
+# dropped and not yet committed; it is.
+CREATE_FAILPOINTS: tuple[str, ...] = ("create_recorded", "create_captured")
+DROP_FAILPOINTS: tuple[str, ...] = ("drop_uncommitted", "drop_committed")
+ALL = (*FAILPOINTS, *LOG_FAILPOINTS, *HAND_OVER_FAILPOINTS, *CREATE_FAILPOINTS, *DROP_FAILPOINTS)
 
 
 def failpoint(name: str) -> None:

@@ -16,6 +16,7 @@ from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import RefreshMode, StreamTable
 from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
 from millstream.observe import log
+from millstream.observe.failpoint import failpoint
 from millstream.plan.block import Key
 from millstream.refresh.report import RefreshReport
 from millstream.scheduler.cadence import Cadence
@@ -60,10 +61,12 @@ def create(
     with ExitStack() as locked:
         table = _recorded(app, locked, schema, bare, planned, str(cadence), refresh_mode, cdc_mode)
         app.know(table, planned)
+        failpoint("create_recorded")
         try:
             for source, columns in planned.sources().values():
                 app.progress(f"capturing changes of {source.name}", None)
                 trigger.install(app.conn, source, columns)
+                failpoint("create_captured")
             notices = _stay_on_triggers(app, planned, cdc_mode)
             if not initialize:
                 return None

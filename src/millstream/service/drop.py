@@ -17,6 +17,7 @@ from millstream.catalog import relations, sources, stream_tables
 from millstream.catalog.locks import PATIENT, Patience, under_lock
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import StillUsed
+from millstream.observe.failpoint import failpoint
 from millstream.service import hand_over, keep
 from millstream.service.app import App
 from millstream.service.verb import verb
@@ -40,6 +41,7 @@ def drop_table(app: App, table: StreamTable, *, cascade: bool = False) -> None:
             locked.enter_context(app.mutex.stream_table(one.id, one.name, WAITING))
         _drop_at_once(app, doomed, cascade)
         app.mutex.remove_rows()
+    failpoint("drop_committed")
     for one in doomed:
         app.forget(one.id)
     hand_over.tidy(app)
@@ -76,6 +78,7 @@ def _drop_each(conn: Connection, doomed: Sequence[StreamTable], cascade: bool) -
         stream_tables.remove(conn, table.id)
     for source in sources.unread(conn):
         trigger.take_away(conn, source.relid)
+    failpoint("drop_uncommitted")
 
 
 def _drop_stored(conn: Connection, table: StreamTable, cascade: bool) -> None:
