@@ -67,9 +67,9 @@ class Millstream:
             self.app, name, schedule=schedule, refresh_mode=refresh_mode, status=status, query=query, cdc_mode=cdc_mode
         )
 
-    def drop_stream_table(self, name: str, cascade: bool = False) -> None:
-        """Drop a stream table; with `cascade`, what depends on its table too."""
-        drop.drop(self.app, name, cascade=cascade)
+    def drop_stream_table(self, name: str, cascade: bool = False, *, forget: bool = False) -> None:
+        """Drop a stream table; with `cascade`, what depends on its table too; with `forget`, leave its table alone."""
+        drop.drop(self.app, name, cascade=cascade, forget=forget)
 
     def refresh(self, name: str, *, full: bool = False) -> RefreshReport:
         """Refresh one stream table now; `full` recomputes it and applies the difference."""
@@ -115,9 +115,9 @@ class Millstream:
             "reading change events", "Put a trigger on the stream table: it fires on real changes only."
         )
 
-    def uninstall(self, *, cascade: bool = False) -> None:
-        """Remove Millstream and every stream table from the database."""
-        install.uninstall(self.app.conn, cascade=cascade)
+    def uninstall(self, *, cascade: bool = False, forget: bool = False) -> None:
+        """Remove Millstream and every stream table from the database; with `forget`, leave their tables alone."""
+        install.uninstall(self.app.conn, cascade=cascade, forget=forget)
 
     def close(self) -> None:
         """Close the connection."""

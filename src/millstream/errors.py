@@ -273,6 +273,24 @@ class UntrustedCatalog(MillstreamError):
         )
 
 
+class OtherDatabase(MillstreamError):
+    """The catalog was made in another database: restored from a dump, or copied; its oids are not of this one."""
+
+    code = "MS009"
+
+    @classmethod
+    def because(cls, database: str, found: Sequence[str]) -> Self:
+        return cls(
+            f'the catalog in database "{database}" was made in another database',
+            detail=f"It was restored or copied: {'; '.join(found)}. "
+            "By its oids other tables would be dropped or written.",
+            hint="Remove it with: millstream uninstall --forget --yes. The stream tables stay as tables like any "
+            "other; drop them and create them again.",
+            database=database,
+            found=list(found),
+        )
+
+
 # -- MS1xx: the query ------------------------------------------------------------------------
 
 
@@ -443,8 +461,32 @@ class TargetMoved(MillstreamError):
         return cls(
             f'the table of stream table "{name}" has been renamed',
             detail="A table that has its name by now is not ours, and is left alone.",
-            hint="Give it its name back with ALTER TABLE, or drop the stream table and create it again.",
+            hint="Give it its name back with ALTER TABLE. Or leave the table as it is, and forget the stream table "
+            f"with: millstream drop --forget {name}",
             name=name,
+        )
+
+    @classmethod
+    def another(cls, name: str, found: str) -> Self:
+        return cls(
+            f'the table of stream table "{name}" is {found} by now',
+            detail="It was renamed, or it is another table. It is left alone, and nothing was done.",
+            hint="Give it its name back with ALTER TABLE. Or leave the table as it is, and forget the stream table "
+            f"with: millstream drop --forget {name}",
+            name=name,
+            found=found,
+        )
+
+    @classmethod
+    def unmarked(cls, name: str, marks: Sequence[str]) -> Self:
+        return cls(
+            f'the table of stream table "{name}" has no mark of ours',
+            detail="A comment on its unique index says that Millstream made it; it is gone. Nothing was done.",
+            hint="If the table is the stream table's, mark it with: "
+            f"{'; '.join(marks) or 'CREATE UNIQUE INDEX over its key first'}. Or leave the table as it is, and forget "
+            f"the stream table with: millstream drop --forget {name}",
+            name=name,
+            marks=list(marks),
         )
 
     @classmethod

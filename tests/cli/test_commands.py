@@ -184,7 +184,7 @@ def test_verify_of_all_takes_the_names_from_the_catalog(line: Line) -> None:
 
 def test_drop_drops(line: Line) -> None:
     assert line("drop", "totals", "--cascade").out == "totals is dropped.\n"
-    assert line.double.called("drop_stream_table") == [(("totals",), {"cascade": True})]
+    assert line.double.called("drop_stream_table") == [(("totals",), {"cascade": True, "forget": False})]
 
 
 def test_uninstall_without_a_terminal_wants_yes(line: Line) -> None:
@@ -192,7 +192,12 @@ def test_uninstall_without_a_terminal_wants_yes(line: Line) -> None:
     assert line.double.calls == []
     assert line("uninstall", "--yes").code == Exit.OK
     assert line("uninstall", "--yes", "--cascade").code == Exit.OK
-    assert line.double.called("uninstall") == [((), {"cascade": False}), ((), {"cascade": True})]
+    assert line("uninstall", "--yes", "--forget").code == Exit.OK
+    assert line.double.called("uninstall") == [
+        ((), {"cascade": False, "forget": False}),
+        ((), {"cascade": True, "forget": False}),
+        ((), {"cascade": False, "forget": True}),
+    ]
 
 
 def test_doctor_ends_with_1_when_something_is_wrong(line: Line) -> None:

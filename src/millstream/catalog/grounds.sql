@@ -33,7 +33,8 @@ WHERE t.typtype = 'e' AND t.oid IN (SELECT objid FROM reached WHERE classid = 'p
 -- Of what stream tables stand on, what is not as planned, or not as recorded with their rows. All of it at once.
 --   table     what it is called                storage  the file it is in: a rewrite changes rows without an event
 --   key       what tells its rows apart        view, function, type   how it is defined
---   target    of a stream table: has it its name, and a unique index over these columns, or over what is made of them?
+--   target    of a stream table: has it its name, our mark, and a unique index over these columns, or over what is made
+--             of them?
 SELECT p.stream_table_id, p.kind, p.objid, now.digest, now.digest IS DISTINCT FROM p.digest,
     p.kind NOT IN ('key', 'target') AND now.digest IS DISTINCT FROM g.digest
 FROM unnest(%s::int8[], %s::text[], %s::oid[], %s::text[]) AS p (stream_table_id, kind, objid, digest)
@@ -88,7 +89,15 @@ CROSS JOIN LATERAL (SELECT CASE p.kind
         JOIN millstream.stream_tables AS s ON s.id = p.stream_table_id
         WHERE c.oid = p.objid AND (n.nspname, c.relname) <> (s.schema_name, s.name)
         UNION ALL
-        SELECT p.digest
+        -- `targets.py` has the mark.
+        SELECT CASE WHEN EXISTS (
+            SELECT FROM pg_index AS x
+            JOIN pg_description AS d ON d.classoid = 'pg_class'::regclass AND d.objoid = x.indexrelid AND d.objsubid = 0
+            WHERE x.indrelid = p.objid AND x.indisunique AND d.description = (
+                SELECT format('Millstream: stream table %%s of installation %%s', p.stream_table_id, n.id)
+                FROM millstream.installation AS n
+            )
+        ) THEN p.digest ELSE 'unmarked' END
         FROM pg_index AS i
         WHERE i.indrelid = p.objid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
             AND p.digest IN (array_to_string(ARRAY(

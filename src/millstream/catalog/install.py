@@ -20,7 +20,7 @@ from importlib import resources
 from psycopg import errors, sql
 
 from millstream.algebra.table import quoted
-from millstream.catalog import relations, slots, trust
+from millstream.catalog import identity, relations, slots, stream_tables, targets, trust
 from millstream.catalog.locks import PATIENT, Patience, read_committed, under_lock, waiting_at_most
 from millstream.catalog.relations import Name
 from millstream.errors import LockNotHad, NameTaken, NoRights, NotInstalled, StillUsed
@@ -102,11 +102,25 @@ def _install(conn: Connection) -> int:
         found = version(conn) or 0
     if (found or 0) > known():
         raise NotInstalled.newer(found or 0, known())
-    for migration in migrations()[found or 0 :]:
+    lacking = migrations()[found or 0 :]
+    for migration in lacking:
         conn.execute(migration.text)
         conn.execute(_SQL["record"], (migration.version, migration.name))
+    if any(migration.name == "identity" for migration in lacking):
+        _identify(conn)
     _close(conn)
     return known()
+
+
+def _identify(conn: Connection) -> None:
+    """Record which database this is, and mark the tables of stream tables that are there.
+
+    A catalog that was restored from a dump before it knew its identity has oids of other tables: it gets none.
+    """
+    if identity.record_if_intact(conn):
+        for target in targets.inspect(conn):
+            if target.state == "unmarked":
+                targets.mark(conn, target.stream_table_id)
 
 
 def _close(conn: Connection) -> None:
@@ -146,36 +160,43 @@ def require(conn: Connection) -> None:
         raise NotInstalled.newer(found, known())
     if found < known():
         raise NotInstalled.older(found, known())
+    identity.check(conn)
 
 
 # -- uninstalling ----------------------------------------------------------------------------
 
 
-def uninstall(conn: Connection, *, cascade: bool = False, patience: Patience = PATIENT) -> None:
+def uninstall(conn: Connection, *, cascade: bool = False, forget: bool = False, patience: Patience = PATIENT) -> None:
     """Remove everything: triggers on sources, stream tables with their rows, the three schemas.
 
     With `cascade`, what users built on the stream tables goes too, and tables of their own that stand in our
-    schema; without it that is an error. Where nothing is installed, nothing happens.
+    schema; without it that is an error. With `forget`, the stream tables stay as tables like any other, and nothing is
+    done by an oid of the catalog. Where nothing is installed, nothing happens.
     """
     if version(conn) is None:
         return
+    if not forget:
+        require(conn)
     found = [slot for (slot,) in conn.execute(_SQL["slots"])]
     tables = relations.alterable(conn, [oid for (oid,) in conn.execute(_SQL["captured"])])
-    under_lock(conn, tables, "ACCESS EXCLUSIVE", lambda: _remove(conn, cascade), patience)
+    under_lock(conn, tables, "ACCESS EXCLUSIVE", lambda: _remove(conn, cascade, forget), patience)
     # Last: it is not undone when a transaction is, and a slot without its catalog only waits to be dropped.
     for slot in found:
         slots.drop_on_server(conn, slot)
 
 
-def _remove(conn: Connection, cascade: bool) -> None:
+def _remove(conn: Connection, cascade: bool, forget: bool) -> None:
     # Triggers go with our functions, also from tables that are not ours to alter any more.
-    for oid, schema, table in conn.execute(_SQL["stream_tables"]).fetchall():
-        _drop_stream_table(conn, Name(oid, schema, table), cascade)
+    for target in [] if forget else targets.inspect(conn):
+        if target.state in ("another", "unmarked"):
+            raise targets.moved(conn, target, stream_tables.get(conn, target.stream_table_id).name)
+        if target.found:
+            _drop_stream_table(conn, target.found, cascade)
     for (publication,) in conn.execute(_SQL["publications"]).fetchall():
         conn.execute(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(publication)))
-    for schema, table, identity in conn.execute(_SQL["identities"]).fetchall():
+    for schema, table, former in [] if forget else conn.execute(_SQL["identities"]).fetchall():
         alter = sql.SQL("ALTER TABLE {} REPLICA IDENTITY {}")
-        conn.execute(alter.format(sql.Identifier(schema, table), sql.SQL(identity)))
+        conn.execute(alter.format(sql.Identifier(schema, table), sql.SQL(former)))
     strangers = [str(Name(*row)) for row in conn.execute(_SQL["strangers"], (list(TABLES),))]
     if strangers and not cascade:
         raise StillUsed.schema("millstream", strangers)

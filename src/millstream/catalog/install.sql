@@ -56,14 +56,6 @@ WHERE NOT t.tgisinternal AND t.tgparentid = 0
     AND p.pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN ('millstream', 'millstream_changes'))
     AND n.nspname NOT IN ('millstream', 'millstream_changes', 'millstream_state');
 
--- stream_tables --
--- The tables of stream tables that still exist, by their present names.
-SELECT c.oid, n.nspname, c.relname
-FROM millstream.stream_tables AS s
-JOIN pg_class AS c ON c.oid = s.relid
-JOIN pg_namespace AS n ON n.oid = c.relnamespace
-ORDER BY s.id DESC;
-
 -- slots --
 -- Those of our replication slots that are there.
 -- Also one that was made and not recorded any more.
@@ -74,12 +66,17 @@ WHERE database = current_database()
 
 -- identities --
 -- The tables whose replica identity we have set, as they are still, and what it was before.
+-- By name and oid: what has one of the two only is another table.
 SELECT n.nspname, c.relname, f.value
 FROM millstream.sources AS s
--- An older catalog has none.
-CROSS JOIN LATERAL jsonb_each_text(to_jsonb(s) -> 'identities') AS f
+CROSS JOIN LATERAL jsonb_each_text(s.identities) AS f
+CROSS JOIN LATERAL (
+    SELECT format('%I.%I', s.schema_name, s.name) WHERE s.relid = f.key::oid
+    UNION ALL
+    SELECT s.member_names[array_position(s.members, f.key::oid)] WHERE f.key::oid = ANY (s.members)
+) AS k (name)
 JOIN pg_class AS c ON c.oid = f.key::oid AND c.relreplident = 'f' AND pg_has_role(c.relowner, 'USAGE')
-JOIN pg_namespace AS n ON n.oid = c.relnamespace
+JOIN pg_namespace AS n ON n.oid = c.relnamespace AND format('%I.%I', n.nspname, c.relname) = k.name
 ORDER BY c.oid;
 
 -- publications --

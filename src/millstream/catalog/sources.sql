@@ -1,15 +1,23 @@
 -- put --
 INSERT INTO millstream.sources AS s (
-    relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at, published_as, identities
+    relid, schema_name, name, cdc_mode, columns, members, reason, turns, published_at, published_as, identities, member_names
 )
 VALUES (
     %(relid)s, %(schema)s, %(name)s, %(mode)s, %(columns)s, %(members)s::oid[], %(reason)s, %(turns)s,
-    %(published_at)s::text::xid8, %(published_as)s::oid[], %(identities)s
+    %(published_at)s::text::xid8, %(published_as)s::oid[], %(identities)s,
+    ARRAY(
+        SELECT coalesce(quote_ident(n.nspname) || '.' || quote_ident(c.relname), '')
+        FROM unnest(%(members)s::oid[]) WITH ORDINALITY AS m (oid, place)
+        LEFT JOIN pg_class AS c ON c.oid = m.oid
+        LEFT JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        ORDER BY m.place
+    )
 )
 ON CONFLICT (relid) DO UPDATE SET
     schema_name = excluded.schema_name, name = excluded.name, cdc_mode = excluded.cdc_mode,
     columns = excluded.columns, members = excluded.members, reason = excluded.reason, turns = excluded.turns,
     published_at = excluded.published_at, published_as = excluded.published_as, identities = excluded.identities,
+    member_names = excluded.member_names,
     turned_at = CASE WHEN s.cdc_mode = excluded.cdc_mode THEN s.turned_at ELSE now() END;
 
 -- reserve --

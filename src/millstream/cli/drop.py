@@ -18,11 +18,12 @@ def run(
     dsn: Dsn,
     name: Name,
     cascade: Annotated[bool, typer.Option("--cascade", help="Drop what depends on it, too.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Leave its table alone, as a table like any other.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Drop a stream table, its state, and the capture of sources that nobody else reads."""
     with opened(ctx, dsn, f"dropping {name}") as client:
-        client.drop_stream_table(name, cascade=cascade)
+        client.drop_stream_table(name, cascade=cascade, forget=forget)
     if as_json:
         print_json({"name": name, "dropped": True})
     else:

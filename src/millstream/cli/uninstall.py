@@ -19,6 +19,7 @@ def run(
     dsn: Dsn,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     cascade: Annotated[bool, typer.Option("--cascade", help="Drop what was built on stream tables, too.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Leave the stream tables as tables like any other.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove all stream tables, their triggers and the catalog; your own tables are left as they are."""
@@ -27,7 +28,7 @@ def run(
     if not yes:
         typer.confirm("Drop all stream tables of this database, and the catalog?", abort=True)
     with opened(ctx, dsn, "uninstalling") as client:
-        client.uninstall(cascade=cascade)
+        client.uninstall(cascade=cascade, forget=forget)
     if as_json:
         print_json({"uninstalled": True})
     else:

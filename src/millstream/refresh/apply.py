@@ -14,6 +14,7 @@ from typing import Protocol
 import psycopg
 import pyarrow as pa
 
+from millstream.catalog import targets
 from millstream.errors import TargetDiffers
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
@@ -211,6 +212,7 @@ class Apply:
             self._run(f"DROP INDEX {index}")
             for statement in target.long_index_sql(self.block, self.names):
                 self._run(statement)
+            targets.mark(self.conn, self.names.id)
 
     def _carry_out(self, statement: str, expected: int) -> None:
         try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from millstream.capture import inventory
-from millstream.catalog import grounds, prints, sources
+from millstream.catalog import grounds, prints, sources, targets
 from millstream.catalog.grounds import Change
 from millstream.catalog.prints import Memory
 from millstream.errors import SourceChanged, TargetDiffers, TargetMoved
@@ -28,7 +28,7 @@ def looked_at(
     found = prints.taken(conn, {job.table.id: job.grounds for job in jobs})
     new = [job for job in jobs if not memory.holds(job.table.id, job.grounds, found[job.table.id])]
     changes = _changes(conn, new)
-    aside = {job.table.id: why for job in new if (why := _unplanned(job, changes.get(job.table.id, ())))}
+    aside = {job.table.id: why for job in new if (why := _unplanned(conn, job, changes.get(job.table.id, ())))}
     aside |= _check_capture(conn, [job for job in new if job.table.id not in aside], read)
     for job in new:
         if job.table.id not in aside and job.table.id not in changes:
@@ -46,12 +46,16 @@ def _changes(conn: Connection, jobs: Sequence[Job]) -> dict[int, list[Change]]:
     return found
 
 
-def _unplanned(job: Job, changes: Sequence[Change]) -> Outcome | None:
+def _unplanned(conn: Connection, job: Job, changes: Sequence[Change]) -> Outcome | None:
     """Why the plan cannot be carried out, if it cannot."""
     planned_otherwise = {one.kind for one in changes if one.is_planned_otherwise}
     state = next((one.digest for one in changes if one.kind == "target"), None)
-    if state in ("renamed", "dropped"):
-        return TargetMoved.renamed(job.table.name) if state == "renamed" else TargetMoved.dropped(job.table.name)
+    if state == "renamed":
+        return TargetMoved.renamed(job.table.name)
+    if state == "dropped":
+        return TargetMoved.dropped(job.table.name)
+    if state == "unmarked":
+        return TargetMoved.unmarked(job.table.name, targets.statements(conn, job.table.id))
     if "target" in planned_otherwise and job.table.row_key:
         return TargetDiffers.without_index(job.table.name, ", ".join(job.table.row_key.indexed().split("\n")))
     if planned_otherwise:

@@ -10,7 +10,7 @@ import psycopg
 
 from millstream.algebra.table import quoted
 from millstream.capture import trigger
-from millstream.catalog import relations, sources, stream_tables
+from millstream.catalog import relations, sources, stream_tables, targets
 from millstream.catalog.install import SCHEMAS
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import RefreshMode, StreamTable
@@ -194,4 +194,5 @@ def _make_tables(app: App, table: StreamTable, planned: Planned) -> None:
     for statement in target.create_sql(planned.block, names, planned.canonical.text):
         app.conn.execute(statement.encode())
     stream_tables.attach(app.conn, table.id, keep.relation_oid(app.conn, names.target))
+    targets.mark(app.conn, table.id)
     keep.make(app.conn, table, planned)

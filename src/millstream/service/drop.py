@@ -13,8 +13,9 @@ import psycopg
 from psycopg import sql
 
 from millstream.capture import trigger
-from millstream.catalog import relations, sources, stream_tables
+from millstream.catalog import sources, stream_tables, targets
 from millstream.catalog.locks import PATIENT, Patience, under_lock
+from millstream.catalog.relations import Name
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import StillUsed
 from millstream.observe.failpoint import failpoint
@@ -28,18 +29,21 @@ WAITING = Patience(seconds=30.0)
 
 
 @verb
-def drop(app: App, name: str, *, cascade: bool = False) -> None:
-    """Drop a stream table; with `cascade`, views and others that depend on its table too."""
-    drop_table(app, app.named(name), cascade=cascade)
+def drop(app: App, name: str, *, cascade: bool = False, forget: bool = False) -> None:
+    """Drop a stream table; with `cascade`, views and others that depend on its table too.
+
+    With `forget` the table that holds its rows is left alone, whatever it is: it is no stream table any more.
+    """
+    drop_table(app, app.named(name), cascade=cascade, forget=forget)
 
 
-def drop_table(app: App, table: StreamTable, *, cascade: bool = False) -> None:
+def drop_table(app: App, table: StreamTable, *, cascade: bool = False, forget: bool = False) -> None:
     """Do the same for a stream table already found."""
     doomed = _doomed(app, table, cascade=cascade)
     with ExitStack() as locked:
         for one in doomed:
             locked.enter_context(app.mutex.stream_table(one.id, one.name, WAITING))
-        _drop_at_once(app, doomed, cascade)
+        _drop_at_once(app, doomed, cascade, {table.id} if forget else set())
         app.mutex.remove_rows()
     failpoint("drop_committed")
     for one in doomed:
@@ -62,18 +66,19 @@ def _doomed(app: App, table: StreamTable, *, cascade: bool) -> list[StreamTable]
     return list(reversed(found.values()))
 
 
-def _drop_at_once(app: App, doomed: Sequence[StreamTable], cascade: bool) -> None:
+def _drop_at_once(app: App, doomed: Sequence[StreamTable], cascade: bool, forgotten: set[int]) -> None:
     """Drop them and end the capture that nobody else needs, in one transaction that has all its locks first."""
     conn, ids = app.conn, [one.id for one in doomed]
-    relids = [one.relid for one in doomed if one.relid]
-    tables = relations.alterable(conn, relids) + trigger.captured_tables(conn, sources.read_only_by(conn, ids))
+    stored = [_stored(conn, one) for one in doomed if one.id not in forgotten]
+    tables = [table for table in stored if table] + trigger.captured_tables(conn, sources.read_only_by(conn, ids))
     each = list({table.oid: table for table in tables}.values())
-    under_lock(conn, each, "ACCESS EXCLUSIVE", lambda: _drop_each(conn, doomed, cascade), PATIENT)
+    under_lock(conn, each, "ACCESS EXCLUSIVE", lambda: _drop_each(conn, doomed, cascade, forgotten), PATIENT)
 
 
-def _drop_each(conn: Connection, doomed: Sequence[StreamTable], cascade: bool) -> None:
+def _drop_each(conn: Connection, doomed: Sequence[StreamTable], cascade: bool, forgotten: set[int]) -> None:
     for table in doomed:
-        _drop_stored(conn, table, cascade)
+        if table.id not in forgotten:
+            _drop_stored(conn, table, cascade)
         keep.drop(conn, table)
         stream_tables.remove(conn, table.id)
     for source in sources.unread(conn):
@@ -81,12 +86,16 @@ def _drop_each(conn: Connection, doomed: Sequence[StreamTable], cascade: bool) -
     failpoint("drop_uncommitted")
 
 
+def _stored(conn: Connection, table: StreamTable) -> Name | None:
+    return targets.ours(conn, table.id, table.name)
+
+
 def _drop_stored(conn: Connection, table: StreamTable, cascade: bool) -> None:
-    """Drop the table that holds the rows, if it is still there."""
+    """Drop the table that holds the rows, if it is still there, and certainly ours."""
     drop = sql.SQL("DROP TABLE {} CASCADE" if cascade else "DROP TABLE {}")
+    found = _stored(conn, table)
     try:
-        # By oid: the name may belong to another table by now, and ours have another.
-        for found in relations.names(conn, [table.relid] if table.relid else []):
+        if found:
             conn.execute(drop.format(found.identifier))
     except psycopg.errors.DependentObjectsStillExist as error:
         raise StillUsed.by(table.name, (error.diag.message_detail or "").splitlines()) from error
