@@ -180,6 +180,16 @@ def test_random_queries_over_random_queries_equal_postgres(
         changes.log.clear()
 
 
+@pytest.mark.parametrize("number", range(max(1, ROUNDS // 2)))
+def test_random_null_extended_sides_equal_postgres(number: int, law: Law) -> None:
+    """Every query has a constant on the null-extended side of an outer join, in any form: there it may be NULL."""
+    dice = random.Random(f"{SEED} null-extended {number}")
+    changes = filled(law, dice)
+    queries = Queries(changes.tables, dice)
+    names = [name for n in range(8) if created(law, name := f"s{n}", queries.null_extended())]
+    count(changes.batch(), law.refresh(*names))
+
+
 def layer(law: Law, queries: Queries, name: str) -> RandomTable:
     """A stream table that others read."""
     while True:

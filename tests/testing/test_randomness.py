@@ -72,8 +72,25 @@ def test_every_kind_of_part_is_generated() -> None:
         "unnest", "generate_series", "jsonb_array_elements", "string_to_table", "ROWS FROM", "WITH ORDINALITY",
         "recursive UNION", "recursive UNION ALL",
         "expression across", "key across", "number across", "extreme across",
+        "null-extended", "constant", "constant to join by", "LATERAL subquery", "outer column in LATERAL",
+        "scalar that hides NULLs", *(f"{kind} join of a query" for kind in ("LEFT", "RIGHT", "FULL")),
+        "IS NULL", "IS DISTINCT FROM", "CASE of NULL", "simple CASE", "COALESCE", "IS TRUE", "OR true", "AND false",
+        "row IS NULL", "num_nulls", "GREATEST", "LEAST", "concat", "ARRAY", "jsonb_build_object", "OR", "AND",
     }  # fmt: skip
     assert wanted - parts == set()
+
+
+@pytest.mark.parametrize("cased", [True, False])
+def test_each_null_extended_query_has_a_constant_and_is_accepted_by_postgres(conn: Connection, cased: bool) -> None:
+    dice = random.Random(3)
+    tables = random_tables(dice, cased=cased)
+    Changes(conn, tables, dice).create()
+    queries = Queries(tables, dice)
+    for _ in range(25):
+        query = queries.null_extended()
+        assert "constant" in query.parts
+        for statement in (*query.setup, f"EXPLAIN {query.sql}"):
+            conn.execute(statement.encode())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,6 +8,7 @@
     laterals     LATERAL items: rows, first rows, groups, aggregates, set operations for each row before them
     subqueries   EXISTS, IN, ANY, ALL, scalar, by a unique key; in WHERE, HAVING and the select list; tied by equality
                  or by anything, to the query around or to one further out
+    hiding       constants, and expressions that are not NULL of NULLs: in the select list of every derived table
     groups       keys, measures, FILTER, HAVING
     conditions   over one item, and ties between two; by the time, where that is asked for
     expressions  over one item, and over two
@@ -47,6 +48,11 @@ class Queries:
         """Another query."""
         maker = self._maker(self.dice.randint(1, 3))
         return _finished(maker, selects.query(maker))
+
+    def null_extended(self) -> Query:
+        """A query with a constant on the null-extended side of an outer join."""
+        maker = self._maker(self.dice.randint(1, 2))
+        return _finished(maker, selects.null_extended(maker))
 
     def reordered(self) -> tuple[Query, Query]:
         """A query, and the same with the items of FROM in another order."""

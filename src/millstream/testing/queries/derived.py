@@ -7,17 +7,19 @@ that is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from millstream.testing.queries.conditions import predicate, tie
 from millstream.testing.queries.expressions import made
 from millstream.testing.queries.functions import spread
 from millstream.testing.queries.groups import having
+from millstream.testing.queries.hiding import CONSTANT_KINDS, constant, hiding
 from millstream.testing.queries.joins import OUTER
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.recursions import recursive
 from millstream.testing.queries.subqueries import around, condition
-from millstream.testing.queries.terms import Body, Item, Source, Term, free, kind_of_sum, told_apart
+from millstream.testing.queries.terms import Body, Columns, Item, Source, Term, free, kind_of_sum, literal, told_apart
+from millstream.testing.randomness import KINDS
 
 
 def item(m: Maker) -> Item:
@@ -25,6 +27,11 @@ def item(m: Maker) -> Item:
     if m.depth <= 0 or m.chance(0.55):
         m.parts.add("table")
         return m.table()
+    return query_item(m)
+
+
+def query_item(m: Maker) -> Item:
+    """A query as an item: a subquery, a view or a CTE."""
     if m.ctes and m.chance(0.3):
         m.parts.add("CTE used again")
         name = m.one_of(list(m.ctes))
@@ -32,12 +39,39 @@ def item(m: Maker) -> Item:
     how = m.part("subquery", "subquery", "view", "CTE")
     if how == "view":
         return _view(m)
-    body, columns = _body(m)
-    return m.named(m.cte(body, columns) if how == "CTE" else f"({body})", columns)
+    return _placed(m, how, *_body(m))
+
+
+def constant_item(m: Maker) -> Item:
+    """A query with a constant in its select list, in any form that an item may have."""
+    how = m.part("subquery", "view", "CTE", "LATERAL subquery")
+    if how != "view":
+        return _placed(m, how, *_with_constant(m))
+    with m.apart():
+        body, columns = _with_constant(m)
+        text = m.whole(body)
+    return _viewed(m, text, columns)
+
+
+def _placed(m: Maker, how: str, body: str, columns: Columns) -> Item:
+    lateral = "LATERAL " if how == "LATERAL subquery" else ""
+    return m.named(m.cte(body, columns) if how == "CTE" else f"{lateral}({body})", columns)
+
+
+def _with_constant(m: Maker) -> Body:
+    with m.deeper():
+        one = m.item()
+    source = Source(one.sql, (one,))
+    told = {"k0": constant(m, m.one_of(CONSTANT_KINDS), null=0), **hiding(m, one.columns, first=1)}
+    listed, columns = m.listed(source.case, {**{name: one.column(name) for name in "jhg"}, **told})
+    return f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}", columns
 
 
 def _view(m: Maker) -> Item:
-    text, columns = whole(m)
+    return _viewed(m, *whole(m))
+
+
+def _viewed(m: Maker, text: str, columns: Columns) -> Item:
     name = f"{m.prefix}view_{len(m.setup) + 1}"
     m.setup.append(f"CREATE VIEW {name} AS {text}")
     return m.named(name, columns)
@@ -52,7 +86,7 @@ def whole(m: Maker) -> Body:
 
 def _body(m: Maker) -> Body:
     """One of the kinds."""
-    name = m.part(*BODIES)
+    name = m.part(*BODIES, "filtered", "filtered")
     with m.deeper():
         return BODIES[name](m)
 
@@ -64,31 +98,45 @@ def _filtered(m: Maker) -> Body:
     fixed = {name: one.column(name) for name in "jhg"}
     others = [term for term in free(one.columns) if term.name not in fixed]
     more = {f"e{n}": made(m, term) for n, term in enumerate(m.dice.sample(others, min(4, len(others))))}
-    listed, columns = m.listed(source.case, {**fixed, **more})
+    listed, columns = m.listed(source.case, {**_joined_by(m, fixed), **more, **hiding(m, one.columns)})
     where = predicate(m, one.columns) if m.chance(0.5) else ""
     asked = condition(m, around(source)) if m.depth > 0 and m.chance(0.3) else ""
     return f"SELECT {listed} {source.text(where, asked)}", columns
 
 
+def _joined_by(m: Maker, fixed: dict[str, Term]) -> dict[str, Term]:
+    """The columns to join by; sometimes one of them is a constant, or hides NULLs."""
+    if not m.chance(0.25):
+        return fixed
+    name = m.one_of("jhg")
+    term = fixed[name]
+    m.parts.add("constant to join by")
+    value = f"{literal(m.one_of(KINDS[term.kind].values))}::{KINDS[term.kind].type}"
+    return {**fixed, name: Term(m.one_of([value, f"coalesce({term.sql}, {value})"]), term.kind)}
+
+
 def _united(m: Maker) -> Body:
-    """The same columns of two items, one after the other or as sets."""
+    """The same columns of two items, one after the other or as sets; the parts may be told apart by a constant."""
     operator = m.part("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
-    first, columns = _part(m)
-    return f"{first} {operator} {_part(m)[0]}", columns
+    tags = [m.one_of(CONSTANT_KINDS) for _ in range(m.one_of([0, 1, 1]))]
+    first, columns = _part(m, tags)
+    return f"{first} {operator} {_part(m, tags)[0]}", columns
 
 
-def _part(m: Maker) -> Body:
+def _part(m: Maker, tags: Sequence[str]) -> Body:
     one = m.item()
     source = Source(one.sql, (one,))
     h = Term(f"{one.alias}.h::bigint", "int8")
-    listed, columns = m.listed(source.case, {"j": one.column("j"), "h": h, "g": one.column("g")})
+    constants = {f"k{n}": constant(m, kind) for n, kind in enumerate(tags)}
+    listed, columns = m.listed(source.case, {"j": one.column("j"), "h": h, "g": one.column("g"), **constants})
     return f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.4) else '')}", columns
 
 
 def _distinct(m: Maker) -> Body:
     one = m.item()
     source = Source(one.sql, (one,))
-    listed, columns = m.listed(source.case, {name: one.column(name) for name in "jhg"})
+    fixed = {name: one.column(name) for name in "jhg"}
+    listed, columns = m.listed(source.case, {**fixed, **hiding(m, one.columns, plain=True)})
     return f"SELECT DISTINCT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}", columns
 
 
@@ -103,6 +151,7 @@ def _grouped(m: Maker) -> Body:
         "h": m.one_of([Term("count(*)", "int8"), Term(f"max({h.sql})", h.kind), Term(f"count({h.sql})", "int8")]),
         "g": g if g in keys else Term(f"min({g.sql})", "text"),
         "e0": _total(m, one),
+        **hiding(m, [*keys, Term(f"max({j.sql})", j.kind), Term(f"min({g.sql})", "text")]),
     }
     listed, columns = m.listed(source.case, shown)
     group = ", ".join([*([source.case] if m.cased else []), *(key.sql for key in keys)])
@@ -133,7 +182,11 @@ def _padded(m: Maker) -> Body:
         "e0": m.one_of(
             [Term(f"{a}.j + {b}.j", "int4"), Term(f"CASE WHEN {b}.j IS NULL THEN 7 ELSE {a}.j END", "int4")]
         ),
+        **hiding(m, m.one_of([one, other]).columns),
     }
+    others = [term for term in (*one.columns, *other.columns) if term.name not in ("cid", "id", *"jhg")]
+    if others:
+        shown["e1"] = m.one_of(others)
     listed, columns = m.listed(source.case, shown)
     where = predicate(m, m.one_of([one, other]).columns) if m.chance(0.3) else ""
     return f"SELECT {listed} {source.text(where)}", columns
@@ -158,7 +211,8 @@ def _windowed(m: Maker) -> Body:
         "moving": Term(f"max({j}) OVER ({by}ORDER BY {j}, {h}, {g} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)", "int4"),
     }
     shown = {name: one.column(name) for name in "jhg"}
-    listed, columns = m.listed(source.case, {**shown, "e0": calls[m.part(*calls)]})
+    more = {"e0": calls[m.part(*calls)], **hiding(m, list(shown.values()))}
+    listed, columns = m.listed(source.case, {**shown, **more})
     return f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}", columns
 
 
@@ -166,7 +220,8 @@ def _first(m: Maker) -> Body:
     """The first row of each key; ordered by all that is shown."""
     one = m.item()
     source = Source(one.sql, (one,))
-    listed, columns = m.listed(source.case, {name: one.column(name) for name in "jhg"})
+    fixed = {name: one.column(name) for name in "jhg"}
+    listed, columns = m.listed(source.case, {**fixed, **hiding(m, list(fixed.values()), plain=True)})
     places = list(range(1, len(columns) + 1))
     keys = [name for name, _ in columns][: m.dice.randint(1, 2) + m.cased]
     on = ", ".join(f"{one.alias}.{name}" for name in keys)
@@ -177,7 +232,8 @@ def _limited(m: Maker) -> Body:
     """The first rows of all; ordered by all that is shown."""
     one = m.item()
     source = Source(one.sql, (one,))
-    listed, columns = m.listed(source.case, {name: one.column(name) for name in "jhg"})
+    fixed = {name: one.column(name) for name in "jhg"}
+    listed, columns = m.listed(source.case, {**fixed, **hiding(m, list(fixed.values()), plain=True)})
     order = ", ".join(str(place) + m.one_of(["", " DESC"]) for place in range(1, len(columns) + 1))
     offset = f" OFFSET {m.dice.randint(1, 3)}" if m.chance(0.3) else ""
     return f"SELECT {listed} {source.text()} ORDER BY {order} LIMIT {m.one_of([1, 3, 40])}{offset}", columns

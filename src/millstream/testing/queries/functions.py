@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from millstream.testing.queries.conditions import predicate
+from millstream.testing.queries.hiding import hiding
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.terms import Body, Item, Source, Term
 
@@ -14,11 +15,17 @@ def spread(m: Maker) -> Body:
     where = predicate(m, one.columns) if m.chance(0.4) else ""
     if m.chance(0.2):
         m.parts.add("set in the select list")
-        shown = {"j": Term(f"unnest({_ints(m, one)})", "int4"), "h": one.column("h"), "g": one.column("g")}
+        shown = {
+            "j": Term(f"unnest({_ints(m, one)})", "int4"),
+            "h": one.column("h"),
+            "g": one.column("g"),
+            **hiding(m, one.columns),
+        }
         listed, columns = m.listed(source.case, shown)
         return f"SELECT {listed} {source.text(where)}", columns
     call, value, place = _called(m, one)
     shown = {"j": Term(value, "int4"), "h": Term(place, "int8"), "g": one.column("g"), "e0": one.column("j")}
+    shown |= hiding(m, [*one.columns, Term(value, "int4")])
     listed, columns = m.listed(source.case, shown)
     both = Source(f"{one.sql}{_joined(m, one, call, value)}", (one,))
     more = f"{value} > {one.alias}.h" if m.chance(0.2) else ""

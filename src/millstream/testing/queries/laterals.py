@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from millstream.testing.queries.hiding import CONSTANT_KINDS, constant, hiding
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.subqueries import Around, around, tied
 from millstream.testing.queries.terms import Columns, Item, Source, Term
@@ -26,8 +27,13 @@ def with_lateral(m: Maker, source: Source) -> Source:
     return Source(text, (*source.items, item), source.conditions, source.padded)
 
 
-def _shown(one: Item) -> dict[str, Term]:
-    return {name: one.column(name) for name in "jhg"}
+def _shown(m: Maker, one: Item, host: Around) -> dict[str, Term]:
+    """The columns to join by; constants, and what hides NULLs of the item or of the row that it is for."""
+    more = hiding(m, [*one.columns, *host.terms], plain=True)
+    if host.terms and m.chance(0.3):
+        m.parts.add("outer column in LATERAL")
+        more["e0"] = m.one_of(host.terms)
+    return {**{name: one.column(name) for name in "jhg"}, **more}
 
 
 def _own_case(m: Maker, one: Item) -> str:
@@ -36,7 +42,7 @@ def _own_case(m: Maker, one: Item) -> str:
 
 def _rows(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
     one = m.item()
-    listed, columns = m.listed(_own_case(m, one), _shown(one))
+    listed, columns = m.listed(_own_case(m, one), _shown(m, one, host))
     return f"SELECT {m.one_of(['', 'DISTINCT '])}{listed} {tied(m, host, one)}", columns
 
 
@@ -51,6 +57,7 @@ def _first(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
 def _groups(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
     one = m.item()
     shown = {"j": Term(f"max({one.alias}.j)", "int4"), "h": Term("count(*)", "int8"), "g": one.column("g")}
+    shown |= hiding(m, [Term(f"{one.alias}.g", "text"), Term(f"max({one.alias}.j)", "int4")])
     listed, columns = m.listed(_own_case(m, one), shown)
     keys = ", ".join([*([_own_case(m, one)] if m.cased else []), f"{one.alias}.g"])
     return f"SELECT {listed} {tied(m, host, one)} GROUP BY {keys}", columns
@@ -63,6 +70,7 @@ def _aggregate(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
         "j": Term(f"max({one.alias}.j)", "int4"),
         "h": Term("count(*)", "int8"),
         "g": Term(f"min({one.alias}.g)", "text"),
+        **hiding(m, [Term(f"max({one.alias}.j)", "int4"), *host.terms]),
     }
     listed, columns = m.listed(case, shown)
     having = " HAVING count(*) < 3" if m.chance(0.2) else ""
@@ -72,7 +80,7 @@ def _aggregate(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
 def _numbered(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
     one = m.item()
     by = f"PARTITION BY {one.alias}.g ORDER BY {one.alias}.j, {one.alias}.h"
-    shown = {**_shown(one), "h": Term(f"rank() OVER ({by})", "int8")}
+    shown = {**_shown(m, one, host), "h": Term(f"rank() OVER ({by})", "int8")}
     listed, columns = m.listed(_own_case(m, one), shown)
     return f"SELECT {listed} {tied(m, host, one)}", columns
 
@@ -82,9 +90,11 @@ def _united(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
     operator = m.one_of(["UNION", "EXCEPT", "INTERSECT"])
     parts = list[str]()
     columns: Columns = ()
+    tag = m.one_of(CONSTANT_KINDS)
     for _ in range(2):
         one = m.item()
         shown = {"j": one.column("j"), "h": Term(f"{one.alias}.h::bigint", "int8"), "g": one.column("g")}
+        shown["k0"] = constant(m, tag)
         listed, columns = m.listed(_own_case(m, one), shown)
         parts.append(f"SELECT {listed} {tied(m, host, one)}")
     return f" {operator} ".join(parts), columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from millstream.testing.queries.conditions import predicate
+from millstream.testing.queries.hiding import CONSTANT_KINDS, constant
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.terms import Body, Item, Source, Term
 
@@ -15,9 +16,10 @@ def recursive(m: Maker) -> Body:
     union = m.part("recursive UNION", "recursive UNION ALL").removeprefix("recursive ")
     depth = union == "UNION ALL" or m.chance(0.3)
     case = Source(one.sql, (one,)).case
-    listed, columns = m.listed(case, _shown(one, "0", depth))
+    tag = m.one_of(CONSTANT_KINDS)
+    listed, columns = m.listed(case, {**_shown(one, "0", depth), "k0": constant(m, tag)})
     base = f"SELECT {listed} {Source(one.sql, (one,)).text(predicate(m, one.columns) if m.chance(0.5) else '')}"
-    step, _ = m.listed(f"{name}.cid", _led_to(m, name, other, depth))
+    step, _ = m.listed(f"{name}.cid", {**_led_to(m, name, other, depth), "k0": constant(m, tag)})
     tie = f"{other.alias}.{m.one_of(['j', 'h'])} = {name}.{m.one_of(['j', 'j', 'h'])}"
     on = f"{f'{other.alias}.cid = {name}.cid AND ' if m.cased else ''}{tie}"
     ends = f"{name}.e0 < 2" if depth else ""

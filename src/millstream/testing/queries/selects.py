@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from millstream.testing.queries.conditions import comparison, predicate
+from millstream.testing.queries.conditions import comparison, predicate, tie
+from millstream.testing.queries.derived import constant_item
 from millstream.testing.queries.expressions import across, made, of_family
 from millstream.testing.queries.groups import having, keys, measure
-from millstream.testing.queries.joins import commas
+from millstream.testing.queries.hiding import hidden
+from millstream.testing.queries.joins import OUTER, commas
 from millstream.testing.queries.joins import source as items_joined
 from millstream.testing.queries.laterals import with_lateral
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.subqueries import Around, around, asking, condition, scalar
-from millstream.testing.queries.terms import Source, Term, free
-from millstream.testing.randomness import KINDS
+from millstream.testing.queries.terms import Source, Term, free, literal
+from millstream.testing.randomness import COMPARED, KINDS
 
 
 def from_clause(m: Maker, most: int = 4) -> Source:
@@ -24,7 +26,8 @@ def from_clause(m: Maker, most: int = 4) -> Source:
 
 def query(m: Maker) -> str:
     """A query of some kind, without its WITH clause."""
-    name = m.part(*["plain"] * 4, *["grouped"] * 4, "combined", "combined", "distinct at the top", "beside its group")
+    often = [*["plain"] * 4, *["grouped"] * 4, *["null-extended"] * 3, *["combined"] * 2]
+    name = m.part(*often, "distinct at the top", "beside its group")
     return SELECTS[name](m)
 
 
@@ -135,6 +138,27 @@ def _beside_its_group(m: Maker) -> str:
     return f"SELECT {_named(source, shown)} {source.text(predicate(m, few.columns), asked)}"
 
 
+def null_extended(m: Maker) -> str:
+    """A query as an item of an outer join; its constants, and what hides NULLs, shown and asked for above the join."""
+    with m.deeper():
+        one, other, kind = m.item(), constant_item(m), m.one_of(OUTER)
+    m.parts.add(f"{kind} join of a query")
+    sides = (other, one) if kind == "RIGHT" else (one, other)
+    tied = tie(m, *sides, equal=kind == "FULL") or "true"
+    source = Source(f"{sides[0].sql} {kind} JOIN {sides[1].sql} ON {tied}", sides, padded=kind != "LEFT")
+    mine = [term for term in other.columns if term.name.startswith("k")] or free(other.columns)
+    term = m.one_of([term for term in mine if term.kind in COMPARED] or [other.column("j")])
+    if m.chance(0.3):
+        counted = f"count({term.sql}) AS n, count(*) AS c, max({one.alias}.j) AS m"
+        keys = ", ".join([*([source.case] if m.cased else []), *([term.sql] if m.chance(0.6) else [])])
+        grouped = f" GROUP BY {keys}" if keys else ""
+        return f"SELECT {f'{source.case} AS cid, ' if m.cased else ''}{counted} {source.text()}{grouped}"
+    value = f"{literal(m.one_of(KINDS[term.kind].values))}::{KINDS[term.kind].type}"
+    asked = m.one_of(["", "", f"{term.sql} IS NULL", f"({term.sql} = {value}) IS NOT TRUE", f"{term.sql} IS NOT NULL"])
+    shown = [one.column("j"), *mine, hidden(m, term)]
+    return f"SELECT {_named(source, shown)} {source.text(asked)}"
+
+
 def reordered(m: Maker) -> tuple[str, str]:
     """A query over items joined by commas, and the same with its items the other way round."""
     with m.deeper():
@@ -196,4 +220,5 @@ SELECTS: dict[str, Callable[[Maker], str]] = {
     "combined": _combined,
     "distinct at the top": _distinct,
     "beside its group": _beside_its_group,
+    "null-extended": null_extended,
 }

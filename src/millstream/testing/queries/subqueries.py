@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millstream.testing.queries.conditions import predicate
+from millstream.testing.queries.hiding import CONSTANT_KINDS, constant, hidden
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.terms import Item, Source, Term, comparable, free, kind_of_sum, told_apart
-from millstream.testing.randomness import RandomTable
+from millstream.testing.randomness import COMPARED, RandomTable
 
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
 
@@ -137,7 +138,8 @@ def _same_kind(m: Maker, host: Around, item: Item) -> tuple[str, str]:
     ints = [term for term in host.terms if term.family == "int"]
     pairs = [(a, b) for a in host.terms for b in free(item.columns) if comparable(a, b, "=")]
     if ints and m.chance(0.5):
-        return m.one_of(ints).sql, f"{item.alias}.{m.one_of('jh')}"
+        column = f"{item.alias}.{m.one_of('jh')}"
+        return m.one_of(ints).sql, m.one_of([column, column, column, f"coalesce({column}, 1)", "1"])
     if pairs and m.chance(0.9):
         value, own = m.one_of(pairs)
         return value.sql, own.sql
@@ -160,7 +162,8 @@ def _quantified(m: Maker, host: Around) -> str:
 def _same_int(m: Maker, host: Around, item: Item) -> tuple[str, str]:
     numbers = [term for term in host.terms if term.family in ("int", "numeric")]
     own = m.one_of([term for term in free(item.columns) if term.family in ("int", "numeric")])
-    return m.one_of(numbers).sql if numbers else "1", own.sql
+    shown = m.one_of([own.sql, own.sql, own.sql, f"coalesce({own.sql}, 1)", "1"])
+    return m.one_of(numbers).sql if numbers else "1", shown
 
 
 # -- scalar ----------------------------------------------------------------------------------
@@ -184,6 +187,7 @@ def _aggregated(m: Maker, host: Around) -> Term:
         f"min({told_apart(number)})": number.kind, f"max({told_apart(number)})": number.kind,
         f"sum({number.sql})": total, f"avg({number.sql})": "numeric",
         "count(*)": "int8", f"count({number.sql})": "int8",
+        "5 + count(*)": "int8", "CASE WHEN count(*) = 0 THEN 7 ELSE 8 END": "int4",
         f"coalesce(sum({number.sql}), 0)": total, f"max({number.sql}) - min({number.sql})": number.kind,
     }  # fmt: skip
     call = m.one_of(list(choices))
@@ -213,4 +217,8 @@ def _by_key(m: Maker, host: Around, table: RandomTable) -> Term:
     ints = [term for term in host.terms if term.family == "int"]
     key = f"{item.alias}.id = {m.one_of(ints).sql}"
     shown = m.one_of(free(item.columns))
+    if m.chance(0.5):
+        m.parts.add("scalar that hides NULLs")
+        named = [term for term in (*free(item.columns), *host.terms) if term.kind in COMPARED]
+        shown = m.one_of([constant(m, m.one_of(CONSTANT_KINDS)), hidden(m, m.one_of(named))])
     return Term(f"(SELECT {shown.sql} FROM {item.sql} WHERE {' AND '.join([*_case(m, host, item), key])})", shown.kind)
