@@ -125,6 +125,9 @@ class Settings(BaseSettings):
     max_consecutive_errors: int = Field(
         3, ge=1, description="After this many failures in a row the scheduler suspends a stream table."
     )
+    allow_direct_writes: bool = Field(
+        False, description="May users write to stream tables? What they write stays until a full refresh."
+    )
     spark_master: str = Field("local[*]", min_length=1, description="Where Spark runs, as Spark writes it.")
     spark_driver_memory: Size | None = Field(
         None,

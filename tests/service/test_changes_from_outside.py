@@ -5,8 +5,10 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+import millstream
 from millstream.client import Millstream
 from millstream.errors import MillstreamError, SourceChanged
+from millstream.settings import Settings
 from millstream.testing import oracle
 
 pytestmark = pytest.mark.spark
@@ -62,6 +64,7 @@ def test_a_column_nobody_uses_may_come_and_go(ms: Millstream, writer: psycopg.Co
 def test_a_full_refresh_repairs_what_was_written_by_hand(
     ms: Millstream, writer: psycopg.Connection, query: str
 ) -> None:
+    ms.app.settings = Settings(allow_direct_writes=True)
     ms.create_stream_table("st", query)
     columns = [
         name
@@ -127,3 +130,71 @@ def test_an_error_of_one_table_is_told_and_kept(ms: Millstream, writer: psycopg.
     assert told.consecutive_errors == 1
     assert "MS301" in (told.last_error or "")
     assert ms.history("sums")[0].status == "FAILED"
+
+
+# -- the guard -----------------------------------------------------------------------------------
+
+
+def test_writes_to_a_stream_table_are_refused_and_refreshes_go_on(ms: Millstream, writer: psycopg.Connection) -> None:
+    """`INSERT INTO st` stayed for ever: refresh and health were fine, only verify told."""
+    query = "SELECT g, count(*) AS n FROM t GROUP BY g"
+    ms.create_stream_table("st", query)
+    ms.create_stream_table("reader", "SELECT g FROM st WHERE n > 1")
+    for statement in ("INSERT INTO st VALUES (99, 1)", "UPDATE st SET n = 0", "DELETE FROM st", "TRUNCATE st"):
+        with pytest.raises(psycopg.errors.WrongObjectType, match="it is a stream table"):
+            writer.execute(statement.encode())
+    writer.execute(
+        "INSERT INTO t VALUES (10, 7, 1), (11, 7, 1); DELETE FROM t WHERE g = 1; UPDATE t SET g = 2 WHERE g = 0"
+    )
+    assert {report.action for report in ms.refresh_all()} == {"DIFFERENTIAL"}
+    equal(ms, "st", query)
+    equal(ms, "reader", "SELECT g FROM t GROUP BY g HAVING count(*) > 1")
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["same process", "new process"])
+def test_what_was_written_while_the_guard_was_off_is_repaired(
+    ms: Millstream, writer: psycopg.Connection, database: str, again: bool
+) -> None:
+    query = "SELECT g, count(*) AS n FROM t GROUP BY g"
+    ms.create_stream_table("st", query, schedule="continuous")
+    writer.execute(
+        "ALTER TABLE st DISABLE TRIGGER millstream_guard; INSERT INTO st VALUES (99, 1); DELETE FROM st WHERE g = 0"
+    )
+    if again:
+        for table in ms.status():
+            ms.app.forget(ms.app.named(table.name).id)
+    check = next(one for one in ms.health() if one.name == "stream table public.st")
+    assert (check.ok, "guard" in check.found) == (False, True)
+    report = ms.tick()[0]
+    assert (report.action, report.reason) == ("REINITIALIZE", "UNGUARDED")
+    assert (report.rows_inserted, report.rows_deleted) == (1, 1)
+    equal(ms, "st", query)
+    with pytest.raises(psycopg.errors.WrongObjectType):
+        writer.execute("DELETE FROM st")
+    writer.execute("UPDATE t SET g = 1 WHERE g = 2")
+    assert ms.tick()[0].action == "DIFFERENTIAL"
+    equal(ms, "st", query)
+
+
+def test_a_stream_table_from_before_there_were_guards_gets_one_without_being_computed_anew(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    ms.create_stream_table("st", "SELECT id, g FROM t")
+    writer.execute("DROP TRIGGER millstream_guard ON st; UPDATE millstream.stream_tables SET is_guarded = false")
+    assert ms.refresh("st").action == "NO_DATA"
+    with pytest.raises(psycopg.errors.WrongObjectType):
+        writer.execute("DELETE FROM st")
+
+
+def test_direct_writes_may_be_allowed_and_forbidden_again(
+    ms: Millstream, writer: psycopg.Connection, database: str
+) -> None:
+    with millstream.connect(database, settings=Settings(allow_direct_writes=True)) as lenient:
+        lenient.create_stream_table("st", "SELECT id, g FROM t")
+        writer.execute("DELETE FROM st WHERE id = 1")
+    ms.refresh("st")
+    with pytest.raises(psycopg.errors.WrongObjectType):
+        writer.execute("DELETE FROM st")
+    assert not ms.verify("st").ok
+    assert ms.refresh("st", full=True).rows_inserted == 1
+    equal(ms, "st", "SELECT id, g FROM t")

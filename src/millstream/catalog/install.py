@@ -30,7 +30,7 @@ from millstream.store.statements import load
 SCHEMAS = ("millstream", "millstream_changes", "millstream_state")
 TABLES = (
     "installation", "migrations", "settings", "stream_tables", "sources", "dependencies", "blocks", "refresh_history",
-    "grounds", "slots", "watermarks", "locks", "upstreams",
+    "grounds", "slots", "watermarks", "locks", "upstreams", "guard_secret",
 )  # fmt: skip
 """What the migrations make in the first of them."""
 

@@ -57,6 +57,8 @@ class StreamTable:
     """None where the table was created before keys were recorded."""
     cut_at: datetime | None = None
     """When it was last refreshed; its data may be older, where it reads another stream table."""
+    is_guarded: bool = False
+    """Its guard was installed."""
 
     @property
     def qualified(self) -> str:

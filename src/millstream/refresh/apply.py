@@ -14,7 +14,7 @@ from typing import Protocol
 import psycopg
 import pyarrow as pa
 
-from millstream.catalog import targets
+from millstream.catalog import guard, targets
 from millstream.errors import TargetDiffers
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
@@ -217,7 +217,7 @@ class Apply:
     def _carry_out(self, statement: str, expected: int) -> None:
         try:
             # The triggers that fire here are the user's, so the path is too; the statement itself needs none.
-            with users_path(self.conn):
+            with guard.passed(self.conn, self.names.target), users_path(self.conn):
                 done = self._run(statement)
         except psycopg.errors.UniqueViolation as error:
             raise TargetDiffers.at(self.names.name, f"A row came that is there already: {error}") from error

@@ -25,7 +25,8 @@ def facts_of(
     relids = sorted({source.relid for job in jobs for source in read[job.table.id]})
     sizes = _sizes(conn, relids)
     pending = buffers.pending(slices(jobs, read))
-    moved = {id: grounds.reason(found) for id, found in changes.items()}
+    moved = {job.table.id: job.whole for job in jobs}
+    moved |= {id: why for id, found in changes.items() if (why := grounds.reason(found))}
     return [
         _facts(job, read[job.table.id], pending, sizes, moved.get(job.table.id, ""), max_change_ratio) for job in jobs
     ]

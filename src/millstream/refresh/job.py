@@ -26,6 +26,8 @@ class Job:
     """Of its blocks; known in a cut."""
     upstreams: frozenset[int] = frozenset()
     """The stream tables that it reads, by their ids."""
+    whole: str = ""
+    """The reason code where its rows must be computed whole, whatever has changed."""
 
     @property
     def block(self) -> Block:
@@ -54,6 +56,8 @@ class Gap:
 
     relids: tuple[int, ...]
     what: str
+    guard: bool = False
+    """The guard of the stream table itself is not as it should be."""
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,8 @@ class Refresher:
     log: Log | None = None
     witness: Witness | None = None
     memory: Memory = field(default_factory=Memory)
+    guarded: bool = True
+    """Have stream tables guards?"""
     known: Mapping[int, RefreshReport | MillstreamError] = field(default_factory=dict)
     """How the refreshes of others, which are not asked for here, have ended."""
     ended_by: Callable[[BaseException], str | None] = lambda error: None
@@ -109,7 +111,7 @@ class Refresher:
         aside |= {job.table.id: NoSuchStreamTable.named(job.table.name) for job in jobs if job.table.id not in tables}
         current = [replace(job, table=tables[job.table.id]) for job in jobs if job.table.id in tables]
         read = sources.read_by_each(self.conn, list(tables))
-        aside_too, changes = looked_at(self.conn, self.memory, current, read)
+        aside_too, changes = looked_at(self.conn, self.memory, current, read, guarded=self.guarded)
         aside |= aside_too
         aside |= self._behind(now, [job for job in current if job.table.id not in aside], read)
         done = dict[int, Outcome]()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from millstream.capture import inventory
-from millstream.catalog import grounds, prints, sources, targets
+from millstream.catalog import grounds, guard, prints, sources, targets
 from millstream.catalog.grounds import Change
 from millstream.catalog.prints import Memory
 from millstream.errors import SourceChanged, TargetDiffers, TargetMoved
@@ -21,7 +21,7 @@ from millstream.store.connection import Connection
 
 
 def looked_at(
-    conn: Connection, memory: Memory, jobs: Sequence[Job], read: Read
+    conn: Connection, memory: Memory, jobs: Sequence[Job], read: Read, *, guarded: bool
 ) -> tuple[dict[int, Outcome], dict[int, list[Change]]]:
     """Which of these must be put aside, and what has changed under the others; those that are as they were when
     they were last found sound are not looked at again."""
@@ -29,6 +29,7 @@ def looked_at(
     new = [job for job in jobs if not memory.holds(job.table.id, job.grounds, found[job.table.id])]
     changes = _changes(conn, new)
     aside = {job.table.id: why for job in new if (why := _unplanned(conn, job, changes.get(job.table.id, ())))}
+    aside |= _check_guards(conn, [job for job in new if job.table.id not in aside], guarded)
     aside |= _check_capture(conn, [job for job in new if job.table.id not in aside], read)
     for job in new:
         if job.table.id not in aside and job.table.id not in changes:
@@ -61,6 +62,18 @@ def _unplanned(conn: Connection, job: Job, changes: Sequence[Change]) -> Outcome
     if planned_otherwise:
         return Gap((), f"{', '.join(sorted(planned_otherwise))} replaced under {job.table.name}")
     return None
+
+
+def _check_guards(conn: Connection, jobs: Sequence[Job], guarded: bool) -> dict[int, Outcome]:
+    """Every stream table has its guard, or none has, as the setting says."""
+    relids = {job.table.id: job.table.relid for job in jobs if job.table.relid}
+    wrong = guard.wrong(conn, list(relids.values())) if relids else {}
+    aside = dict[int, Outcome]()
+    for job in jobs:
+        found = wrong.get(relids.get(job.table.id, 0))
+        if job.table.id in relids and (found is not None) == guarded:
+            aside[job.table.id] = Gap((), f"the guard of {job.table.name} is {found or 'there'}", guard=True)
+    return aside
 
 
 def _check_capture(conn: Connection, jobs: Sequence[Job], read: Read) -> dict[int, Outcome]:

@@ -112,6 +112,7 @@ class App:
             self.follower.session,
             self.witness,
             self._memory,
+            not settings.allow_direct_writes,
             known,
             self.ended_by,
         )

@@ -10,8 +10,9 @@ import psycopg
 
 from millstream.algebra.table import quoted
 from millstream.capture import trigger
-from millstream.catalog import relations, sources, stream_tables, targets
+from millstream.catalog import guard, relations, sources, stream_tables, targets
 from millstream.catalog.install import SCHEMAS
+from millstream.catalog.relations import Name
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import RefreshMode, StreamTable
 from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
@@ -193,6 +194,9 @@ def _make_tables(app: App, table: StreamTable, planned: Planned) -> None:
     names = Names(table.id, table.schema_name, table.name)
     for statement in target.create_sql(planned.block, names, planned.canonical.text):
         app.conn.execute(statement.encode())
-    stream_tables.attach(app.conn, table.id, keep.relation_oid(app.conn, names.target))
+    relid = keep.relation_oid(app.conn, names.target)
+    stream_tables.attach(app.conn, table.id, relid)
     targets.mark(app.conn, table.id)
+    if not app.settings.allow_direct_writes:
+        guard.put(app.conn, table.id, Name(relid, table.schema_name, table.name))
     keep.make(app.conn, table, planned)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from millstream.capture import inventory
-from millstream.catalog import sources, stream_tables, upstreams
+from millstream.catalog import guard, sources, stream_tables, upstreams
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import StreamTable
 from millstream.scheduler.cadence import Cadence
@@ -21,7 +21,8 @@ def health(app: App) -> list[Check]:
     now = datetime.now(UTC)
     every = stream_tables.every(app.conn)
     behind = _behind(app, every)
-    tables = [_table(table, now, behind.get(table.id, "")) for table in every]
+    unguarded = _unguarded(app, every)
+    tables = [unguarded.get(table.id) or _table(table, now, behind.get(table.id, "")) for table in every]
     known = sources.every(app.conn)
     lacking = inventory.gaps_of(app.conn, known)
     changed = sources.drift(app.conn)
@@ -77,8 +78,24 @@ def _behind(app: App, tables: Sequence[StreamTable]) -> dict[int, str]:
     }
 
 
+def _unguarded(app: App, tables: Sequence[StreamTable]) -> dict[int, Check]:
+    """Return a check for each stream table whose guard is not as it was made."""
+    relids = [table.relid for table in tables if table.is_guarded and table.relid]
+    wrong = guard.wrong(app.conn, relids) if not app.settings.allow_direct_writes else {}
+    hint = "Others may have written to it. The next refresh puts the guard back and repairs the rows."
+    return {
+        table.id: Check(_title(table), False, f"its guard is {wrong[table.relid]}", hint)
+        for table in tables
+        if table.relid in wrong
+    }
+
+
+def _title(table: StreamTable) -> str:
+    return f"stream table {table.schema_name}.{table.name}"
+
+
 def _table(table: StreamTable, now: datetime, behind: str) -> Check:
-    name = f"stream table {table.schema_name}.{table.name}"
+    name = _title(table)
     if table.status in ("SUSPENDED", "ERROR"):
         return Check(name, False, f"{table.status}: {table.last_error or 'by request'}", "See: millstream history")
     if table.data_timestamp is None:

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 
 from millstream.capture import trigger
-from millstream.catalog import relations, sources, stream_tables
-from millstream.catalog.locks import Patience
+from millstream.catalog import guard, relations, sources, stream_tables, targets
+from millstream.catalog.locks import Patience, under_lock
+from millstream.catalog.relations import Name
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import Cycle, LockNotHad, MillstreamError, QueryError, SourceChanged
 from millstream.observe import log
@@ -40,7 +43,7 @@ def job_of(app: App, table: StreamTable, *, full: bool) -> Job | MillstreamError
 def mended(app: App, gaps: Sequence[tuple[Job, Gap]]) -> dict[int, Job | MillstreamError]:
     """By id of a stream table: its job anew, or why it cannot be."""
     log.warning("mending", what=sorted({gap.what for _, gap in gaps}))
-    found = {job.table.id: _planned_again(app, job) for job, _ in gaps}
+    found = {job.table.id: _planned_again(app, job, gap) for job, gap in gaps}
     asked = {relid for job, gap in gaps for relid in (*gap.relids, *_added(job, found[job.table.id]))}
     read = {relid for job in found.values() if isinstance(job, Job) for relid in reads(job)}
     troubles = {relid: error for relid in sorted(asked & read) if (error := _captured_again(app, relid))}
@@ -48,7 +51,9 @@ def mended(app: App, gaps: Sequence[tuple[Job, Gap]]) -> dict[int, Job | Millstr
     return {id: _unless_troubled(one, troubles) for id, one in found.items()}
 
 
-def _planned_again(app: App, job: Job) -> Job | MillstreamError:
+def _planned_again(app: App, job: Job, gap: Gap) -> Job | MillstreamError:
+    if gap.guard:
+        return _guarded_again(app, job)
     app.forget(job.table.id)
     try:
         again = job_of(app, stream_tables.get(app.conn, job.table.id), full=job.full)
@@ -57,6 +62,28 @@ def _planned_again(app: App, job: Job) -> Job | MillstreamError:
     except MillstreamError as error:
         return error
     return again
+
+
+def _guarded_again(app: App, job: Job) -> Job | MillstreamError:
+    """Put the guard back. Where it had been there, others may have written meanwhile: the rows are computed whole."""
+    table = job.table
+    try:
+        if name := targets.ours(app.conn, table.id, table.name):
+            under_lock(app.conn, [name], "SHARE ROW EXCLUSIVE", partial(_guard, app, table, name), HASTY)
+    except MillstreamError as error:
+        return error
+    was_there = table.is_guarded and not app.settings.allow_direct_writes
+    return replace(job, whole="UNGUARDED") if was_there else job
+
+
+def _guard(app: App, table: StreamTable, name: Name) -> None:
+    """Put or remove the guard, as the settings say, and forget how far a table has come that was without its own."""
+    if app.settings.allow_direct_writes:
+        guard.remove(app.conn, table.id, name)
+        return
+    guard.put(app.conn, table.id, name)
+    if table.is_guarded:
+        stream_tables.start_over(app.conn, table.id)
 
 
 def _record_sources(app: App, table: StreamTable) -> None:
