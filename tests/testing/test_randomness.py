@@ -72,6 +72,8 @@ def test_every_kind_of_part_is_generated() -> None:
         "unnest", "generate_series", "jsonb_array_elements", "string_to_table", "ROWS FROM", "WITH ORDINALITY",
         "recursive UNION", "recursive UNION ALL",
         "expression across", "key across", "number across", "extreme across",
+        "BETWEEN", "BETWEEN SYMMETRIC", "IN of a list", "= ANY of an array", "<> ALL of an array", "row = row",
+        "row IN", "LIKE", "ILIKE", "SIMILAR TO", "regular expression", "COLLATE", "boolean column", "boolean AND OR",
         "null-extended", "constant", "constant to join by", "LATERAL subquery", "outer column in LATERAL",
         "scalar that hides NULLs", *(f"{kind} join of a query" for kind in ("LEFT", "RIGHT", "FULL")),
         "IS NULL", "IS DISTINCT FROM", "CASE of NULL", "simple CASE", "COALESCE", "IS TRUE", "OR true", "AND false",

@@ -24,11 +24,46 @@ def predicate(m: Maker, terms: Sequence[Term]) -> str:
             f"{term.sql} >= {value}" if term.family != "bool" else f"NOT {term.sql}",
             f"coalesce({term.sql} = {value}, true)",
             f"coalesce({term.sql}, {value}) <> {value}",
+            _spelled(m, term),
+            _spelled(m, term),
         ]
     )
     if m.chance(0.2):
         return f"({plain} OR {predicate(m, terms)})"
     return f"NOT ({plain})" if m.chance(0.15) else plain
+
+
+def _spelled(m: Maker, term: Term) -> str:
+    """A condition in one of the forms that the grammar has for it."""
+    type_ = KINDS[term.kind].type.split(" COLLATE")[0]
+    one, other = (f"{literal(m.one_of(KINDS[term.kind].values))}::{type_}" for _ in range(2))
+    x, negated = term.sql, m.one_of(["", "NOT "])
+    choices = {
+        "BETWEEN": f"{x} {negated}BETWEEN {one} AND {other}",
+        "BETWEEN SYMMETRIC": f"{x} {negated}BETWEEN SYMMETRIC {one} AND {other}",
+        "IN of a list": f"{x} {negated}IN ({one}, {other})",
+        "IS DISTINCT FROM": f"{x} IS {negated}DISTINCT FROM {one}",
+        "row = row": f"({x}, {one}) = ({one}, {x})",
+        "row IN": f"({x}, 1) {negated}IN (({one}, 1), ({other}, 2))",
+        "CASE in a condition": f"CASE WHEN {x} IS NULL THEN false ELSE {x} <> {one} END",
+    }
+    if term.kind != "ints":
+        # An array of arrays is compared with what is in them.
+        choices |= {
+            "= ANY of an array": f"{x} = ANY (ARRAY[{one}, {other}])",
+            "<> ALL of an array": f"{x} <> ALL (ARRAY[{one}, NULL])",
+        }
+    if term.family == "text":
+        choices |= {
+            "LIKE": f"{x} {negated}LIKE {literal(m.one_of(['a%', '_', '%b%', '']))}",
+            "ILIKE": f"{x} {negated}ILIKE 'a%'",
+            "SIMILAR TO": f"{x} {negated}SIMILAR TO '(a|b)%'",
+            "regular expression": f"{x} {m.one_of(['~', '!~', '~*'])} '^[ab]'",
+            "COLLATE": f'{x} COLLATE "C" > {one}',
+        }
+    if term.family == "bool":
+        choices |= {"boolean column": f"{negated}{x}", "boolean AND OR": f"({x} AND {one} OR NOT {x})"}
+    return f"({choices[m.part(*choices)]})"
 
 
 def _timely(m: Maker, terms: Sequence[Term]) -> str:

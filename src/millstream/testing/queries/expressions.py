@@ -12,11 +12,15 @@ def made(m: Maker, term: Term) -> Term:
     x, wide = term.sql, "int8" if term.kind == "int8" else "int4"
     choices: dict[str, list[tuple[str, str]]] = {
         "int": [(f"{x} + 1", wide), (f"abs({x})", term.kind), (f"{x} % 3", wide), (f"coalesce({x}, 2)", wide),
-                (f"CASE WHEN {x} > 1 THEN {x} ELSE 0 END", wide), (f"nullif({x}, 1)", term.kind)],
+                (f"CASE WHEN {x} > 1 THEN {x} ELSE 0 END", wide), (f"nullif({x}, 1)", term.kind),
+                (f"({x})::numeric(12,2)", "money2"), (f"({x})::text", "text"),
+                (f"(ARRAY[{x}, 7])[2]", wide), (f"CASE {x} WHEN 1 THEN 2 WHEN 2 THEN NULL ELSE {x} END", wide)],
         "numeric": [(f"{x} * 2", "numeric"), (f"round({x}, 1)", "numeric"), (f"coalesce({x}, 0.5)", "numeric")],
         "float": [(f"{x} * 2", "float8"), (f"coalesce({x}, 4)", "float8")],
         "text": [(f"upper({x})", "text"), (f"{x} || '!'", "text"), (f"substr({x}, 1, 1)", "text"),
-                 (f"coalesce({x}, 'none')", "text"), (f"length({x})", "int4")],
+                 (f"coalesce({x}, 'none')", "text"), (f"length({x})", "int4"), (f"({x})::varchar(3)::text", "text"),
+                 (f"(ARRAY[{x}, 'z'])[1]", "text"),
+                 (f"CASE {x} WHEN 'a' THEN 'b' WHEN 'b' THEN NULL ELSE {x} END", "text")],
         "bool": [(f"NOT {x}", "bool"), (f"coalesce({x}, false)", "bool")],
         "date": [(f"{x} + 1", "date"), (f"coalesce({x}, '2001-01-01')", "date")],
         "time": [(f"{x} + '1 hour'", term.kind) if term.kind == "timestamp" else (x, term.kind)],
