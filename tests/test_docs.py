@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pytest
 import typer
 
+from millstream import errors
 from millstream.cli.app import COMMANDS, app, name_of
 
 ROOT = Path(__file__).parent.parent
@@ -41,6 +43,15 @@ def test_the_committed_reference_is_what_the_code_prints(name: str) -> None:
 
 def test_the_reference_has_no_page_that_the_code_does_not_print() -> None:
     assert {path.name for path in (DOCS / "reference").iterdir()} == set(generator().pages())
+
+
+def test_no_two_errors_have_the_same_code() -> None:
+    codes = Counter(error.code for error in vars(errors).values() if _is_error(error))
+    assert [code for code, count in codes.items() if count > 1] == []
+
+
+def _is_error(value: object) -> TypeGuard[type[errors.MillstreamError]]:
+    return isinstance(value, type) and issubclass(value, errors.MillstreamError)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=name_of)

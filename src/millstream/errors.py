@@ -146,7 +146,7 @@ class JavaMissing(MillstreamError):
 class JavaEnded(MillstreamError):
     """Java, in which Spark runs, has ended; it is started again by the next refresh."""
 
-    code = "MS008"
+    code = "MS012"
     retryable = True
 
     @classmethod

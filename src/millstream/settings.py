@@ -132,9 +132,8 @@ class Settings(BaseSettings):
     spark_driver_memory: Size | None = Field(
         None,
         ge=256 << 20,
-        description="The memory of Spark's driver, in which local Spark does all its work. Inputs and results of any "
-        "size are computed in it: what exceeds a sixteenth goes through files. Without it: a quarter of the machine's, "
-        "between 1GB and 4GB.",
+        description="The memory of Spark's driver, in which local Spark does all its work. Without it: a quarter of "
+        "the machine's, between 1GB and 4GB.",
     )
     spark_conf: dict[str, str] = Field(
         default_factory=dict,

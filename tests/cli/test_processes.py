@@ -184,11 +184,11 @@ def clerks(server: Server) -> Iterator[str]:
 
 def test_a_right_that_the_server_denies_is_told_in_its_own_words(server: Server, clerks: str) -> None:
     with connect(make_conninfo(server.dsn, dbname="clerks")) as conn:
-        conn.execute("ALTER TABLE visits OWNER TO postgres")
-    ended = ran(clerks, "drop", "seen", "--json")
+        conn.execute("REVOKE SELECT ON millstream.stream_tables FROM clerk")
+    ended = ran(clerks, "list", "--json")
     error = json.loads(ended.stderr)["error"]
     assert ended.returncode == 4
-    assert (error["code"], error["message"]) == ("MS004", "permission denied for table visits")
+    assert (error["code"], error["message"]) == ("MS004", "permission denied for table stream_tables")
     assert error["facts"] == {"sqlstate": "42501"}
 
 

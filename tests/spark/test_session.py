@@ -43,10 +43,10 @@ def test_java_killed_between_refreshes_or_amid_one_is_started_again_and_the_refr
     assert ran(orders, "killed") == {
         "between": {"actions": ["DIFFERENTIAL", "DIFFERENTIAL"], "javas": 2},
         "amid": {"actions": ["DIFFERENTIAL", "DIFFERENTIAL"], "javas": 3},
-        "at every try": {"code": "MS008", "retryable": True, "signal": True, "status": "ACTIVE", "failures": 0},
+        "at every try": {"code": "MS012", "retryable": True, "signal": True, "status": "ACTIVE", "failures": 0},
         "then": {"actions": ["DIFFERENTIAL", "DIFFERENTIAL"]},
     }
 
 
 def test_a_given_session_that_has_ended_is_not_replaced_but_named(orders: str) -> None:
-    assert ran(orders, "given") == {"code": "MS008", "message": "the Spark session that Millstream was given has ended"}
+    assert ran(orders, "given") == {"code": "MS012", "message": "the Spark session that Millstream was given has ended"}
