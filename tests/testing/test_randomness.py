@@ -32,13 +32,13 @@ def test_a_seed_gives_the_same_every_time(conn: Connection, cased: bool) -> None
 
 
 @pytest.mark.parametrize("cased", [True, False])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(8))
 def test_postgres_accepts_every_query(conn: Connection, seed: int, cased: bool) -> None:
     dice = random.Random(seed)
     tables = random_tables(dice, cased=cased)
     Changes(conn, tables, dice).create()
     queries = Queries(tables, dice)
-    for _ in range(25):
+    for _ in range(60):
         query = queries.next()
         for statement in (*query.setup, f"EXPLAIN {query.sql}"):
             conn.execute(statement.encode())

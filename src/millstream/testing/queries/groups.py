@@ -98,4 +98,5 @@ def _number(m: Maker, source: Source) -> Term:
         m.parts.add("number across")
         return across_int(m, source) if m.chance(0.6) else product(m, source)
     term = m.one_of([term for term in source.terms if term.family in ("int", "numeric", "float")])
-    return made(m, term) if m.chance(0.3) else term
+    found = made(m, term) if m.chance(0.3) else term
+    return found if found.family in ("int", "numeric", "float") else term
