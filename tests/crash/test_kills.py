@@ -69,6 +69,7 @@ _ORPHANS = """
     JOIN pg_proc AS p ON p.oid = t.tgfoid
     WHERE p.pronamespace = 'millstream_changes'::regnamespace
         AND NOT EXISTS (SELECT FROM millstream.sources AS s WHERE s.relid = t.tgrelid)
+        AND NOT EXISTS (SELECT FROM millstream.stream_tables AS s WHERE s.relid = t.tgrelid)
     UNION ALL
     SELECT 'source without readers', s.relid::regclass::text FROM millstream.sources AS s
     WHERE NOT EXISTS (SELECT FROM millstream.dependencies AS d WHERE d.source_relid = s.relid)
