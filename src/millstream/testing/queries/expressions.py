@@ -13,7 +13,7 @@ def made(m: Maker, term: Term) -> Term:
     choices: dict[str, list[tuple[str, str]]] = {
         "int": [(f"{x} + 1", wide), (f"abs({x})", term.kind), (f"{x} % 3", wide), (f"coalesce({x}, 2)", wide),
                 (f"CASE WHEN {x} > 1 THEN {x} ELSE 0 END", wide), (f"nullif({x}, 1)", term.kind),
-                (f"({x})::numeric(12,2)", "money2"), (f"({x})::text", "text"),
+                (f"({x})::numeric(24,2)", "numeric"), (f"({x})::text", "text"),
                 (f"(ARRAY[{x}, 7])[2]", wide), (f"CASE {x} WHEN 1 THEN 2 WHEN 2 THEN NULL ELSE {x} END", wide)],
         "numeric": [(f"{x} * 2", "numeric"), (f"round({x}, 1)", "numeric"), (f"coalesce({x}, 0.5)", "numeric")],
         "float": [(f"{x} * 2", "float8"), (f"coalesce({x}, 4)", "float8")],
