@@ -1,25 +1,20 @@
-"""Hints are followed here: what an error tells the user to do is done, and it helps.
+"""Follow the hints of refused queries: what the error tells the user to write is accepted.
 
-`REFUSED` has a query for each reason to refuse one, and the stream tables or views that its hint asks for instead. They
-must be accepted, and where the hint keeps the meaning, the last of them must have the rows that PostgreSQL gives for
-the refused query. Hints of other errors are followed by tests beside the error; `FOLLOWED` names them. A hint in the
-source that is in neither list fails the suite.
+`REFUSED` has queries that are refused, each with the stream tables or views that its hint asks for instead. They must
+be accepted, and where the hint keeps the meaning, the last of them must have the rows that PostgreSQL gives for the
+refused query. Hints of errors that are not about a query, and refusals that no known query reaches, are not followed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 
 import psycopg
 import pytest
 
 from millstream import Millstream
 from millstream.errors import MillstreamError, QueryError
-
-SOURCE = Path(__file__).parent.parent / "src" / "millstream"
-TESTS = Path(__file__).parent
 
 TABLES = """
     CREATE TYPE pair AS (a int, b int);
