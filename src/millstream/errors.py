@@ -498,6 +498,48 @@ class TargetMoved(MillstreamError):
         )
 
 
+class TargetAltered(MillstreamError):
+    """The table of a stream table was altered so that the rows of its query cannot be stored in it."""
+
+    code = "MS206"
+
+    @classmethod
+    def column(cls, name: str, what: str) -> Self:
+        return cls(
+            f'the table of stream table "{name}" was altered',
+            detail=what,
+            hint="Give it back the query's columns, by name and type, with ALTER TABLE: the next refresh fills them. "
+            f"Or drop it with: millstream drop {name}. Then create it again.",
+            name=name,
+        )
+
+    @classmethod
+    def has(cls, name: str, what: str, remedy: str) -> Self:
+        return cls(
+            f'the table of stream table "{name}" was altered',
+            detail=what,
+            hint=f"Take that back with: {remedy}",
+            name=name,
+        )
+
+
+class TriggerInterferes(MillstreamError):
+    """A BEFORE ROW trigger on a stream table changed or dropped rows that a refresh wrote; nothing was applied."""
+
+    code = "MS207"
+
+    @classmethod
+    def by(cls, name: str, table: str, triggers: str, what: str) -> Self:
+        drops = "; ".join(f"DROP TRIGGER {trigger} ON {table}" for trigger in triggers.split(", "))
+        return cls(
+            f'a trigger on stream table "{name}" changes the rows that are written to it',
+            detail=f"{what} BEFORE ROW triggers: {triggers}.",
+            hint=f"Make it an AFTER trigger, or drop it with: {drops}",
+            name=name,
+            triggers=triggers,
+        )
+
+
 class NotFilled(MillstreamError):
     """A stream table that another one reads has no rows yet."""
 

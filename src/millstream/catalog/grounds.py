@@ -18,7 +18,7 @@ from millstream.catalog import queries, relations
 from millstream.store.connection import Connection
 from millstream.store.statements import load
 
-Kind = Literal["table", "storage", "key", "view", "function", "type", "target"]
+Kind = Literal["table", "storage", "key", "view", "function", "type", "target", "shape", "triggers"]
 
 # Kind and oid -> digest; None for one that is not there.
 Grounds = dict[tuple[Kind, int], str | None]
@@ -47,7 +47,16 @@ def under(conn: Connection, query: str) -> Grounds:
     tables = [oid for kind, oid in found if kind == "table"]
     found += [("key", oid) for oid in tables]
     found += [("storage", oid) for root, below in relations.members(conn, tables).items() for oid in (root, *below)]
-    unknown: Grounds = dict.fromkeys(found)
+    return _now(conn, found)
+
+
+def of_target(conn: Connection, relid: int) -> Grounds:
+    """What users may have altered of a stream table's own table, as it is now."""
+    return _now(conn, [("shape", relid), ("triggers", relid)])
+
+
+def _now(conn: Connection, objects: Sequence[tuple[Kind, int]]) -> Grounds:
+    unknown: Grounds = dict.fromkeys(objects)
     return unknown | {(one.kind, one.oid): one.digest for one in changed(conn, {0: unknown})}
 
 
@@ -73,6 +82,8 @@ REASONS: Mapping[Kind, str] = {
     "function": "FUNCTION_REPLACED",
     "type": "TYPE_CHANGED",
     "storage": "SOURCE_REWRITTEN",
+    "shape": "TABLE_ALTERED",
+    "triggers": "TRIGGERS_CHANGED",
 }
 
 

@@ -35,8 +35,11 @@ WHERE t.typtype = 'e' AND t.oid IN (SELECT objid FROM reached WHERE classid = 'p
 --   key       what tells its rows apart        view, function, type   how it is defined
 --   target    of a stream table: has it its name, our mark, and a unique index over these columns, or over what is made
 --             of them?
+--   shape     of a stream table: its columns, rules and children, and the file it is in: a rewrite is no write to a trigger
+--   triggers  of a stream table: those that may change a row before it is written
+-- Older catalogs have not recorded the last two.
 SELECT p.stream_table_id, p.kind, p.objid, now.digest, now.digest IS DISTINCT FROM p.digest,
-    p.kind NOT IN ('key', 'target') AND now.digest IS DISTINCT FROM g.digest
+    p.kind NOT IN ('key', 'target') AND now.digest IS DISTINCT FROM was.digest
 FROM unnest(%s::int8[], %s::text[], %s::oid[], %s::text[]) AS p (stream_table_id, kind, objid, digest)
 LEFT JOIN millstream.grounds AS g
     ON g.stream_table_id = p.stream_table_id AND g.kind = p.kind AND g.objid = p.objid
@@ -116,9 +119,34 @@ CROSS JOIN LATERAL (SELECT CASE p.kind
             ), E'\n'))
         LIMIT 1
     )
+    WHEN 'shape' THEN (
+        SELECT concat_ws(' ',
+            c.relfilenode,
+            (
+                SELECT string_agg(concat_ws(':', a.attnum, quote_ident(a.attname), a.atttypid, a.atttypmod, a.attcollation,
+                    a.attgenerated, a.attidentity), ' ' ORDER BY a.attnum)
+                FROM pg_attribute AS a
+                WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+            ),
+            (SELECT string_agg('rule ' || w.oid, ' ' ORDER BY w.oid) FROM pg_rewrite AS w WHERE w.ev_class = c.oid),
+            (SELECT string_agg('child ' || h.inhrelid, ' ' ORDER BY h.inhrelid) FROM pg_inherits AS h WHERE h.inhparent = c.oid)
+        )
+        FROM pg_class AS c
+        WHERE c.oid = p.objid
+    )
+    WHEN 'triggers' THEN (
+        SELECT coalesce(string_agg(quote_ident(t.tgname), ', ' ORDER BY t.tgname), '')
+        FROM pg_trigger AS t
+        WHERE t.tgrelid = p.objid AND t.tgtype & 3 = 3 AND t.tgenabled <> 'D' AND NOT t.tgisinternal
+    )
 END) AS now (digest)
+CROSS JOIN LATERAL (SELECT CASE p.kind
+    WHEN 'shape' THEN coalesce(g.digest, now.digest)
+    WHEN 'triggers' THEN coalesce(g.digest, '')
+    ELSE g.digest
+END) AS was (digest)
 WHERE now.digest IS DISTINCT FROM p.digest
-    OR (p.kind NOT IN ('key', 'target') AND now.digest IS DISTINCT FROM g.digest);
+    OR (p.kind NOT IN ('key', 'target') AND now.digest IS DISTINCT FROM was.digest);
 
 -- forget --
 DELETE FROM millstream.grounds WHERE stream_table_id = %s;

@@ -15,7 +15,7 @@ import psycopg
 import pyarrow as pa
 
 from millstream.catalog import guard, targets
-from millstream.errors import TargetDiffers
+from millstream.errors import TargetDiffers, TriggerInterferes
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.plan.block import AggregateHead, Block
@@ -37,12 +37,16 @@ class Groups(Protocol):
 class Apply:
     """Applies one block's result: to its state, and to the stream table if it is the last of its chain."""
 
-    def __init__(self, conn: Connection, block: Block, names: Names, tally: Tally, *, inner: bool = False) -> None:
+    def __init__(
+        self, conn: Connection, block: Block, names: Names, tally: Tally, *, inner: bool = False, row_triggers: str = ""
+    ) -> None:
         self.conn = conn
         self.block = block
         self.names = names
         self.tally = tally
         self.inner = inner
+        self.row_triggers = row_triggers
+        """Triggers of the user's that may change a row before it is written."""
         self._staged = set[str]()
 
     def difference(self, rows: pa.Table | None, evaluation: Groups) -> None:
@@ -221,8 +225,17 @@ class Apply:
                 done = self._run(statement)
         except psycopg.errors.UniqueViolation as error:
             raise TargetDiffers.at(self.names.name, f"A row came that is there already: {error}") from error
+        if self.row_triggers:
+            self._check_written(done, expected)
         if done != expected:
             raise TargetDiffers.at(self.names.name, f"{expected} rows were to change, {done} did.")
+
+    def _check_written(self, done: int, expected: int) -> None:
+        """Rows written are rows planned: a BEFORE ROW trigger may have dropped some, or stored others instead."""
+        unwritten = self.conn.execute(target.unwritten_sql(self.block, self.names).encode()).fetchall()[0][0]
+        if done != expected or unwritten:
+            what = f"Of {expected} rows, {done} were written, {unwritten} of them not as the query has them."
+            raise TriggerInterferes.by(self.names.name, self.names.target, self.row_triggers, what)
 
     def _counts(self) -> dict[str, int]:
         query = f"SELECT op, count(*) FROM {self.names.rows} WHERE op IS NOT NULL GROUP BY op"

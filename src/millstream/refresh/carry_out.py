@@ -56,7 +56,8 @@ def carry_out(
             changed = True
             continue
         evaluation = Evaluation(block, means.engine, access, tally)
-        apply = Apply(means.conn, block, job.names.at(block.position), tally, inner=block is not job.block)
+        names, inner = job.names.at(block.position), block is not job.block
+        apply = Apply(means.conn, block, names, tally, inner=inner, row_triggers=job.row_triggers)
         if decision.action == "DIFFERENTIAL":
             assert job.table.frontier is not None
             slice_ = Slice(job.table.frontier, now.snapshot)

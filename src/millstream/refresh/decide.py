@@ -8,6 +8,8 @@ a source was truncated               REINITIALIZE   SOURCE_TRUNCATED
 it is planned otherwise              REINITIALIZE   PLANNED_ANEW
 what the query stands on changed     REINITIALIZE   SOURCE_REPLACED, VIEW_REPLACED, FUNCTION_REPLACED, ...
 its guard was missing                REINITIALIZE   UNGUARDED
+its own table was altered            REINITIALIZE   TABLE_ALTERED
+it has another BEFORE ROW trigger    REINITIALIZE   TRIGGERS_CHANGED
 a source's partitions changed        REINITIALIZE   PARTITIONS_CHANGED
 AUTO and too much has changed        FULL           CHANGE_RATIO
 nothing waits, the clock is asked    DIFFERENTIAL   CLOCK, which ends as NO_DATA where no row has changed with it

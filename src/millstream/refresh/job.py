@@ -35,6 +35,11 @@ class Job:
         return self.blocks[-1]
 
     @property
+    def row_triggers(self) -> str:
+        """The triggers on its table that may change a row before it is written, as a list of names."""
+        return self.grounds.get(("triggers", self.table.relid or 0)) or ""
+
+    @property
     def clock(self) -> bool:
         """Does its query ask what time it is?"""
         inputs = [one for block in self.blocks for one in block.inputs()]

@@ -13,14 +13,13 @@ from datetime import datetime
 import psycopg
 from pyspark.sql import SparkSession
 
-from millstream.algebra.table import quoted
-from millstream.catalog import relations, stream_tables
+from millstream.catalog import grounds, shape, stream_tables
 from millstream.catalog.grounds import Grounds
 from millstream.catalog.locks import waiting_at_most
 from millstream.catalog.mutex import Mutex
 from millstream.catalog.prints import Memory
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import JavaEnded, MillstreamError, SourceChanged
+from millstream.errors import JavaEnded, MillstreamError
 from millstream.observe import log
 from millstream.refresh.batches import Footprints
 from millstream.refresh.job import Job
@@ -189,11 +188,8 @@ def _planned(conn: Connection, table: StreamTable) -> Planned:
     with waiting_at_most(conn, PLAN_PATIENCE):
         planned = plan_query(conn, table.canonical_query, qualified=True, keys=keys)
         graph.refuse_cycle(conn, table.id, planned.upstreams)
-        stored = {column.name: column.type.name for column in relations.columns(conn, table.relid or 0)}
-    for column in planned.canonical.columns if stored else ():
-        if stored.get(column.name) != column.type.name:
-            what = f"The query now gives column {quoted(column.name)} the type {column.type}, and the table does not."
-            raise SourceChanged.query(table.name, what)
+        shape.check(conn, table.id, table.name, table.relid or 0, planned.canonical.columns)
+        planned = planned.stored_in(grounds.of_target(conn, table.relid)) if table.relid else planned
     return planned.keyed(table.row_key.kept(table.name, planned.block.key)) if table.row_key else planned
 
 

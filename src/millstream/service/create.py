@@ -10,7 +10,7 @@ import psycopg
 
 from millstream.algebra.table import quoted
 from millstream.capture import trigger
-from millstream.catalog import guard, relations, sources, stream_tables, targets
+from millstream.catalog import grounds, guard, relations, sources, stream_tables, targets
 from millstream.catalog.install import SCHEMAS
 from millstream.catalog.relations import Name
 from millstream.catalog.sources import Source
@@ -61,6 +61,7 @@ def create(
     # Until it is filled it stays locked: a process that finds it empty leaves it to us.
     with ExitStack() as locked:
         table = _recorded(app, locked, schema, bare, planned, str(cadence), refresh_mode, cdc_mode)
+        planned = planned.stored_in(grounds.of_target(app.conn, table.relid)) if table.relid else planned
         app.know(table, planned)
         failpoint("create_recorded")
         try:

@@ -18,7 +18,7 @@ from millstream.catalog import guard, relations, sources, stream_tables, targets
 from millstream.catalog.locks import Patience, under_lock
 from millstream.catalog.relations import Name
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import Cycle, LockNotHad, MillstreamError, QueryError, SourceChanged
+from millstream.errors import Cycle, LockNotHad, MillstreamError, QueryError, SourceChanged, TargetAltered
 from millstream.observe import log
 from millstream.refresh.job import Gap, Job, reads
 from millstream.service import alerts, graph, hand_over
@@ -36,7 +36,7 @@ def job_of(app: App, table: StreamTable, *, full: bool) -> Job | MillstreamError
         return error
     except QueryError as error:
         return SourceChanged.query(table.name, f"{error.message[:1].upper()}{error.message[1:]}.")
-    except (SourceChanged, LockNotHad) as error:
+    except (SourceChanged, TargetAltered, LockNotHad) as error:
         return error
 
 

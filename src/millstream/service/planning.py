@@ -64,6 +64,10 @@ class Planned:
         """What tells the rows apart, for the catalog."""
         return RowKey(self.block.key, {oid: table.key for oid, (table, _) in self.sources().items()})
 
+    def stored_in(self, target: Grounds) -> Planned:
+        """The same plan for a table that is there: what it stands on besides."""
+        return replace(self, grounds=self.grounds | target)
+
     def keyed(self, key: Key) -> Planned:
         """The same plan with another key."""
         return replace(self, blocks=(*self.blocks[:-1], replace(self.block, key=key)))

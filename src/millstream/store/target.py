@@ -171,6 +171,31 @@ def insert_sql(block: Block, names: Names) -> str:
     return f"INSERT INTO {names.target} ({listed}) {chosen}"
 
 
+def unwritten_sql(block: Block, names: Names) -> str:
+    """Count the rows that were to be written and are not in the table as they were planned."""
+    ours = ", ".join(f"o.{mine}" for mine, _ in _columns(block))
+    theirs = ", ".join(f"t.{stored}" for _, stored in _columns(block))
+    parts = [
+        f"SELECT FROM {_planned(block, names)} AS o WHERE o.op IN ('I', 'U') AND ({rows}) AND NOT EXISTS ("
+        f"SELECT FROM {names.target} AS t WHERE ({same}) AND ROW({theirs})::text = ROW({ours})::text)"
+        for rows, same in _found_by(block)
+    ]
+    return f"SELECT count(*) FROM ({' UNION ALL '.join(parts)}) AS unwritten"
+
+
+def _found_by(block: Block) -> list[tuple[str, str]]:
+    """How the stored row of a planned one is found: (which planned rows, condition). NULL keys apart."""
+    if block.key.kind == "single":
+        return [("true", "true")]
+    if block.key.kind == "row_id":
+        return [("true", f"t.{ROW_ID} = o.row_id")]
+    pairs = [(f"t.{stored}", f"o.{mine}") for mine, stored in _key(block)]
+    some_null = " OR ".join(f"{mine} IS NULL" for _, mine in pairs)
+    equal = " AND ".join(f"{stored} = {mine}" for stored, mine in pairs)
+    same = " AND ".join(f"{stored} IS NOT DISTINCT FROM {mine}" for stored, mine in pairs)
+    return [(f"NOT ({some_null})", equal), (some_null, same)]
+
+
 # -- groups and keyed rows -------------------------------------------------------------------
 
 
