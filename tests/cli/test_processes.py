@@ -147,16 +147,23 @@ def until(is_so: Callable[[], bool], seconds: float) -> bool:
     return is_so()
 
 
+def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
+    """Abort the process; its exit status and what it has printed, with the place in the code where it was."""
+    process.send_signal(signal.SIGABRT)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 @pytest.mark.parametrize("later", [0.0, 1.0])
 def test_ctrl_c_while_spark_starts_ends_java_too(dsn: str, later: float) -> None:
     mark = uuid4().hex
-    given = {**os.environ, "MILLSTREAM_DSN": dsn, "MARK": mark}
+    given = {**os.environ, "MILLSTREAM_DSN": dsn, "MARK": mark, "PYTHONFAULTHANDLER": "1"}
     with subprocess.Popen(
         program("refresh", "totals", "--full"), env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         start_new_session=True,
     ) as process:  # fmt: skip
-        assert until(lambda: "java" in alive(mark), 60)
+        assert until(lambda: "java" in alive(mark), 60), (alive(mark), ended(process))
         time.sleep(later)
         # As a terminal does it: to all of them.
         os.killpg(process.pid, signal.SIGINT)
