@@ -388,6 +388,35 @@ class Cycle(QueryError):
         )
 
 
+class QueryTooDeep(QueryError):
+    """A query is nested more deeply than it can be planned or evaluated; nothing was created or applied."""
+
+    code = "MS106"
+
+    @classmethod
+    def planned(cls) -> Self:
+        return cls(
+            "the query is nested too deeply",
+            detail="An expression, or a chain of set operations or joins, has more levels than the planner has room "
+            "for (some thousands).",
+            hint=_SHALLOWER,
+        )
+
+    @classmethod
+    def evaluated(cls) -> Self:
+        return cls(
+            "the query is nested too deeply for Spark",
+            detail="Spark's parser or optimizer ran out of stack.",
+            hint=f"{_SHALLOWER} Or give Java a larger stack: add -Xss512m to spark.driver.extraJavaOptions.",
+        )
+
+
+_SHALLOWER = (
+    "Write it with fewer levels: sum an array (SELECT sum(x) FROM unnest(ARRAY[a, b, ...]) AS x), concatenate with "
+    "concat(a, b, ...), use = ANY (ARRAY[...]) instead of a chain of OR, or split it over several stream tables."
+)
+
+
 # -- MS2xx: a stream table -------------------------------------------------------------------
 
 

@@ -71,7 +71,7 @@ class Expr:
     def aliases(self) -> frozenset[str]:
         return frozenset(ref.alias for ref in self.refs)
 
-    @property
+    @cached_property
     def as_ref(self) -> Ref | None:
         """The column it is, if it is nothing but a column."""
         node = unwrapped(self.tree)
@@ -110,14 +110,31 @@ def conjuncts(expression: Expr) -> Iterator[Expr]:
     >>> [part.sql for part in conjuncts(Expr("(a AND b) OR (a AND c)"))]
     ['a', '(b) OR (c)']
     """
-    node = unwrapped(expression.tree)
-    if isinstance(node, exp.And):
-        yield from conjuncts(Expr.of(node.this))
-        yield from conjuncts(Expr.of(node.expression))
-    elif isinstance(node, exp.Or):
-        yield from _common(node)
-    else:
-        yield Expr.of(node)
+    yield from _conjuncts(expression.tree)
+
+
+def _conjuncts(node: exp.Expression) -> Iterator[Expr]:
+    for part in operands(node, exp.And):
+        if isinstance(part, exp.Or):
+            yield from _common(part)
+        else:
+            yield Expr.of(part)
+
+
+def operands(node: exp.Expression, kind: type[exp.Expression]) -> list[exp.Expression]:
+    """The operands of a chain of one operator, at any depth, without their parentheses.
+
+    >>> [part.sql() for part in operands(Expr("(a OR b) OR (c OR d AND e)").tree, exp.Or)]
+    ['a', 'b', 'c', 'd AND e']
+    """
+    found, waiting = list[exp.Expression](), [node]
+    while waiting:
+        one = unwrapped(waiting.pop())
+        if isinstance(one, kind):
+            waiting += [one.expression, one.this]
+        else:
+            found.append(one)
+    return found
 
 
 def equated(condition: Expr) -> tuple[Expr, Expr] | None:
@@ -158,10 +175,7 @@ def is_record(node: exp.Expression) -> bool:
 
 def alternatives(expression: Expr) -> list[Expr]:
     """The parts of an OR, at any depth."""
-    node = unwrapped(expression.tree)
-    if isinstance(node, exp.Or):
-        return [*alternatives(Expr.of(node.this)), *alternatives(Expr.of(node.expression))]
-    return [Expr.of(node)]
+    return [Expr.of(node) for node in operands(expression.tree, exp.Or)]
 
 
 def all_of(parts: Iterable[Expr]) -> Expr:
@@ -179,7 +193,7 @@ def _combined(parts: list[Expr], word: str) -> Expr:
 
 
 def _common(node: exp.Or) -> Iterator[Expr]:
-    parts = [list(dict.fromkeys(conjuncts(one))) for one in alternatives(Expr.of(node))]
+    parts = [list(dict.fromkeys(_conjuncts(one))) for one in operands(node, exp.Or)]
     shared = [part for part in parts[0] if all(part in other for other in parts[1:])]
     if not shared:
         yield Expr.of(node)

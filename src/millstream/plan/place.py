@@ -26,7 +26,7 @@ from millstream.plan.endless import endless, is_endless
 from millstream.plan.moving import Moving
 from millstream.plan.placed import BOOL, Placed, across, literal, refused_number, refused_row
 from millstream.plan.region import Atoms, Outer, Region
-from millstream.plan.safe import SAFE, children
+from millstream.plan.safe import SAFE, children, spine
 from millstream.plan.scale import Digits, digits_of, digits_of_type
 from millstream.plan.server import Constant, Server
 from millstream.plan.spelled import listed, spelled
@@ -70,8 +70,24 @@ class Placer:
         elif (ref := expression.as_ref) is not None:
             yield from self.parts(self.atoms.sealed[ref][0])
         else:
-            for child in children(self._spelled(unwrapped(expression.tree))):
+            node = self._spelled(unwrapped(expression.tree))
+            first, *operators = self.chain(node)
+            for child in [first, *(one.expression for one in operators)] if operators else children(node):
                 yield from self.parts(Expr.of(child))
+
+    def chain(self, node: exp.Expression) -> list[exp.Expression]:
+        """The spine of a chain of operators, beginning with the longest part that touches one table at most."""
+        found = spine(node)
+        homes, place = self.atoms.homes(Expr.of(found[0])), 0
+        if len(found) == 1 or not self.single(Expr.of(found[0])):
+            return found
+        for operator in found[1:]:
+            right = Expr.of(operator.expression)
+            homes |= self.atoms.homes(right)
+            if len(homes) > 1 or not self.single(right):
+                break
+            place += 1
+        return found[place:]
 
     def single(self, expression: Expr) -> bool:
         """Is it a value over one table at most, and no mark?

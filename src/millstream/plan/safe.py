@@ -39,6 +39,8 @@ class Placer(Protocol):
 
     def type_of(self, node: exp.Expression) -> PgType: ...
 
+    def chain(self, node: exp.Expression) -> list[exp.Expression]: ...
+
 
 Rule = Callable[[Placer, exp.Expression, Use], Placed]
 
@@ -56,10 +58,36 @@ def children(node: exp.Expression) -> list[exp.Expression]:
     return found
 
 
+# Operators that PostgreSQL prints as chains, each beside those that it is chained with.
+_CHAINED: dict[type[exp.Expression], tuple[type[exp.Expression], ...]] = {
+    exp.And: (exp.And,), exp.Or: (exp.Or,), exp.Add: (exp.Add, exp.Sub), exp.Sub: (exp.Add, exp.Sub),
+    exp.Mul: (exp.Mul,), exp.DPipe: (exp.DPipe,),
+}  # fmt: skip
+
+
+def spine(node: exp.Expression) -> list[exp.Expression]:
+    """The first operand of a chain, then each operator with all that it stands over, from the inside out.
+
+    a + b - c    ->    a, a + b, a + b - c
+
+    A long chain is a deep tree; by its spine it is worked through without descending, each operand once.
+    """
+    kinds, found = _CHAINED.get(type(node), ()), [node]
+    while isinstance(found[-1], kinds):
+        found.append(unwrapped(found[-1].this))
+    return found[::-1]
+
+
 def _logical(placer: Placer, node: exp.Expression, use: Use) -> Placed:
-    for child in children(node):
-        child.replace(exp.Paren(this=placer.place(Expr.of(child), "carry").expr.node))
-    return Placed(Expr.of(node), wire_of(BOOL), BOOL)
+    if isinstance(node, exp.Not):
+        inner = placer.place(Expr.of(node.this), "carry")
+        return Placed(Expr.of(exp.Not(this=exp.Paren(this=inner.expr.node))), wire_of(BOOL), BOOL)
+    first, *operators = placer.chain(node)
+    made: exp.Expression = exp.Paren(this=placer.place(Expr.of(first), "carry").expr.node)
+    for operator in operators:
+        right = placer.place(Expr.of(operator.expression), "carry")
+        made = type(operator)(this=made, expression=exp.Paren(this=right.expr.node))
+    return Placed(Expr.of(made), wire_of(BOOL), BOOL)
 
 
 def _comparison(placer: Placer, node: exp.Expression, use: Use) -> Placed:
@@ -98,23 +126,39 @@ def _comparable(one: Placed, other: Placed) -> bool:
 
 
 def _arithmetic(placer: Placer, node: exp.Expression, use: Use) -> Placed:
-    one, other = placer.place(Expr.of(node.this), "number"), placer.place(Expr.of(node.expression), "number")
-    made = type(node)(this=exp.Paren(this=one.expr.node), expression=exp.Paren(this=other.expr.node))
-    if one.wire.number == "int" and other.wire.number == "int":
-        wider = max(one, other, key=lambda placed: _INTEGERS[placed.type.base] if placed.type else 0)
-        return Placed(Expr.of(made), wider.wire, wider.type)
-    if "float" in (one.wire.number, other.wire.number):
+    first, *operators = placer.chain(node)
+    one = placer.place(Expr.of(first), "number")
+    # What is chained stands without parentheses, and so is no deeper for Spark than it has operands.
+    made: exp.Expression = exp.Paren(this=one.expr.node)
+    wire, type_ = one.wire, one.type
+    for operator in operators:
+        right = placer.place(Expr.of(operator.expression), "number")
+        made = type(operator)(this=made, expression=exp.Paren(this=right.expr.node))
+        wire, type_ = _computed(operator, (wire, type_), (right.wire, right.type))
+    return Placed(Expr.of(made), wire, type_)
+
+
+# How a value travels, and its type where it has one in PostgreSQL.
+_Travels = tuple[Wire, PgType | None]
+
+
+def _computed(node: exp.Expression, one: _Travels, other: _Travels) -> _Travels:
+    """How the result of an operator travels."""
+    numbers = {wire.number for wire, _ in (one, other)}
+    if numbers == {"int"}:
+        return max(one, other, key=lambda side: _INTEGERS[side[1].base] if side[1] else 0)
+    if "float" in numbers:
         raise across(Expr.of(node), "Floating-point arithmetic overflows silently in Spark.")
-    return Placed(Expr.of(made), _result(node, _digits(one), _digits(other)), None)
+    return _result(node, _digits(*one), _digits(*other)), None
 
 
-def _digits(placed: Placed) -> tuple[int, int]:
+def _digits(wire: Wire, type_: PgType | None) -> tuple[int, int]:
     """Digits before and after the point."""
-    if placed.wire.number == "int":
-        assert placed.type is not None
-        return _INTEGERS[placed.type.base], 0
-    precision = int(placed.wire.spark.removeprefix("decimal(").split(",")[0])
-    return precision - placed.wire.scale, placed.wire.scale
+    if wire.number == "int":
+        assert type_ is not None
+        return _INTEGERS[type_.base], 0
+    precision = int(wire.spark.removeprefix("decimal(").split(",")[0])
+    return precision - wire.scale, wire.scale
 
 
 def _result(node: exp.Expression, one: tuple[int, int], other: tuple[int, int]) -> Wire:
@@ -143,7 +187,7 @@ def _cast(placer: Placer, node: exp.Expression, use: Use) -> Placed:
         raise across(Expr.of(node))
     if inner.wire.number == "decimal":
         return Placed(inner.expr, inner.wire, None)
-    digits, _ = _digits(inner)
+    digits, _ = _digits(inner.wire, inner.type)
     wire = Wire("string", f"decimal({digits},0)", equal=True, ordered=True, number="decimal")
     made = exp.cast(inner.expr.node, f"decimal({digits}, 0)")
     return Placed(Expr.of(made), wire, None)
@@ -183,7 +227,7 @@ def _common(placed: list[Placed], node: exp.Expression) -> Wire:
     if len(unordered) == 1:
         return unordered.pop()
     if all(one.wire.number in ("int", "decimal") for one in placed):
-        digits = [_digits(one) for one in placed]
+        digits = [_digits(one.wire, one.type) for one in placed]
         before, after = max(d[0] for d in digits), max(d[1] for d in digits)
         precision = min(38, before + after)
         return Wire("string", f"decimal({precision},{after})", equal=True, ordered=True, number="decimal", scale=after)

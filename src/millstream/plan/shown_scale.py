@@ -52,7 +52,9 @@ def _scale(placer: Placer, node: exp.Expression) -> str:
         ifs = [f"WHEN ({placer.place(Expr.of(v), 'number').expr.sql}) IS NOT NULL THEN {_scale(placer, v)}"
                for v in (node.this, *node.expressions)]  # fmt: skip
         return f"CASE {' '.join(ifs)} END"
-    parts = [_scale(placer, child) for child in children(node)]
+    first, *operators = placer.chain(node)
+    chained = [first, *(one.expression for one in operators)] if operators else children(node)
+    parts = [_scale(placer, child) for child in chained]
     if isinstance(node, exp.Mul):
         return f"({' + '.join(parts)})"
     return f"greatest({', '.join(parts)})" if len(parts) > 1 else parts[0]

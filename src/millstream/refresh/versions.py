@@ -18,6 +18,7 @@ from millstream.algebra import text_io
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import Scan
 from millstream.algebra.table import Table, quoted
+from millstream.large_stack import on_large_stack
 from millstream.plan.block import Input
 from millstream.plan.moving import Bound
 from millstream.refresh.cut import Cut
@@ -44,6 +45,7 @@ class Versions:
             self._known[one] = self._moved(one)
         return self._known[one]
 
+    @on_large_stack
     def _moved(self, one: Input) -> Moved:
         scans = {scan.alias: scan for moving in one.moving for scan in moving.by}
         rows = [self._rows(scan, _columns(one, scan)) for scan in scans.values()]

@@ -11,6 +11,7 @@ import psycopg
 
 from millstream.catalog import blocks, stream_tables
 from millstream.catalog.stream_tables import StreamTable
+from millstream.large_stack import on_large_stack
 from millstream.observe import log
 from millstream.plan.block import Block
 from millstream.plan.demand import flips, lookups
@@ -20,6 +21,7 @@ from millstream.store.connection import Connection
 from millstream.store.names import Names
 
 
+@on_large_stack
 def make(conn: Connection, table: StreamTable, planned: Planned) -> None:
     """State, kept rows, what inner blocks show, and the indexes by which they are read; recorded."""
     names = Names(table.id, table.schema_name, table.name)

@@ -21,6 +21,7 @@ from millstream.catalog.queries import Canonical
 from millstream.catalog.row_key import RowKey
 from millstream.catalog.upstreams import Upstream
 from millstream.errors import BadQuery, Unsupported, Volatile
+from millstream.large_stack import on_large_stack
 from millstream.plan.block import Block, Key
 from millstream.plan.cut import cut
 from millstream.plan.server import Constant
@@ -73,6 +74,7 @@ class Planned:
         return replace(self, blocks=(*self.blocks[:-1], replace(self.block, key=key)))
 
 
+@on_large_stack
 def plan_query(
     conn: Connection, query: str, *, qualified: bool = False, keys: Mapping[int, Sequence[str]] | None = None
 ) -> Planned:
@@ -92,7 +94,16 @@ def plan_query(
             blocks = cut(relation, canonical.columns, _Server(conn))
         except Unsupported as error:
             raise _placed(error, query) from error
+    _look_at(blocks)
     return Planned(query, canonical, relation, blocks, found, upstreams)
+
+
+def _look_at(blocks: Sequence[Block]) -> None:
+    """Parse the expressions of all inputs here, on the large stack: a refresh asks what they refer to."""
+    for one in (one for block in blocks for one in block.inputs()):
+        one.used()
+        for leaf in one.leaves:
+            _ = leaf.expr.as_ref
 
 
 @dataclass(frozen=True)
@@ -216,6 +227,7 @@ def _placed(error: Unsupported, query: str) -> Unsupported:
     return again
 
 
+@on_large_stack
 def state_sql(block: Block, names: Names, *, inner: bool) -> list[str]:
     """The statements that make what a block keeps, and what it shows to others."""
     kept_rows = kept.create_sql(block, names) if block.kept else []
@@ -279,8 +291,15 @@ class _Catalog:
         self.query = query
         self._called = called
         self.keys = keys
+        self._known: dict[tuple[str, str], Table | str] = {}
 
     def table(self, schema: str, name: str) -> Table | str:
+        """A table, or the canonical text of a view; asked for once, however often the query names it."""
+        if (schema, name) not in self._known:
+            self._known[schema, name] = self._found(schema, name)
+        return self._known[schema, name]
+
+    def _found(self, schema: str, name: str) -> Table | str:
         schema = schema or queries.implicit_schema(self.conn, name)
         oid, kind = queries.relation_kinds(self.conn, [(schema, name)])[schema, name]
         if kind == "v":

@@ -17,10 +17,11 @@ from typing import TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.errors import Conflict, RefreshFailed, ValueOutOfRange
+from millstream.errors import Conflict, MillstreamError, QueryTooDeep, RefreshFailed, ValueOutOfRange
 from millstream.spark.session import Running
 
 # What a view is made of.
@@ -62,6 +63,10 @@ class Engine:
             rows = self.spark.sql(statement).toArrow()
         except PySparkException as error:
             raise _translated(error) from error
+        except Py4JJavaError as error:
+            if "java.lang.StackOverflowError" not in str(error):
+                raise
+            raise QueryTooDeep.evaluated() from error
         finally:
             for name in views:
                 self.spark.catalog.dropTempView(name)
@@ -144,12 +149,14 @@ def view_name(kind: str) -> str:
     return f"ms_{kind}_{next(_counter)}"
 
 
-def _translated(error: PySparkException) -> RefreshFailed | ValueOutOfRange | Conflict:
+def _translated(error: PySparkException) -> MillstreamError:
     """Spark's error as ours; a number that does not fit is named."""
     condition = error.getCondition() or ""
     text = str(error)
     if "canceling statement due to lock timeout" in text:
         return Conflict.on("", "A table that was to be scanned is about to be truncated or altered.")
+    if condition == "FAILED_TO_PARSE_TOO_COMPLEX" or "java.lang.StackOverflowError" in text:
+        return QueryTooDeep.evaluated()
     if condition in ("CAST_INVALID_INPUT", "NUMERIC_VALUE_OUT_OF_RANGE") or "NUMERIC_VALUE_OUT_OF_RANGE" in text:
         found = re.search(r"The value '?(.*?)'? (?:of the type|cannot be)", text)
         return ValueOutOfRange.in_column("a column Spark computes with", found[1] if found else text.split("\n")[0])

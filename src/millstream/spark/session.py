@@ -51,6 +51,8 @@ EXACT: Mapping[str, str] = {
     # Of a WITH query that numbers its rows and is used twice, this rule may give the columns in another order than they
     # are asked for, or drop a filter (SPARK-58696, SPARK-59434): an internal error, or wrong rows.
     "spark.sql.optimizer.excludedRules": f"{_OPTIMIZER}.PushdownPredicatesAndPruneColumnsForCTEDef",
+    # Of a chain of joins each level takes the analyzer some rounds.
+    "spark.sql.analyzer.maxIterations": "10000",
     # `inline.py` writes odd letters by their numbers.
     "spark.sql.parser.escapedStringLiterals": "false",
 }
@@ -68,6 +70,8 @@ _LOCAL: Mapping[str, str] = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
     # Out of memory, the driver ends: half-dead, it would leave us waiting for ever.
     _JAVA: "-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError "
+    # The parser and the optimizer recurse: at Java's own megabyte a sum of 2,000 terms over a join is too deep.
+    "-Xss64m "
     # What Java says of its archive of classes would stand among a command's output.
     "-Xlog:disable -Xlog:all=error:stderr "
     f"-Dlog4j2.configurationFile=file:{_QUIET} -Dlog4j.configurationFile=file:{_QUIET}",

@@ -54,7 +54,7 @@ from millstream.sql.outermost import has_subquery
 from millstream.sql.recursion import reads_itself, recursion
 from millstream.sql.scope import Scope, checked
 from millstream.sql.select_list import shown, unique
-from millstream.sql.set_operations import INT4, combined
+from millstream.sql.set_operations import INT4, chained, combined, types_of_each
 from millstream.sql.set_returning import Sets
 from millstream.sql.subquery import Subqueries
 from millstream.sql.windows import expanded, windowed
@@ -276,17 +276,24 @@ class _Builder:
         return relation, [one for one in conditions if not one.refs <= own]
 
     def _set_operation(self, query: exp.SetOperation, ctes: Ctes, outer: Scope | None, given: Given | None) -> Relation:
-        parts = [self.query(part, ctes, outer, given) for part in (query.this, query.expression)]
+        operations = chained(query)
+        written = [operations[0].this, *(one.expression for one in operations)]
+        parts = [self.query(part, ctes, outer, given) for part in written]
         carried = len(given.values) if given else 0
         names = tuple(ref.column for ref in refs_of(parts[0], carried)[0])
         # Under names of our own: the user may give one name to two columns.
         listed = ", ".join(f"c{number}" for number in range(len(names)))
         # Rows without columns have one of ours.
         bare = not next(query.find_all(exp.Select)).expressions
-        text = f"SELECT * FROM ({closed(query, ctes, outer, self.types)}) AS u ({listed})"
-        types = (INT4,) if bare else self.types(text)
+
+        def types_of_query(part: exp.Expression) -> tuple[PgType, ...]:
+            text = f"SELECT * FROM ({closed(part, ctes, outer, self.types)}) AS u ({listed})"
+            return (INT4,) if bare else self.types(text)
+
         more, their = (given.names, given.key_types) if given else ((), ())
-        relation = combined(query, parts, (*names, *more), (*types, *their), self.fresh)
+        every = [(*types, *their) for types in types_of_each(operations, types_of_query)]
+        relation = combined(query, parts, (*names, *more), every, self.fresh)
+        types = every[-1][: len(names)]
         order = query.args.get("order")
         places = [int(one.this.name) - 1 for one in order.expressions] if order and limit_of(query) else []
         ordering = [Expr(relation.columns[place].sql) for place in places]

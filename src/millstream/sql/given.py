@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from millstream.algebra.expr import Expr, Ref, equated, is_quantified, transform, unwrapped
+from millstream.algebra.expr import Expr, Ref, equated, is_quantified, operands, transform, unwrapped
 from millstream.algebra.relation import Aggregate, Join, Named, Relation
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
@@ -216,10 +216,7 @@ def is_bare(select: exp.Select, aggregates: Aggregates) -> bool:
 
 def parts_of(node: exp.Expression) -> list[exp.Expression]:
     """The parts of an AND, as they are written."""
-    node = unwrapped(node)
-    if isinstance(node, exp.And):
-        return [*parts_of(node.this), *parts_of(node.expression)]
-    return [node]
+    return operands(node, exp.And)
 
 
 def tied_by_equalities(select: exp.Select, scope: Scope, aggregates: Aggregates) -> bool:

@@ -52,52 +52,56 @@ class Node:
         return value not in ("<>", "", [])
 
 
+@dataclass
+class _Open:
+    """A list or a node that is being read: its items, or the words of the field that is being read."""
+
+    node: Node | None = None
+    name: str = ""
+    words: list[Value] = field(default_factory=list)
+
+    def begin(self, name: str) -> None:
+        """End the current field, if there is one, and begin another."""
+        if self.node is not None and self.name:
+            self.node.fields[self.name] = self.words[0] if len(self.words) == 1 else self.words
+        self.name, self.words = name, []
+
+
 def parse(text: str) -> Value:
-    """The tree in the text of a `pg_node_tree`."""
-    tokens = _TOKEN.findall(text)
-    value, _ = _value(tokens, 0)
-    return value
-
-
-def _value(tokens: list[str], at: int) -> tuple[Value, int]:
-    if tokens[at] == "{":
-        return _node(tokens, at + 1)
-    if tokens[at] == "(":
-        return _list(tokens, at + 1)
-    return tokens[at], at + 1
-
-
-def _list(tokens: list[str], at: int) -> tuple[Value, int]:
-    items: list[Value] = []
-    while tokens[at] != ")":
-        item, at = _value(tokens, at)
-        items.append(item)
-    return items, at + 1
-
-
-def _node(tokens: list[str], at: int) -> tuple[Value, int]:
-    node = Node(tokens[at])
-    at += 1
-    while tokens[at] != "}":
-        name = tokens[at][1:]
-        at += 1
-        words: list[Value] = []
-        while tokens[at] != "}" and not tokens[at].startswith(":"):
-            item, at = _value(tokens, at)
-            words.append(item)
-        node.fields[name] = words[0] if len(words) == 1 else words
-    return node, at + 1
+    """The tree in the text of a `pg_node_tree`. Without recursion: a sum of 1,000 terms is 1,000 levels deep."""
+    around = [_Open()]
+    tokens = iter(_TOKEN.findall(text))
+    for token in tokens:
+        inner = around[-1]
+        if token == "{":
+            around.append(_Open(Node(next(tokens))))
+        elif token == "(":
+            around.append(_Open())
+        elif token == "}":
+            inner.begin("")
+            assert inner.node is not None, "a brace that closes nothing"
+            around.pop()
+            around[-1].words.append(inner.node)
+        elif token == ")":
+            around.pop()
+            around[-1].words.append(inner.words)
+        elif inner.node is not None and token.startswith(":"):
+            inner.begin(token[1:])
+        else:
+            inner.words.append(token)
+    return around[0].words[0]
 
 
 def walk(value: Value) -> Iterator[Node]:
     """Every node, from the top."""
-    if isinstance(value, Node):
-        yield value
-        for child in value.fields.values():
-            yield from walk(child)
-    elif isinstance(value, list):
-        for child in value:
-            yield from walk(child)
+    waiting: list[Value] = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Node):
+            yield one
+            waiting += reversed(one.fields.values())
+        elif isinstance(one, list):
+            waiting += reversed(one)
 
 
 # The field that tells the type of an expression node's result.

@@ -7,6 +7,10 @@ INTERSECT ALL, EXCEPT ALL    each row as often as both sides have it, or as the 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
+
 from sqlglot import exp
 
 from millstream.algebra.expr import Expr, Ref
@@ -42,14 +46,52 @@ def _named_like(relation: Relation, groups: Relation, fresh: Fresh) -> Relation:
     return Project(groups, outputs, fresh("q"))
 
 
+def chained(query: exp.SetOperation) -> list[exp.SetOperation]:
+    """The operations of a chain of UNION, or of UNION ALL, the first one first; of any other operation, itself.
+
+    Each row once at the end is each row once: what stands before a UNION may be UNION ALL too.
+    """
+    found = [query]
+    while isinstance(found[-1], exp.Union):
+        before = found[-1].this
+        if not isinstance(before, exp.Union) or any(before.args.get(word) for word in _OWN):
+            break
+        if before.args.get("distinct") and not query.args.get("distinct"):
+            break
+        found.append(before)
+    return found[::-1]
+
+
+# What a query in a chain has for itself, in parentheses.
+_OWN = ("order", "limit", "offset", "with_")
+
+Types = tuple[PgType, ...]
+
+
+def types_of_each(operations: Sequence[exp.SetOperation], types: Callable[[exp.Expression], Types]) -> list[Types]:
+    """The types of each operation of a chain.
+
+    PostgreSQL finds them two by two, and casts: of bpchar, varchar and text the second loses its trailing spaces. A
+    part that has the types of the parts before it does not change them, so there is no need to ask for the whole chain.
+    """
+    found = [types(operations[0])]
+    for operation in operations[1:]:
+        same = types(operation.expression) == found[-1]
+        found.append(found[-1] if same else types(operation))
+    return found
+
+
 def combined(
-    query: exp.SetOperation, parts: list[Relation], names: tuple[str, ...], types: tuple[PgType, ...], fresh: Fresh
+    query: exp.SetOperation, parts: list[Relation], names: tuple[str, ...], types: Sequence[Types], fresh: Fresh
 ) -> Relation:
-    """The rows of two queries, as the operation between them combines them."""
-    if isinstance(query, exp.Union):
-        united = UnionAll(tuple(parts), names, types, fresh("u"))
-        return distinct(united, fresh) if query.args.get("distinct") else united
-    return _counted(query, parts, names, types, fresh)
+    """The rows of several queries, as the operations between them combine them; of each, the types."""
+    if not isinstance(query, exp.Union):
+        return _counted(query, parts, names, types[0], fresh)
+    united = parts[0]
+    # Parts between which the types do not change are united at once.
+    for own, together in groupby(zip(types, parts[1:], strict=True), key=itemgetter(0)):
+        united = UnionAll((united, *(part for _, part in together)), names, own, fresh("u"))
+    return distinct(united, fresh) if query.args.get("distinct") else united
 
 
 def _counted(

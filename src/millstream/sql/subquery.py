@@ -15,7 +15,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from millstream.algebra.dialect import printed
-from millstream.algebra.expr import Expr, Ref, unwrapped
+from millstream.algebra.expr import Expr, Ref, operands, unwrapped
 from millstream.errors import Unsupported
 from millstream.sql.given import Tied, bodies, equalities
 from millstream.sql.host import Builder, Host, Keyed
@@ -37,7 +37,7 @@ class Subqueries:
         """A condition: where it is a plain IN, unknown is as good as false."""
         node = unwrapped(node)
         if isinstance(node, exp.And):
-            parts = [self.condition(part, host) for part in (node.this, node.expression)]
+            parts = [self.condition(part, host) for part in operands(node, exp.And)]
             return Expr.parse(" AND ".join(f"({part.sql})" for part in parts))
         if isinstance(node, exp.In) and node.args.get("query"):
             return is_in(self, node, host, strict=True)

@@ -13,8 +13,10 @@ from sqlglot import exp
 
 from millstream.algebra.dialect import parsed, printed
 from millstream.algebra.types import Column
+from millstream.large_stack import on_large_stack
 
 
+@on_large_stack
 def total(text: str, columns: Sequence[Column]) -> str:
     """The query with ties told apart by all columns that have an order."""
     query = parsed(text)

@@ -15,6 +15,7 @@ from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import Project
 from millstream.algebra.table import ROW, quoted
 from millstream.algebra.text_io import staged_sql, unstaged_sql
+from millstream.large_stack import on_large_stack
 from millstream.plan.block import Accumulator, AggregateHead, Block, Gathered, Input
 from millstream.plan.lower.aggregate import output_columns
 from millstream.store.names import PART, Names, row_hash
@@ -36,6 +37,7 @@ def create_sql(block: Block, head: AggregateHead, names: Names) -> list[str]:
     return statements if head.keys else [*statements, _only_row(block, head, names)]
 
 
+@on_large_stack
 def empty_select(block: Block, columns: Sequence[str], names: Names) -> str:
     """A SELECT without rows, of the body's columns as PostgreSQL's own expressions: it knows their collations."""
     branch, types = block.branches[0], {column.name: column.type for column in block.columns}
@@ -43,9 +45,10 @@ def empty_select(block: Block, columns: Sequence[str], names: Names) -> str:
     leaves = {Ref(one.name, leaf.name): leaf.expr for one in branch.inputs for leaf in one.leaves}
     # All other columns of the body are marks of mark joins, which no table has.
     marks = {ref: Expr("CAST(NULL AS BOOLEAN)") for output in branch.body.outputs for ref in output.expr.refs}
-    exprs = {output.name: output.expr.substitute({**marks, **leaves}) for output in branch.body.outputs}
     typed = {name: f"CAST(NULL AS {type_.name})" for name, type_ in types.items() if type_.collation == "none"}
-    listed = ", ".join(f"{typed.get(name) or exprs[name].sql} AS {quoted(name)}" for name in columns)
+    untyped = [output for output in branch.body.outputs if output.name not in typed]
+    found = {output.name: output.expr.substitute({**marks, **leaves}).sql for output in untyped}
+    listed = ", ".join(f"{typed.get(name) or found[name]} AS {quoted(name)}" for name in columns)
     tables = ", ".join(one.scan.item(names.source(one.scan.table)) for one in branch.inputs)
     return f"SELECT {listed or '1'} FROM {tables} WHERE false"
 

@@ -7,6 +7,7 @@ the multiplicities of the rows in its views differ.
 from __future__ import annotations
 
 from millstream.algebra.relation import Filter, Project, Relation
+from millstream.large_stack import on_large_stack
 from millstream.plan.block import Block, Match, Read
 from millstream.plan.lower.aggregate import aggregate
 from millstream.plan.lower.context import Lowering, Rule
@@ -21,6 +22,7 @@ from millstream.plan.lower.union_all import union_all
 RULES: dict[type[Relation], Rule] = {Read: read, Filter: filter_rows, Project: project, Match: match}
 
 
+@on_large_stack
 def printed(block: Block, views: dict[str, str]) -> str:
     """The statement of a block, for people; of a recursion, those of its terms."""
     if not block.terms:
@@ -28,6 +30,7 @@ def printed(block: Block, views: dict[str, str]) -> str:
     return "\n\n".join(f"-- {term.block.name}\n{lower(term.block, views)}" for term in block.terms)
 
 
+@on_large_stack
 def lower(
     block: Block,
     views: dict[str, str],

@@ -1,0 +1,101 @@
+"""Planning: a query that PostgreSQL takes is planned and stays exact, or is refused by an error of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import psycopg
+import pytest
+
+from millstream import Millstream, large_stack
+from millstream.errors import QueryTooDeep
+from millstream.store.connection import connect
+from millstream.testing import oracle
+
+pytestmark = pytest.mark.spark
+
+TABLES = """
+    CREATE TABLE z (id int PRIMARY KEY, d int, x text);
+    CREATE TABLE k (id int PRIMARY KEY, v int);
+    INSERT INTO z SELECT n, n % 7, 'x' || n % 5 FROM generate_series(1, 20) AS n;
+    INSERT INTO k SELECT n, n * 3 FROM generate_series(1, 12) AS n;
+"""
+CHANGES = (
+    "INSERT INTO z VALUES (100, 3, 'x9'), (101, NULL, NULL); UPDATE z SET d = d + 1 WHERE id < 5; "
+    "DELETE FROM z WHERE id = 7; UPDATE k SET v = v + 1 WHERE id IN (2, 3)",
+    "DELETE FROM z WHERE id > 15; UPDATE z SET x = 'yy' WHERE id = 2; DELETE FROM k WHERE id = 4; "
+    "INSERT INTO k VALUES (16, 1)",
+)
+
+
+def stays_exact(ms: Millstream, database: str, queries: Mapping[str, str]) -> None:
+    """Create a stream table of each query; after each change, refresh all differentially and ask the oracle."""
+    with connect(database) as conn:
+        conn.execute(TABLES.encode())
+        for name, query in queries.items():
+            ms.create_stream_table(name, query, schedule="1h", refresh_mode="DIFFERENTIAL")
+            oracle.check(conn, query, f"public.{name}")
+        for change in CHANGES:
+            conn.execute(change.encode())
+            reports = ms.refresh_all()
+            assert {report.action for report in reports} <= {"DIFFERENTIAL", "NO_DATA"}
+            assert any(report.action == "DIFFERENTIAL" for report in reports)
+            for name, query in queries.items():
+                oracle.check(conn, query, f"public.{name}")
+
+
+def chain(operator: str, *terms: str, count: int) -> str:
+    return operator.join([*terms] * (count // len(terms)))
+
+
+DEEP = {
+    "sum_of_a_table": f"SELECT id, {chain(' + ', 'd', count=1000)} AS s FROM z",
+    "text_of_a_table": f"SELECT id, {chain(' || ', 'x', count=1000)} AS s FROM z",
+    "calls": f"SELECT id, {'replace(' * 200}x{', chr(97), chr(98))' * 200} AS s FROM z",
+    "sum_of_a_join": f"SELECT sum({chain(' + ', 'z.d', 'k.v', count=1000)}) AS s FROM z JOIN k ON k.id = z.id",
+    "text_of_a_join": f"SELECT z.id, {chain(' || ', 'z.x', 'k.v::text', count=500)} AS s FROM z JOIN k ON k.id = z.id",
+    "conditions": f"SELECT id FROM z WHERE {' AND '.join(f'd <> {n}' for n in range(100, 1100))}",
+    "alternatives": f"SELECT id FROM z WHERE {' OR '.join(f'(d = {n} AND id > {n})' for n in range(500))}",
+    "alternatives_of_a_join": "SELECT z.id FROM z JOIN k ON k.id = z.id AND "
+    f"({' OR '.join(f'(z.d = {n} AND k.v > {n})' for n in range(150))})",
+    "a_list": f"SELECT id FROM z WHERE d IN ({', '.join(map(str, range(3000)))})",
+    "cases": f"SELECT id, CASE {' '.join(f'WHEN d = {n} THEN {n + 1}' for n in range(500))} END AS c FROM z",
+    "nested_cases": f"SELECT id, {''.join(f'CASE WHEN d = {n} THEN {n} ELSE ' for n in range(100))}d{' END' * 100} "
+    "AS c FROM z",
+}
+
+
+def test_queries_of_a_thousand_levels_stay_exact(ms: Millstream, database: str) -> None:
+    """Python's 1,000 frames were used up by 50 terms, and by work that grew with the square of the depth."""
+    stays_exact(ms, database, DEEP)
+
+
+def test_unions_of_two_hundred_queries_stay_exact(ms: Millstream, database: str) -> None:
+    """50 branches raised RecursionError; UNION of 200 became 199 blocks."""
+    selects = [f"SELECT id, d + {n} AS d FROM z" for n in range(200)]
+    stays_exact(ms, database, {"bag": " UNION ALL ".join(selects), "each_once": " UNION ".join(selects[:60])})
+
+
+@pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN", "FULL JOIN"])
+def test_chains_of_joins_stay_exact(ms: Millstream, database: str, kind: str) -> None:
+    """Each side of an outer join was computed twice, so ten FULL JOINs 2^10 times; a changed row was joined as two."""
+    joins = " ".join(f"{kind} z AS z{n} ON z{n}.id = z{n - 1}.id" for n in range(1, 16))
+    stays_exact(ms, database, {"chain": f"SELECT z0.id, z3.d, z15.x FROM z AS z0 {joins}"})
+
+
+def test_types_change_along_a_chain_of_unions(ms: Millstream, database: str) -> None:
+    """PostgreSQL casts part by part: a varchar united with a char(n) loses trailing spaces before it is a text."""
+    parts = ["SELECT d::smallint AS n, x::char(6) AS t FROM z", "SELECT id, (x || '  ')::varchar FROM z"]
+    parts += ["SELECT id, (x || '  ')::varchar FROM z", "SELECT d / 4.0, x || ' ' FROM z", "SELECT d, x FROM z"]
+    stays_exact(ms, database, {"united": " UNION ALL ".join(parts), "each_once": " UNION ".join(parts)})
+
+
+def test_what_is_too_deep_is_refused_by_name(ms: Millstream, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was a RecursionError. A smaller stack stands for a deeper query, which PostgreSQL itself would not take."""
+    monkeypatch.setattr(large_stack, "STACK", large_stack.SMALLEST)
+    with psycopg.connect(database, autocommit=True) as conn:
+        conn.execute(TABLES)
+    with pytest.raises(QueryTooDeep) as caught:
+        ms.create_stream_table("deep", f"SELECT id, {chain(' + ', 'd', count=1000)} AS s FROM z")
+    assert caught.value.code == "MS106"
+    assert ms.status() == []
