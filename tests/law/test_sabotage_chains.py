@@ -18,12 +18,11 @@ from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Aggregate, Join, Relation, Scan
 from millstream.errors import MillstreamError
 from millstream.plan import chain, flatten, region
-from millstream.plan.block import Block, Branch, Edge, Leaf, Pair
+from millstream.plan.block import Block, Branch, Edge, Leaf, Match, Pair
 from millstream.plan.demand import Message, messages
 from millstream.plan.flatten import Flat
-from millstream.plan.lower import full_join, left_join, mark_join, matching
+from millstream.plan.lower import left_join, mark_join, matching, null_extended
 from millstream.plan.lower.context import Lowering
-from millstream.plan.lower.matching import Side
 from millstream.plan.place import Placer
 from millstream.plan.region import Outer, OuterKind, Region
 from millstream.refresh import access, demand
@@ -125,29 +124,27 @@ def full_join_forgets_one_side(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(match.KINDS, "full", match.KINDS["left"])
 
 
-def padded_by(change: Callable[[str], str]) -> Sabotage:
+def extended_by(change: Callable[[str], str]) -> Sabotage:
     """Other rows that meet nothing."""
+    alone = null_extended.alone
 
-    def wrong(step: str, side: Side, columns: list[str], ctx: Lowering) -> str:
-        name = matching.padding(step, side, columns, ctx)
-        ctx.steps[-1] = (ctx.steps[-1][0], change(ctx.steps[-1][1]))
-        return name
+    def wrong(name: null_extended.Name) -> str:
+        return change(alone(name))
 
     def sabotage(patch: pytest.MonkeyPatch) -> None:
-        for module in (left_join, full_join):
-            patch.setattr(module, "padding", wrong)
+        patch.setattr(null_extended, "alone", wrong)
 
     return sabotage
 
 
 @breaks("left", "full")
 def padding_looks_at_the_new_version_only(patch: pytest.MonkeyPatch) -> None:
-    padded_by(lambda s: s.replace("__was = 0", "__is = 0"))(patch)
+    extended_by(lambda s: s.replace("_was = 0L", "_is = 0L"))(patch)
 
 
 @breaks("left", "full")
 def padding_stays_when_a_partner_comes(patch: pytest.MonkeyPatch) -> None:
-    padded_by(lambda s: s.split(" WHERE __was")[0].replace("WHEN __is = 0", "WHEN __was = 0"))(patch)
+    extended_by(lambda s: s.replace("_is = 0L", "_was = 0L"))(patch)
 
 
 @breaks("mark", "absent")
@@ -162,10 +159,10 @@ def mark_join_takes_the_new_mark_for_the_old(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("theta")
 def matching_forgets_what_else_must_be_true(patch: pytest.MonkeyPatch) -> None:
-    def pairs_alone(side: Side, other: Side, rest: tuple[Expr, ...], ctx: Lowering) -> str:
-        return matching.counted(side, other, (), ctx)
+    def keys_alone(node: Match, ctx: Lowering) -> str:
+        return left_join.left_join(replace(node, rest=()), ctx)
 
-    patch.setattr(left_join, "counted", pairs_alone)
+    patch.setitem(match.KINDS, "left", keys_alone)
 
 
 @breaks("left", "full", "mark", "absent")

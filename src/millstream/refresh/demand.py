@@ -19,7 +19,7 @@ from millstream.plan.demand import Id, Message, messages
 from millstream.refresh.access import Access
 from millstream.refresh.gathered import Asked, Gathered
 from millstream.refresh.reading import ROW, schema_of
-from millstream.refresh.reduce import Reduction, alike, summed
+from millstream.refresh.reduce import LONG_JOIN, Reduction, alike, summed
 from millstream.spark.engine import Rows
 from millstream.spark.scan import Scanned
 
@@ -123,15 +123,15 @@ def distinct_keys(tables: list[pa.Table], columns: tuple[str, ...], nulls: tuple
     return keys.group_by(distinct).aggregate([]).select(list(columns))
 
 
-def rows_of(one: Input, gathered: Gathered) -> Rows:
-    """All rows of an input as Spark gets them: images, and stored rows each once."""
+def rows_of(one: Input, gathered: Gathered, *, joined: int = 1) -> Rows:
+    """All rows of an input as Spark gets them: images, and stored rows each once; so many tables are joined."""
     schema = schema_of(one)
     images = gathered.first if gathered.first is not None else schema.empty_table()
     if isinstance(gathered.whole, Scanned):
         return _with_images(gathered.whole, images)
     stored = [gathered.whole] if gathered.whole is not None else [_once(gathered.found)] if gathered.found else []
     rows = pa.concat_tables([images.select(schema.names), *(table.select(schema.names) for table in stored)])
-    return summed(one, rows)
+    return summed(one, rows, corrected=joined >= LONG_JOIN and images.num_rows > 0)
 
 
 def _with_images(scanned: Scanned, images: pa.Table) -> Rows:

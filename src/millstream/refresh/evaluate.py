@@ -129,7 +129,7 @@ _NOTHING = pa.table({"__net": pa.array([], pa.int64())})
 
 
 def _views(branch: Branch, gathered: dict[str, Gathered]) -> dict[str, Rows]:
-    return {one.name: rows_of(one, gathered[one.name]) for one in branch.inputs}
+    return {one.name: rows_of(one, gathered[one.name], joined=len(branch.inputs)) for one in branch.inputs}
 
 
 def _frame(rows: pa.Table | Scanned) -> Rows:

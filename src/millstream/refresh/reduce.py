@@ -79,17 +79,36 @@ class Reduction:
         return self.rows(name, keys, away=asking, number=number)
 
 
-def summed(one: Input, rows: pa.Table) -> pa.Table:
-    """Rows that are alike as one, counted; where a key is among the columns, none are."""
+# From so many joined tables on, each row is sent once, not as a stored row and images that correct it: of n tables that
+# have a row twice, the join has it 2^n times.
+LONG_JOIN = 4
+
+
+def summed(one: Input, rows: pa.Table, *, corrected: bool = False) -> pa.Table:
+    """Rows that are alike as one, counted; where a key is among the columns, none are, unless images correct them."""
     columns = [leaf.name for leaf in one.leaves]
     shown = {leaf.expr.as_ref.column for leaf in one.leaves if leaf.expr.as_ref is not None}
     told_apart = bool(one.scan.table.key) and shown >= set(one.scan.table.key)
-    # Of floating-point numbers, some are equal and not the same.
-    if rows.num_rows <= FEW or told_apart or any(pa.types.is_floating(rows.schema.field(c).type) for c in columns):
+    if (rows.num_rows <= FEW or told_apart) and not corrected:
         return rows
-    counts = rows.group_by(columns).aggregate([("__before", "sum"), ("__after", "sum")])
-    counts = counts.rename_columns([*columns, "__before", "__after"])
-    return counts.filter(pc.or_(pc.not_equal(counts["__before"], 0), pc.not_equal(counts["__after"], 0)))
+    # Of floating-point numbers, some are equal and not the same: 0 and -0.
+    keys = {name: _by_bits(rows[name]) for name in columns}
+    same = pa.table({"__n": _numbers(rows), "__before": rows["__before"], "__after": rows["__after"], **keys})
+    counts = same.group_by(columns).aggregate([("__n", "min"), ("__before", "sum"), ("__after", "sum")])
+    counts = counts.filter(pc.or_(pc.not_equal(counts["__before_sum"], 0), pc.not_equal(counts["__after_sum"], 0)))
+    values = [rows[name].take(counts["__n_min"]) for name in columns]
+    return pa.table([*values, counts["__before_sum"], counts["__after_sum"]], schema=rows.schema)
+
+
+def _by_bits(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pa.types.is_floating(values.type):
+        return values
+    bits = pa.int64() if values.type.bit_width == 64 else pa.int32()
+    return pa.chunked_array([chunk.view(bits) for chunk in values.chunks], bits)
+
+
+def _numbers(rows: pa.Table) -> pa.Array:
+    return pa.array(range(rows.num_rows), pa.int64())
 
 
 def alike(one: Leaf, other: Leaf) -> bool:

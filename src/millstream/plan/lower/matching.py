@@ -42,7 +42,11 @@ def pairs(node: Match, left: Side, right: Side, ctx: Lowering) -> str:
     columns = [f"l.{name}" for name in left.columns] + [f"r.{name}" for name in right.columns]
     products = [f"l.{BEFORE} * r.{BEFORE} AS {BEFORE}", f"l.{AFTER} * r.{AFTER} AS {AFTER}"]
     how = f"JOIN {right.step} AS r ON {on(node)}" if node.conditions else f"CROSS JOIN {right.step} AS r"
-    return ctx.step("joined", f"{ctx.select} {', '.join(columns + products)} FROM {left.step} AS l {how}")
+    # A row of an old version beside one of a new version is in neither. Left in, there would be 2^n of them in n joins.
+    chained = any(isinstance(side, Match) for side in (node.left, node.right))
+    both = [f"l.{version} * r.{version} <> 0L" for version in (BEFORE, AFTER)]
+    where = f" WHERE {' OR '.join(both)}" if chained else ""
+    return ctx.step("joined", f"{ctx.select} {', '.join(columns + products)} FROM {left.step} AS l {how}{where}")
 
 
 def on(node: Match) -> str:
@@ -77,13 +81,3 @@ def _one_by_one(side: Side, other: Side, rest: tuple[Expr, ...], ctx: Lowering) 
 def _same(side: Side, other: Side, alias: str) -> list[str]:
     ends = zip(side.ends, side.signs, other.ends, strict=True)
     return [f"l.{one} {sign} {alias}.{two}" for one, sign, two in ends]
-
-
-def padding(step: str, side: Side, columns: list[str], ctx: Lowering) -> str:
-    """The rows that meet nothing, in each version, among columns that are NULL where they are the other side's."""
-    listed = [name if name in side.columns else f"NULL AS {name}" for name in columns]
-    kept = [
-        f"CASE WHEN {WAS} = 0 THEN {BEFORE} ELSE 0 END AS {BEFORE}",
-        f"CASE WHEN {IS} = 0 THEN {AFTER} ELSE 0 END AS {AFTER}",
-    ]
-    return ctx.step("padded", f"SELECT {', '.join(listed + kept)} FROM {step} WHERE {WAS} = 0 OR {IS} = 0")
