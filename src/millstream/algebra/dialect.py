@@ -94,6 +94,17 @@ class Verbatim(Postgres):
                 return exp.All(this=exp.Paren(this=call.expressions[0]))
             return call
 
+        def _parse_column_ops(self, this: Any) -> Any:  # sqlglot passes on what it is given
+            found = super()._parse_column_ops(this)
+            if isinstance(found, exp.Window) and isinstance(found.this, exp.Dot):
+                found.set("this", _qualified_call(found.this.this, found.this.expression))
+                return found
+            if isinstance(found, exp.Dot):
+                return _qualified_call(found.this, found.expression)
+            if isinstance(found, exp.Column) and isinstance(found.this, exp.Filter | exp.WithinGroup):
+                return _qualified_call(found.args["table"], found.this)
+            return found
+
         def _parse_lateral(self) -> exp.Lateral | None:
             # A function in FROM is lateral without the word, and before ROWS FROM it is not understood.
             start = self._index
@@ -159,6 +170,14 @@ class Verbatim(Postgres):
                 operator = "!~" if isinstance(inner, exp.RegexpLike) else "!~*"
                 return f"{self.sql(inner, 'this')} {operator} {self.sql(inner, 'expression')}"
             return super().not_sql(expression)
+
+
+def _qualified_call(schema: Any, call: Any) -> exp.Expression:
+    """schema.f(x) FILTER (...): the schema belongs to the function's name, not to the call with its FILTER."""
+    if not isinstance(call, exp.Filter | exp.WithinGroup):
+        return exp.Dot(this=schema, expression=call)
+    call.set("this", _qualified_call(schema, call.this))
+    return call
 
 
 # One for all: to make one takes longer than to print a column.

@@ -44,9 +44,12 @@ class Grouping:
             return Expr.ref(self.alias, name).node
         if isinstance(node, exp.Window):
             # Its function is not an aggregate, but what it is applied to may be.
-            inner = node.this.this if isinstance(node.this, exp.Filter) else node.this
-            self._children(inner)
-            self._children(node, *(["this"] if inner is node.this else []))
+            call = node.this
+            if isinstance(call, exp.Filter):
+                call.set("expression", self._rewritten(call.expression))
+                call = call.this
+            self._children(call)
+            self._children(node, "this")
             return node
         if self.aggregates.called(node):
             name = self.measures.setdefault(call_of(node), f"m{len(self.measures)}")
@@ -106,15 +109,31 @@ class Aggregates:
             return self.called(node.this)
         if isinstance(node, exp.AggFunc):
             return True
-        return isinstance(node, exp.Anonymous | exp.Dot) and name_of(node) in self.names()
+        name = name_of(node) if isinstance(node, exp.Anonymous | exp.Dot) else ""
+        return name == "array_agg" or name in self.names()  # ARRAY(subquery) calls it without its name in the query
 
     def group(self, select: exp.Select) -> bool:
-        """Does a SELECT group its rows?"""
+        """Does a SELECT group its rows? Aggregates in ORDER BY, DISTINCT ON and WINDOW make groups too."""
         if select.args.get("group") or select.args.get("having"):
             return True
-        return any(self._in(item) for item in select.expressions)
+        clauses = (select.args.get(name) for name in ("order", "distinct"))
+        items = [*select.expressions, *(one for one in clauses if one), *(select.args.get("windows") or ())]
+        return any(self._in(item) for item in items)
 
     def _in(self, node: exp.Expression) -> bool:
-        if isinstance(node, exp.Select | exp.SetOperation | exp.Window):
+        if isinstance(node, exp.Select | exp.SetOperation):
             return False
+        if isinstance(node, exp.Window):
+            return any(self._in(part) for part in _applied_to(node))
         return self.called(node) or any(self._in(child) for child in node.iter_expressions())
+
+
+def _applied_to(window: exp.Window) -> list[exp.Expression]:
+    """The expressions that a window function is applied to: its arguments, its FILTER, its window."""
+    call = window.this
+    others = [part for part in window.iter_expressions() if part is not call]
+    if isinstance(call, exp.Filter):
+        others.append(call.expression)
+        call = call.this
+    call = call.expression if isinstance(call, exp.Dot) else call
+    return [*others, *call.iter_expressions()]
