@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from millstream.algebra.expr import Expr, Ref
+from millstream.algebra.query_part import planning
 from millstream.algebra.relation import (
     Aggregate,
     Expand,
@@ -161,6 +162,9 @@ class Chain:
         rest = tuple(one for one in region.conditions if one not in odd)
         # A single row is at hand for the filter too: it need not be kept with each row of the join.
         singles = {one.alias: one for one in region.members if isinstance(one, Scan) and one.table.single}
+        if only_singles := len(singles) == len(region.members):
+            # Their join is a single row too, and it is that row which is kept.
+            singles = {}
         asked = {alias for one in rest for alias in plan.atoms.homes(one)}
         aside = [one for alias, one in singles.items() if alias not in asked]
         members = tuple(one for one in region.members if one not in aside)
@@ -171,7 +175,7 @@ class Chain:
         block = one_branch(
             Flat(Region(members, rest), flat.outputs), [Expr(ref.sql) for ref in needed], columns, self.server
         )
-        if any(not edge.pairs for edge in block.branches[0].edges):
+        if not only_singles and any(not edge.pairs for edge in block.branches[0].edges):
             # All pairs of rows would be kept.
             return flat
         scans = plan.atoms.scans
@@ -220,7 +224,8 @@ class Chain:
         check_free(stateful)
         meaning = canonical(stateful)
         if meaning not in self._tables:
-            self._tables[meaning] = self._kept(stateful)
+            with planning(stateful.headline):
+                self._tables[meaning] = self._kept(stateful)
         return self._tables[meaning]
 
     def _kept(self, stateful: Stateful) -> Table:
