@@ -106,6 +106,12 @@ REFUSED = [
              "GROUP BY x.k",)),
     Refused("SELECT DISTINCT customer FROM orders GROUP BY ROLLUP (customer)", "Put the GROUPING SETS into a subquery",
             ("SELECT DISTINCT customer FROM (SELECT customer FROM orders GROUP BY ROLLUP (customer)) g",)),
+    Refused("SELECT c.id, array_agg(o.id) AS ids FROM customers c JOIN (SELECT * FROM orders ORDER BY amount) o "
+            "ON o.customer = c.id GROUP BY c.id", "Write the order into the call: array_agg(x ORDER BY y)",
+            ("SELECT c.id, array_agg(o.id ORDER BY o.amount) AS ids FROM customers c JOIN orders o "
+             "ON o.customer = c.id GROUP BY c.id",), same=False),
+    Refused("SELECT FROM orders", "Select a constant: SELECT 1 AS one FROM ...",
+            ("SELECT 1 AS one FROM orders",), same=False),
     # -- functions that are not immutable
     Refused("SELECT id, 'Order ' || id AS t FROM orders", "Cast the other operand to text: 'a' || x::text",
             ("SELECT id, 'Order ' || id::text AS t FROM orders",)),

@@ -875,6 +875,23 @@ class LockTableFull(MillstreamError):
 # -- MS9xx: our own broken promises ----------------------------------------------------------
 
 
+class PlanningFailed(MillstreamError):
+    """Planning a query raised something unexpected; nothing was created or changed."""
+
+    code = "MS902"
+
+    @classmethod
+    def at(cls, part: str, error: Exception) -> Self:
+        reason = (str(error).strip().splitlines() or [""])[0]
+        return cls(
+            "the query could not be planned",
+            detail=f"While planning {part or 'the query'}: {type(error).__name__}: {reason}",
+            hint="This is a defect of Millstream: please report it, with the query and this message. Until it is "
+            "mended, write that part in another way, or compute it in a view over a stream table.",
+            part=part,
+        )
+
+
 class TargetDiffers(MillstreamError):
     """The stored table is not what the last refresh left behind."""
 

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from millstream import Millstream, large_stack
-from millstream.errors import QueryTooDeep
+from millstream.errors import PlanningFailed, QueryTooDeep, Unsupported
 from millstream.store.connection import connect
 from millstream.testing import oracle
 
@@ -99,3 +99,42 @@ def test_what_is_too_deep_is_refused_by_name(ms: Millstream, database: str, monk
         ms.create_stream_table("deep", f"SELECT id, {chain(' + ', 'd', count=1000)} AS s FROM z")
     assert caught.value.code == "MS106"
     assert ms.status() == []
+
+
+def test_a_query_without_columns_is_refused(ms: Millstream, database: str) -> None:
+    """`SELECT FROM z` raised ValueError. The hint works."""
+    with psycopg.connect(database, autocommit=True) as conn:
+        conn.execute(TABLES)
+    for query in ("SELECT FROM z", "SELECT FROM z JOIN k USING (id)"):
+        with pytest.raises(Unsupported, match="a query without columns"):
+            ms.create_stream_table("none", query)
+    assert ms.create_stream_table("some", "SELECT 1 AS one FROM z") is not None
+    assert ms.verify("some").ok
+
+
+@pytest.mark.parametrize(
+    ("broken", "part"),
+    [("millstream.sql.group_by.Grouping.over", "SELECT z.d, COUNT(*) AS n FROM public.z"),
+     ("millstream.plan.chain.grouped", "Aggregate  g"), ("millstream.service.planning._check_sources", "the query")],
+)  # fmt: skip
+def test_a_defect_of_the_planner_is_named_and_creates_nothing(
+    ms: Millstream, database: str, monkeypatch: pytest.MonkeyPatch, broken: str, part: str
+) -> None:
+    """The last line of defence: it was whatever had been raised, with a traceback on the command line."""
+
+    def raising(*_args: object, **_more: object) -> None:
+        raise KeyError("broken on purpose")
+
+    with psycopg.connect(database, autocommit=True) as conn:
+        conn.execute(TABLES)
+    query = "SELECT sum(q.n) AS s FROM (SELECT d, count(*) AS n FROM z GROUP BY d) AS q"
+    with monkeypatch.context() as patch:
+        patch.setattr(broken, raising)
+        with pytest.raises(PlanningFailed) as caught:
+            ms.create_stream_table("broken", query)
+    assert caught.value.code == "MS902"
+    assert part in caught.value.detail
+    assert "KeyError: 'broken on purpose'" in caught.value.detail
+    assert "report it" in caught.value.hint
+    assert ms.status() == []
+    assert ms.create_stream_table("mended", query) is not None

@@ -322,6 +322,24 @@ KEPT: tuple[Kept, ...] = (
         "immutable ones",
     ),
     Kept(
+        "ORDER BY of a subquery, view or WITH query in FROM, under array_agg, string_agg, row_number() OVER () "
+        "and the like",
+        "SELECT customer, string_agg(note, ', ') AS said FROM (SELECT * FROM orders ORDER BY placed) AS o "
+        "GROUP BY customer",
+        ("gathered",),
+        "the order is carried into the call, as PostgreSQL in practice does",
+        "that of the aggregate or window",
+        "the subquery is the only item of FROM",
+    ),
+    Kept(
+        "ARRAY(subquery)",
+        "SELECT c.id, ARRAY(SELECT v.page FROM visits AS v WHERE v.customer = c.id ORDER BY v.seconds) AS pages "
+        "FROM customers AS c",
+        ("gathered", "join"),
+        "array_agg() of a scalar subquery; empty where there is no row",
+        "that of the scalar subquery",
+    ),
+    Kept(
         "HAVING",
         "SELECT customer, sum(amount) AS total FROM orders GROUP BY customer HAVING sum(amount) > 100",
         ("groups",),
@@ -601,6 +619,15 @@ REFUSED: tuple[Refused, ...] = (
         "beside GROUPING SETS",
         "the GROUPING SETS as a subquery",
     ),
+    Refused(
+        "array_agg, string_agg, row_number() OVER () and the like over a sorted subquery that is joined",
+        "SELECT c.id, array_agg(o.id) AS ids FROM customers AS c JOIN (SELECT * FROM orders ORDER BY placed) AS o "
+        "ON o.customer = c.id GROUP BY c.id",
+        "MS102",
+        "without an ORDER BY of its own",
+        "the order in the call: `array_agg(o.id ORDER BY o.placed)`",
+    ),
+    Refused("a query without columns", "SELECT FROM orders", "MS102", "a query without columns", "`SELECT 1 AS one`"),
     Refused(
         "a window that extends a named one",
         "SELECT id, sum(amount) OVER (w ORDER BY id) AS t FROM orders WINDOW w AS (PARTITION BY customer)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from sqlglot.errors import SqlglotError
 
 from millstream.algebra.dialect import parsed, printed
 from millstream.algebra.expr import Expr
+from millstream.algebra.query_part import noted
 from millstream.algebra.relation import Relation, Scan
 from millstream.algebra.table import ROW, Table
 from millstream.algebra.types import PgType
@@ -20,8 +22,9 @@ from millstream.catalog.grounds import Grounds
 from millstream.catalog.queries import Canonical
 from millstream.catalog.row_key import RowKey
 from millstream.catalog.upstreams import Upstream
-from millstream.errors import BadQuery, Unsupported, Volatile
+from millstream.errors import BadQuery, MillstreamError, PlanningFailed, Unsupported, Volatile
 from millstream.large_stack import on_large_stack
+from millstream.observe import log
 from millstream.plan.block import Block, Key
 from millstream.plan.cut import cut
 from millstream.plan.server import Constant
@@ -82,14 +85,25 @@ def plan_query(
 
     Of a source with several keys the one in `keys` is used, as long as it is one.
     """
+    try:
+        return _planned(conn, query, qualified, keys or {})
+    except (MillstreamError, RecursionError, psycopg.OperationalError, psycopg.errors.InsufficientPrivilege):
+        raise
+    except Exception as error:
+        log.error("planning failed", query=query, traceback="".join(traceback.format_exception(error)))
+        raise PlanningFailed.at(noted(error), error) from error
+
+
+def _planned(conn: Connection, query: str, qualified: bool, keys: Mapping[int, Sequence[str]]) -> Planned:
     with queries.rolled_back(conn):
         canonical = queries.reread(conn, query) if qualified else queries.canonical(conn, query)
         found = grounds.under(conn, canonical.text)
         upstreams = upstreams_under(conn, canonical.text)
         called = _check(conn, canonical, query)
+        _check_columns(canonical)
         _check_names([column.name for column in canonical.columns], query)
         try:
-            relation = build(canonical.text, _Catalog(conn, query, called, keys or {}))
+            relation = build(canonical.text, _Catalog(conn, query, called, keys))
             _check_sources(relation)
             blocks = cut(relation, canonical.columns, _Server(conn))
         except Unsupported as error:
@@ -148,6 +162,15 @@ def _check_sources(relation: Relation) -> None:
             "a query without a table",
             reason="It has no source that could change.",
             way_round="Make it a view.",
+        )
+
+
+def _check_columns(canonical: Canonical) -> None:
+    if not canonical.columns:
+        raise Unsupported.construct(
+            "a query without columns",
+            reason="A stream table has at least one column.",
+            way_round="Select a constant: SELECT 1 AS one FROM ...",
         )
 
 

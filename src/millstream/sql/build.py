@@ -20,13 +20,15 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from millstream.algebra.dialect import parsed
+from millstream.algebra.dialect import parsed, printed
 from millstream.algebra.expr import Expr
+from millstream.algebra.query_part import planning
 from millstream.algebra.relation import Named, Project, Relation, Scan, UnionAll
 from millstream.algebra.table import Table
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
 from millstream.sql import clock, search_cycle
+from millstream.sql.array_subquery import without_array_subqueries
 from millstream.sql.beside_clock import with_clock
 from millstream.sql.column_types import closed, types_of
 from millstream.sql.conditions import asked, filtered
@@ -48,7 +50,7 @@ from millstream.sql.given import (
 )  # fmt: skip
 from millstream.sql.group_by import grouped
 from millstream.sql.grouping import Aggregates
-from millstream.sql.grouping_sets import Set, keys_of, of_set, sets_of
+from millstream.sql.grouping_sets import Set, keys_of, keys_only, of_set, sets_of
 from millstream.sql.host import Host
 from millstream.sql.outermost import has_subquery
 from millstream.sql.recursion import reads_itself, recursion
@@ -57,6 +59,7 @@ from millstream.sql.select_list import shown, unique
 from millstream.sql.set_operations import INT4, chained, combined, types_of_each
 from millstream.sql.set_returning import Sets
 from millstream.sql.subquery import Subqueries
+from millstream.sql.subquery_order import SubqueryOrder
 from millstream.sql.windows import expanded, windowed
 from millstream.sql.with_queries import Cte, Ctes
 
@@ -110,12 +113,26 @@ class _Builder:
 
     def text(self, text: str) -> Relation:
         """The relation of a canonical text: the query itself, or a view in it."""
-        return self.query(clock.told(search_cycle.plain(parsed(text))), {})
+        tree = self._read(text)
+        return self.query(SubqueryOrder(self.aggregates, self._view).carried(tree), {})
+
+    def _read(self, text: str) -> exp.Expression:
+        """The syntax tree of a canonical text, with what has a simpler form in that form."""
+        tree = clock.told(search_cycle.plain(parsed(text)))
+        return without_array_subqueries(tree, self.aggregates, self.sets.inside)
+
+    def _view(self, schema: str, name: str) -> exp.Expression | None:
+        found = self.names.table(schema, name)
+        return self._read(found) if isinstance(found, str) else None
 
     def query(
         self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None, given: Given | None = None
     ) -> Relation:
         """The relation of a query; of a subquery too: its last columns are what it is given."""
+        with planning(lambda: printed(query)):
+            return self._query(query, ctes, outer, given)
+
+    def _query(self, query: exp.Expression, ctes: Ctes, outer: Scope | None, given: Given | None) -> Relation:
         if isinstance(query, exp.Subquery):
             return self.query(query.this, ctes, outer, given)
         query = inlined(query, outer) if given else query
@@ -248,9 +265,11 @@ class _Builder:
             )
         names = unique([item.alias_or_name for item in select.expressions])
         listed = ", ".join(f"c{number}" for number in range(len(names)))
-        text, every = closed(select, ctes, outer, self.types), keys_of(sets)
+        text = closed(select, ctes, outer, self.types)
         types = self.types(f"SELECT * FROM ({text}) AS u ({listed})")
-        selects = (of_set(select, keys, every, text, self.types, self.aggregates) for keys in sets)
+        their = self.types(closed(keys_only(select, sets), ctes, outer, self.types))
+        key_types = dict(zip(keys_of(sets), their, strict=True))
+        selects = (of_set(select, keys, key_types, self.aggregates) for keys in sets)
         parts = [self._select(one, ctes, outer, given) for one in selects]
         carried, more = (given.names, given.key_types) if given else ((), ())
         return UnionAll(tuple(parts), (*names, *carried), (*types, *more), self.fresh("u"))

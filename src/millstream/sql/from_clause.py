@@ -199,6 +199,10 @@ class FromClause:
         elif isinstance(item, exp.Values):
             relation = self.builder.query(item, self.ctes)
             self._name(item, relation, scope)
+        elif isinstance(item, exp.Table) and isinstance(item.this, exp.Values):
+            # So it is read where it stands first in a join in parentheses.
+            relation = self.builder.query(item.this, self.ctes)
+            self._name(item, relation, scope)
         elif isinstance(item, exp.Subquery):  # parentheses around a join
             relation = self._parenthesised(item, scope)
         elif is_call(item):

@@ -8,15 +8,13 @@ NULL, and GROUPING tells so by a number.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from itertools import combinations, product
 
 from sqlglot import exp
 
-from millstream.algebra.dialect import parsed, printed
 from millstream.algebra.expr import Expr, transform, unwrapped
 from millstream.algebra.types import PgType
-from millstream.sql.clock import untold
 from millstream.sql.grouping import Aggregates
 
 Set = tuple[exp.Expression, ...]
@@ -73,25 +71,21 @@ def keys_of(sets: list[Set]) -> list[str]:
     return list(dict.fromkeys(Expr.of(key).sql for keys in sets for key in keys))
 
 
-def of_set(
-    select: exp.Select,
-    keys: Set,
-    every: list[str],
-    text: str,
-    types: Callable[[str], tuple[PgType, ...]],
-    aggregates: Aggregates,
-) -> exp.Select:
-    """The same grouped by one set: of `every` key, those that are not in it are NULL. Its `text` is for the server."""
-    present = {Expr.of(key).sql for key in keys}
-    absent = [key for key in every if key not in present]
-    copy = select.copy()
-    # The keys as columns of FROM, so that the server can type them.
-    bare = parsed(text)
-    bare.set("expressions", [exp.alias_(Expr(key).node, f"c{number}") for number, key in enumerate(absent)])
+def keys_only(select: exp.Select, sets: list[Set]) -> exp.Select:
+    """The keys of all sets as columns of the same FROM, so that the server can type them."""
+    bare = select.copy()
+    listed = [exp.alias_(Expr(key).node, f"c{number}") for number, key in enumerate(keys_of(sets))]
+    bare.set("expressions", listed)
     for part in ("group", "having", "order"):
         bare.set(part, None)
-    their = types(printed(untold(bare))) if absent else ()
-    nulls = {key: f"CAST(NULL AS {type_.name})" for key, type_ in zip(absent, their, strict=True)}
+    return bare
+
+
+def of_set(select: exp.Select, keys: Set, every: Mapping[str, PgType], aggregates: Aggregates) -> exp.Select:
+    """The same grouped by one set: of `every` key, those that are not in it are NULLs of their type."""
+    present = {Expr.of(key).sql for key in keys}
+    nulls = {key: f"CAST(NULL AS {type_.name})" for key, type_ in every.items() if key not in present}
+    copy = select.copy()
 
     def null(node: exp.Expression) -> exp.Expression:
         found = nulls.get(Expr.of(unwrapped(node)).sql) if not isinstance(node, exp.Identifier) else None

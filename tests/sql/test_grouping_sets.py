@@ -1,0 +1,29 @@
+"""GROUPING SETS in places where a key's type is not easily told."""
+
+from __future__ import annotations
+
+import pytest
+from tests.law.conftest import Law, law
+
+__all__ = ["law"]  # a fixture
+
+QUERIES = {
+    "of an outer column": "SELECT i.id, (SELECT count(*) FROM (SELECT i.id FROM t GROUP BY ROLLUP (i.id)) AS x) AS n "
+    "FROM z AS i",
+    "of an outer column and an own one": "SELECT i.id, x.* FROM z AS i CROSS JOIN LATERAL "
+    "(SELECT t.g, i.d AS e, count(*) AS n FROM t GROUP BY CUBE (t.g, i.d)) AS x",
+    "of an outer column in an expression": "SELECT i.id, x.* FROM z AS i CROSS JOIN LATERAL "
+    "(SELECT t.g + i.d AS e, sum(t.v) AS n FROM t GROUP BY GROUPING SETS ((t.g + i.d), ())) AS x",
+}
+
+
+@pytest.mark.spark
+def test_keys_may_be_columns_of_the_query_around(law: Law) -> None:
+    """The server was asked for the type of an outer column without the query around: missing FROM-clause entry."""
+    law.change("""
+        CREATE TABLE z (id int PRIMARY KEY, d int);
+        CREATE TABLE t (id int PRIMARY KEY, g int, v int);
+        INSERT INTO z SELECT n, n % 3 FROM generate_series(1, 5) AS n;
+        INSERT INTO t SELECT n, n % 2, n FROM generate_series(1, 7) AS n
+    """)
+    law.holds_for(QUERIES, ["INSERT INTO t VALUES (20, 5, 5); UPDATE z SET d = 7 WHERE id = 1", "DELETE FROM t"])
