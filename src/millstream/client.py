@@ -7,6 +7,7 @@ with millstream.connect("postgresql://localhost/shop") as ms:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -14,7 +15,8 @@ from millstream.catalog import install
 from millstream.catalog.history import HistoryEntry
 from millstream.errors import NotYet
 from millstream.refresh.report import RefreshReport
-from millstream.service import alter, create, drop, explain, health, refresh, status, verify
+from millstream.service import adopt, alter, create, drop, explain, health, refresh, status, verify
+from millstream.service.adopt import Adoption
 from millstream.service.app import App, Progress
 from millstream.service.doctor import Check
 from millstream.service.explain import Explanation
@@ -114,6 +116,10 @@ class Millstream:
         raise NotYet.feature(
             "reading change events", "Put a trigger on the stream table: it fires on real changes only."
         )
+
+    def adopt(self, *, forget: Sequence[str] = (), dry_run: bool = False) -> Adoption:
+        """Make a catalog that was restored or copied into this database work here; leave alone what `forget` names."""
+        return adopt.adopt(self.app, forget=forget, dry_run=dry_run)
 
     def uninstall(self, *, cascade: bool = False, forget: bool = False) -> None:
         """Remove Millstream and every stream table from the database; with `forget`, leave their tables alone."""

@@ -284,8 +284,8 @@ class OtherDatabase(MillstreamError):
             f'the catalog in database "{database}" was made in another database',
             detail=f"It was restored or copied: {'; '.join(found)}. "
             "By its oids other tables would be dropped or written.",
-            hint="Remove it with: millstream uninstall --forget --yes. The stream tables stay as tables like any "
-            "other; drop them and create them again.",
+            hint="Make it this database's own with: millstream adopt (--dry-run only says what it would do). Or remove "
+            "it, and leave the stream tables as tables like any other: millstream uninstall --forget --yes",
             database=database,
             found=list(found),
         )
@@ -586,6 +586,22 @@ class NotFilled(MillstreamError):
         )
 
 
+class NotAdopted(MillstreamError):
+    """Stream tables that cannot be resolved in the database that the catalog came to."""
+
+    code = "MS208"
+
+    @classmethod
+    def listing(cls, unresolved: Sequence[tuple[str, str]]) -> Self:
+        names = " ".join(f"--forget {name}" for name, _ in unresolved)
+        return cls(
+            f"{len(unresolved)} stream tables cannot be adopted",
+            detail=" ".join(f"{name}: {reason}." for name, reason in unresolved) + " Nothing was changed.",
+            hint=f"Repair them and adopt again, or leave their tables alone and forget them: millstream adopt {names}",
+            unresolved=list(unresolved),
+        )
+
+
 # -- MS3xx: capture --------------------------------------------------------------------------
 
 
@@ -764,6 +780,15 @@ class Busy(MillstreamError):
 
     code = "MS401"
     retryable = True
+
+    @classmethod
+    def adopting(cls, holder: str | None) -> Self:
+        return cls(
+            "another process adopts the catalog, or moves sources between triggers and WAL",
+            detail=f"It is {holder or 'a session that has just ended'}.",
+            hint="Try again when it has finished.",
+            holder=holder,
+        )
 
     @classmethod
     def working_on(cls, name: str, holder: str | None, seconds: float = 0.0) -> Self:

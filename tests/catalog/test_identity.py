@@ -5,7 +5,6 @@ The bug: after pg_dump and pg_restore, `millstream drop` dropped a table of the 
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from millstream import Millstream
 from millstream.catalog import identity, install, targets
 from millstream.errors import OtherDatabase, TargetMoved
 from millstream.store.connection import Connection, connect
+from millstream.testing.restore import dump, restore
 from millstream.testing.server import Server, embedded
 
 TABLES, STREAM_TABLES = 60, 24
@@ -46,28 +46,6 @@ def filled(conn: Connection, database: str) -> None:
             ms.create_stream_table(f"s{number}", f"SELECT id, v FROM t{number}", initialize=False)
 
 
-def dumped(server: Server, database: str, tmp_path: Path) -> Path:
-    dump = tmp_path / "dump"
-    command = [str(server.bindir / "pg_dump"), "-Fc", "-f", str(dump), "-d", database]
-    subprocess.run(command, check=True, capture_output=True)
-    return dump
-
-
-def restored(elsewhere: Server, dump: Path, shift: int) -> str:
-    """The dsn of a database of the other cluster that the dump was restored into, after some other objects."""
-    name = f"restored_{shift}"
-    with psycopg.connect(elsewhere.dsn, autocommit=True) as admin:
-        admin.execute(f"DROP DATABASE IF EXISTS {name}")
-        admin.execute(f"CREATE DATABASE {name}")
-    dsn = f"postgresql://tester@127.0.0.1:{elsewhere.port}/{name}"
-    with connect(dsn) as conn:
-        for number in range(shift):
-            conn.execute(f"CREATE TABLE before_{number} (id int); DROP TABLE before_{number}")
-    command = [str(elsewhere.bindir / "pg_restore"), "-d", dsn, str(dump)]
-    subprocess.run(command, check=True, capture_output=True)
-    return dsn
-
-
 def verbs(ms: Millstream) -> list[Callable[[], object]]:
     drops = [lambda name=f"s{number}": ms.drop_stream_table(name) for number in range(STREAM_TABLES)]
     cascades = [lambda name=f"s{number}": ms.drop_stream_table(name, cascade=True) for number in range(3)]
@@ -82,7 +60,8 @@ def test_a_restored_catalog_touches_no_table_of_the_users(
     server: Server, elsewhere: Server, conn: Connection, database: str, tmp_path: Path, shift: int
 ) -> None:
     filled(conn, database)
-    dsn = restored(elsewhere, dumped(server, database, tmp_path), shift)
+    dump(server, database, tmp_path / "dump")
+    dsn = restore(elsewhere, tmp_path / "dump", f"restored_{shift}", shift=shift)
     with connect(dsn) as there:
         before = users_tables(there)
         assert len(before) == TABLES

@@ -152,6 +152,12 @@ def version(conn: Connection) -> int | None:
 
 
 def require(conn: Connection) -> None:
+    """Raise unless the catalog is here, in the version that this Millstream works with, and made in this database."""
+    require_version(conn)
+    identity.check(conn)
+
+
+def require_version(conn: Connection) -> None:
     """Raise unless the catalog is here, in the version that this Millstream works with."""
     found = version(conn)
     if found is None:
@@ -160,10 +166,14 @@ def require(conn: Connection) -> None:
         raise NotInstalled.newer(found, known())
     if found < known():
         raise NotInstalled.older(found, known())
-    identity.check(conn)
 
 
 # -- uninstalling ----------------------------------------------------------------------------
+
+
+def captured(conn: Connection) -> list[int]:
+    """Return the tables with a trigger that calls a function of ours; asked of the server, not of the catalog."""
+    return [oid for (oid,) in conn.execute(_SQL["captured"])]
 
 
 def uninstall(conn: Connection, *, cascade: bool = False, forget: bool = False, patience: Patience = PATIENT) -> None:
@@ -178,7 +188,7 @@ def uninstall(conn: Connection, *, cascade: bool = False, forget: bool = False, 
     if not forget:
         require(conn)
     found = [slot for (slot,) in conn.execute(_SQL["slots"])]
-    tables = relations.alterable(conn, [oid for (oid,) in conn.execute(_SQL["captured"])])
+    tables = relations.alterable(conn, captured(conn))
     under_lock(conn, tables, "ACCESS EXCLUSIVE", lambda: _remove(conn, cascade, forget), patience)
     # Last: it is not undone when a transaction is, and a slot without its catalog only waits to be dropped.
     for slot in found:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from millstream.cli import (
+    adopt,
     create,
     demo,
     doctor,
@@ -42,6 +43,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     explain,
     verify,
     health,
+    adopt,
     drop,
     uninstall,
 )

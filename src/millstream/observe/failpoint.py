@@ -4,6 +4,7 @@
     log: received -> spilled -> marker -> stored -> durable -> acknowledged
     create: recorded -> captured -> then as a refresh; drop: dropped, not committed -> committed
     hand-over: begun -> identity -> published -> slot -> waiting -> turned -> released; given up; taken back; lost
+    adopt: examined -> resolved -> rewritten -> committed -> each source captured -> each stream table filled
 
 Each step calls `failpoint(name)` when it is done. With MILLSTREAM_FAILPOINT=name in the environment the process
 dies there by SIGKILL: nothing is unwound, flushed or rolled back by us, as when the machine is switched off. Otherwise
@@ -57,7 +58,23 @@ HAND_OVER_FAILPOINTS: tuple[str, ...] = (
 # dropped and not yet committed; it is.
 CREATE_FAILPOINTS: tuple[str, ...] = ("create_recorded", "create_captured")
 DROP_FAILPOINTS: tuple[str, ...] = ("drop_uncommitted", "drop_committed")
-ALL = (*FAILPOINTS, *LOG_FAILPOINTS, *HAND_OVER_FAILPOINTS, *CREATE_FAILPOINTS, *DROP_FAILPOINTS)
+# Those of adopting a catalog that came from another database; the second and the third before their commit.
+ADOPT_FAILPOINTS: tuple[str, ...] = (
+    "adopt_examined",
+    "adopt_resolved",
+    "adopt_rewritten",
+    "adopt_committed",
+    "adopt_captured",
+    "adopt_filled",
+)
+ALL = (
+    *FAILPOINTS,
+    *LOG_FAILPOINTS,
+    *HAND_OVER_FAILPOINTS,
+    *CREATE_FAILPOINTS,
+    *DROP_FAILPOINTS,
+    *ADOPT_FAILPOINTS,
+)
 
 
 def failpoint(name: str) -> None:

@@ -3,7 +3,8 @@
 The server may be restarted, or end our session, at any moment. Nothing of a refresh is then applied, or all of
 it; whoever waits for the verb is told ServerDown, which is worth another try, and that try connects anew.
 
-Before anything else each verb checks the catalog: it is there, of our version, and nobody else's code is in it.
+Before anything else each verb checks the catalog: it is there, of our version, made in this database, and nobody else's
+code is in it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from millstream.catalog import install
 from millstream.catalog.locks import holders
 from millstream.errors import LockNotHad, ServerDown
 from millstream.service.app import LOCK_PATIENCE, App
+from millstream.store.connection import Connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,12 +27,22 @@ T = TypeVar("T")
 
 def verb(act: Callable[Concatenate[App, P], T]) -> Callable[Concatenate[App, P], T]:
     """Make a function of the application a verb."""
+    return _checked(act, install.require)
 
+
+def verb_anywhere(act: Callable[Concatenate[App, P], T]) -> Callable[Concatenate[App, P], T]:
+    """Make it one that also works with a catalog that came from another database."""
+    return _checked(act, install.require_version)
+
+
+def _checked(
+    act: Callable[Concatenate[App, P], T], check: Callable[[Connection], None]
+) -> Callable[Concatenate[App, P], T]:
     @functools.wraps(act)
     def acting(app: App, /, *args: P.args, **kwargs: P.kwargs) -> T:
         app.reach()
         try:
-            install.require(app.conn)
+            check(app.conn)
             return act(app, *args, **kwargs)
         except psycopg.errors.LockNotAvailable as error:
             raise LockNotHad.somewhere(LOCK_PATIENCE, holders(app.conn)) from error
