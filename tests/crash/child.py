@@ -3,6 +3,7 @@
     python child.py DSN refresh              refresh every stream table
     python child.py DSN create NAME QUERY    create one
     python child.py DSN drop NAME            drop one
+    python child.py DSN adopt                adopt the catalog of a restored database
     python child.py DSN move                 move all sources to the WAL, or back where they are there
 
 MILLSTREAM_FAILPOINT says where it shall die, MILLSTREAM_TEST_PASS at which passing of that point (the first, unless
@@ -42,6 +43,8 @@ def main(dsn: str, verb: str, *arguments: str) -> None:
             ms.create_stream_table(name, query)
         elif verb == "drop":
             ms.drop_stream_table(arguments[0])
+        elif verb == "adopt":
+            ms.adopt()
         elif verb == "move":
             move(ms)
         else:

@@ -1,9 +1,9 @@
 """Processes killed by SIGKILL at random named steps while writers work: what is left is exact, and nothing is orphaned.
 
-Each round starts a process that creates, drops or refreshes stream tables, or moves sources to the WAL or back, and
-kills it at a failpoint. Then this process carries on: what was half done is finished by the same verb or undone by
-`drop`, every stream table is compared with PostgreSQL's answer at the cut, and the objects in the database are compared
-with the catalog. At the end everything is dropped and nothing of ours is left.
+Each round starts a process that creates, drops or refreshes stream tables, moves sources to the WAL or back, or
+adopts a restored copy of all that, and kills it at a failpoint. Then this process carries on: what was half done is
+finished by the same verb or undone by `drop`, every stream table is compared with PostgreSQL's answer at the cut, and
+the objects in the database with the catalog. At the end everything is dropped and nothing of ours is left.
 
     MILLSTREAM_TEST_KILLS=200 MILLSTREAM_TEST_KILLS_SEED=7 pytest tests/crash/test_kills.py
 """
@@ -13,15 +13,18 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
+import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream
 from millstream.observe.failpoint import (
+    ADOPT_FAILPOINTS,
     CREATE_FAILPOINTS,
     DROP_FAILPOINTS,
     FAILPOINTS,
@@ -33,12 +36,14 @@ from millstream.refresh.report import RefreshReport
 from millstream.settings import Settings
 from millstream.store.connection import Connection, connect
 from millstream.testing import oracle
+from millstream.testing.restore import dump, restore
+from millstream.testing.server import Server
 from millstream.testing.writers import SHORT, VIEWS, Writers, make_tables
 
 if TYPE_CHECKING:
-    from tests.crash.conftest import Child
+    from tests.crash.conftest import Child, Ended
 
-KILLS = int(os.environ.get("MILLSTREAM_TEST_KILLS", "12"))
+KILLS = int(os.environ.get("MILLSTREAM_TEST_KILLS", "10"))
 SEED = int(os.environ.get("MILLSTREAM_TEST_KILLS_SEED", "1"))
 
 # Not reached by going to the WAL and back alone: these need a server that takes its log away.
@@ -48,6 +53,7 @@ STEPS = {
     "drop": DROP_FAILPOINTS,
     "refresh": FAILPOINTS,
     "move": TO_WAL_AND_BACK,
+    "adopt": ADOPT_FAILPOINTS,
 }
 NAME = "counted"
 QUERY = "SELECT region, count(*) AS n, max(id) AS last FROM customers GROUP BY region"
@@ -75,20 +81,36 @@ _ORPHANS = """
     WHERE NOT EXISTS (SELECT FROM millstream.dependencies AS d WHERE d.source_relid = s.relid)
 """
 
+_OBJECTS = """
+    SELECT 'relation', oid::regclass::text FROM pg_class WHERE oid >= 16384 AND relpersistence <> 't'
+    UNION ALL SELECT 'function', oid::regprocedure::text FROM pg_proc WHERE oid >= 16384
+    UNION ALL SELECT 'trigger', tgname || ' on ' || tgrelid::regclass FROM pg_trigger
+    UNION ALL SELECT 'publication', pubname FROM pg_publication
+    UNION ALL SELECT 'slot', slot_name FROM pg_replication_slots WHERE database = current_database() ORDER BY 1, 2
+"""
+
 
 class House:
     """Writers' tables with stream tables over them, and this process's way of carrying on after a kill."""
 
-    def __init__(self, dsn: str, spark: SparkSession) -> None:
+    def __init__(self, dsn: str, spark: SparkSession, objects: Sequence[tuple[object, ...]] = ()) -> None:
         self.dsn = dsn
+        self.objects = objects
         self.conn: Connection = connect(dsn)
-        make_tables(self.conn)
-        self.objects = self._objects()
         self.ms: Millstream = millstream.connect(dsn, spark=spark, settings=Settings(auto_replica_identity=True))
         self.ms.app.witness = self.compare
         self.compared = Counter[str]()
+
+    @classmethod
+    def furnished(cls, dsn: str, spark: SparkSession) -> Self:
+        """Create the tables and the stream tables."""
+        with connect(dsn) as conn:
+            make_tables(conn)
+            objects = conn.execute(_OBJECTS).fetchall()
+        house = cls(dsn, spark, objects)
         for name, query in VIEWS.items():
-            self.ms.create_stream_table(name, query)
+            house.ms.create_stream_table(name, query)
+        return house
 
     def compare(self, now: Cut, job: Job, report: RefreshReport) -> None:
         """Compare with PostgreSQL's answer at the cut."""
@@ -109,6 +131,8 @@ class House:
         """Finish what was half done, or undo it; then refresh everything, each compared."""
         if verb == "drop" and self.exists():
             self.ms.drop_stream_table(NAME)
+        if verb == "adopt":
+            self.ms.adopt()
         before = self.compared.total()
         names = {table.name for table in self.ms.status()}
         self.ms.refresh_all()
@@ -117,24 +141,13 @@ class House:
     def orphans(self) -> list[tuple[object, ...]]:
         return self.conn.execute(_ORPHANS).fetchall()
 
-    def _objects(self) -> list[tuple[object, ...]]:
-        query = (
-            "SELECT 'relation', oid::regclass::text FROM pg_class WHERE oid >= 16384 AND relpersistence <> 't' "
-            "UNION ALL SELECT 'function', oid::regprocedure::text FROM pg_proc WHERE oid >= 16384 "
-            "UNION ALL SELECT 'trigger', tgname || ' on ' || tgrelid::regclass FROM pg_trigger "
-            "UNION ALL SELECT 'publication', pubname FROM pg_publication "
-            "UNION ALL SELECT 'slot', slot_name FROM pg_replication_slots "
-            "WHERE database = current_database() ORDER BY 1, 2"
-        )
-        return self.conn.execute(query).fetchall()
-
     def close_down(self) -> None:
         """Drop everything and uninstall; nothing may be left."""
         for table in self.ms.status():
             self.ms.drop_stream_table(table.name)
         assert self.orphans() == []
         self.ms.uninstall()
-        assert self._objects() == self.objects
+        assert self.conn.execute(_OBJECTS).fetchall() == self.objects
 
     def close(self) -> None:
         self.ms.close()
@@ -143,29 +156,82 @@ class House:
 
 @pytest.fixture
 def house(database: str, spark: SparkSession) -> Iterator[House]:
-    running = House(database, spark)
+    running = House.furnished(database, spark)
     try:
         yield running
     finally:
         running.close()
 
 
+@pytest.fixture
+def restored(server: Server, house: House, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Restores the house as it is now into another database, in place of the one restored before."""
+    name = house.conn.info.dbname + "_restored"
+
+    def copy() -> str:
+        dump(server, house.dsn, tmp_path / "dump")
+        return restore(server, tmp_path / "dump", name)
+
+    yield copy
+    with psycopg.connect(server.dsn, autocommit=True) as admin:
+        admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(60 + 30 * KILLS)
-def test_random_kills_at_named_steps_leave_everything_exact_and_nothing_behind(house: House, child: Child) -> None:
+def test_random_kills_at_named_steps_leave_everything_exact_and_nothing_behind(
+    house: House, restored: Callable[[], str], child: Child, spark: SparkSession
+) -> None:
     dice = random.Random(SEED)
     killed = Counter[str]()
     with Writers(house.dsn, seed=SEED, count=4, truncate_every=0, paces=SHORT) as writers:
         for number in range(KILLS):
             verb = list(STEPS)[number % len(STEPS)]
             point = dice.choice(STEPS[verb])
-            house.prepare(verb)
-            arguments = [NAME, QUERY] if verb == "create" else [NAME] if verb == "drop" else []
-            ended = child(house.dsn, verb, *arguments, point=point)
-            assert ended.killed_at is not None or ended.code == 0, ended
+            if verb == "adopt":
+                ended = kill_an_adoption(restored(), spark, child, point, number)
+            else:
+                ended = kill(house, child, verb, point)
             killed[f"{verb} {point}" if ended.killed_at else f"{verb} survived {point}"] += 1
-            house.carry_on(verb)
-            assert house.orphans() == [], (verb, point)
     print(f"seed {SEED}:", dict(killed), dict(writers.done))
     assert sum(count for what, count in killed.items() if "survived" not in what) >= KILLS * 0.7
     house.close_down()
+
+
+def kill(house: House, child: Child, verb: str, point: str) -> Ended:
+    """Kill a process at this point of a verb, and carry on after it."""
+    house.prepare(verb)
+    arguments = [NAME, QUERY] if verb == "create" else [NAME] if verb == "drop" else []
+    ended = child(house.dsn, verb, *arguments, point=point)
+    assert ended.killed_at is not None or ended.code == 0, ended
+    house.carry_on(verb)
+    assert house.orphans() == [], (verb, point)
+    return ended
+
+
+def kill_an_adoption(dsn: str, spark: SparkSession, child: Child, point: str, number: int) -> Ended:
+    """Do the same with a restored database, which has writers of its own."""
+    copy = House(dsn, spark)
+    try:
+        with Writers(dsn, seed=1000 * SEED + number, count=3, truncate_every=0, paces=SHORT):
+            return kill(copy, child, "adopt", point)
+    finally:
+        copy.close()
+
+
+@pytest.mark.spark
+def test_adopting_killed_at_each_of_its_steps_is_finished_by_adopting_again(
+    house: House, restored: Callable[[], str], child: Child, spark: SparkSession
+) -> None:
+    """Each process is killed one step further on than the one before it, and starts from what that has left."""
+    dsn = restored()
+    with Writers(dsn, seed=SEED, count=3, truncate_every=0, paces=SHORT):
+        for point in ADOPT_FAILPOINTS:
+            ended = child(dsn, "adopt", point=point)
+            assert ended.killed_at == (point, 1), ended
+        copy = House(dsn, spark)
+        try:
+            copy.carry_on("adopt")
+            assert copy.orphans() == []
+        finally:
+            copy.close()

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from psycopg.types.json import Jsonb
 
-from millstream.catalog import identity, sources, stream_tables, targets
+from millstream.catalog import guard, identity, sources, stream_tables, targets
 from millstream.catalog.row_key import RowKey
 from millstream.catalog.sources import Source
 from millstream.store.connection import Connection
@@ -62,6 +62,8 @@ def take_over(conn: Connection) -> None:
     conn.execute(_SQL["new_installation"])
     for table in stream_tables.every(conn):
         targets.mark(conn, table.id)
+    guard.remove_left_over(conn)
+    guard.renew_secret(conn)
     identity.record(conn)
 
 

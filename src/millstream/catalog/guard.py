@@ -50,6 +50,17 @@ def remove(conn: Connection, stream_table_id: int, table: Name) -> None:
     conn.execute(_SQL["record"], (False, stream_table_id))
 
 
+def remove_left_over(conn: Connection) -> None:
+    """Remove the guards of tables that are stream tables no longer: anybody may write to them who has the right."""
+    for row in conn.execute(_SQL["left"]).fetchall():
+        _drop(conn, Name(*row))
+
+
+def renew_secret(conn: Connection) -> None:
+    """Make another secret: whoever has the dump that a database was restored from can read the old one."""
+    conn.execute(_SQL["new_secret"])
+
+
 def _drop(conn: Connection, table: Name) -> None:
     # Under whatever name: somebody may have renamed it.
     for (name,) in conn.execute(_SQL["triggers"], (table.oid, TRIGGER)).fetchall():

@@ -18,5 +18,18 @@ WHERE NOT coalesce(
 SELECT tgname FROM pg_trigger
 WHERE tgrelid = %s AND NOT tgisinternal AND (tgname = %s OR tgfoid = 'millstream_changes.guard'::regproc);
 
+-- left --
+-- Guards on tables that are no stream tables (any more), and that our role may alter.
+SELECT c.oid, n.nspname, c.relname
+FROM pg_trigger AS t
+JOIN pg_class AS c ON c.oid = t.tgrelid
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE t.tgfoid = 'millstream_changes.guard'::regproc AND NOT t.tgisinternal
+    AND pg_has_role(c.relowner, 'USAGE') AND has_schema_privilege(n.oid, 'USAGE')
+    AND NOT EXISTS (SELECT FROM millstream.stream_tables AS s WHERE s.relid = c.oid);
+
+-- new_secret --
+UPDATE millstream.guard_secret SET secret = gen_random_uuid();
+
 -- record --
 UPDATE millstream.stream_tables SET is_guarded = %s WHERE id = %s;

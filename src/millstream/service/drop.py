@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from millstream.capture import trigger
-from millstream.catalog import sources, stream_tables, targets
+from millstream.catalog import guard, relations, sources, stream_tables, targets
 from millstream.catalog.locks import PATIENT, Patience, under_lock
 from millstream.catalog.relations import Name
 from millstream.catalog.stream_tables import StreamTable
@@ -70,7 +70,9 @@ def _drop_at_once(app: App, doomed: Sequence[StreamTable], cascade: bool, forgot
     """Drop them and end the capture that nobody else needs, in one transaction that has all its locks first."""
     conn, ids = app.conn, [one.id for one in doomed]
     stored = [_stored(conn, one) for one in doomed if one.id not in forgotten]
-    tables = [table for table in stored if table] + trigger.captured_tables(conn, sources.read_only_by(conn, ids))
+    left = relations.alterable(conn, [one.relid for one in doomed if one.relid and one.id in forgotten])
+    captured = trigger.captured_tables(conn, sources.read_only_by(conn, ids))
+    tables = [table for table in stored if table] + left + captured
     each = list({table.oid: table for table in tables}.values())
     under_lock(conn, each, "ACCESS EXCLUSIVE", lambda: _drop_each(conn, doomed, cascade, forgotten), PATIENT)
 
@@ -83,6 +85,8 @@ def _drop_each(conn: Connection, doomed: Sequence[StreamTable], cascade: bool, f
         stream_tables.remove(conn, table.id)
     for source in sources.unread(conn):
         trigger.take_away(conn, source.relid)
+    if forgotten:
+        guard.remove_left_over(conn)
     failpoint("drop_uncommitted")
 
 
