@@ -87,5 +87,65 @@ def test_a_file_with_a_bad_name_or_bad_toml_is_refused(text: str, complaint: str
 
 
 def test_settings_do_not_change_after_birth() -> None:
-    with pytest.raises(Exception, match="frozen"):
+    with pytest.raises(BadSetting, match="cannot be changed: max_lookup_rows"):
         Settings().max_lookup_rows = 3
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"heartbeat_interval": "0s"},
+        {"heartbeat_interval": "1ms"},
+        {"heartbeat_interval": timedelta(0)},
+        {"heartbeat_interval": timedelta(seconds=-1)},
+        {"heartbeat_interval": 15},
+        {"heartbeat_interval": "1h", "heartbeat_timeout": "1m"},
+        {"heartbeat_timeout": "1ms"},
+        {"heartbeat_interval": "1m", "heartbeat_timeout": "1m"},
+        {"slot_lag_warning": "2GB", "slot_lag_critical": "1GB"},
+        {"slot_lag_warning": "1024MB"},
+        {"slot_lag_warning": -1},
+        {"slot_lag_warning": 0},
+        {"slot_lag_warning": "1 parsec"},
+        {"slot_lag_warning": "1mb"},
+        {"wal_transition_timeout": "0s"},
+        {"min_schedule": timedelta(microseconds=1)},
+        {"min_schedule": None},
+        {"min_schedule": "-1s"},
+        {"differential_max_change_ratio": float("nan")},
+        {"differential_max_change_ratio": -0.1},
+        {"max_lookup_rows": -1},
+        {"max_consecutive_errors": 0},
+        {"max_lock_share": 0},
+        {"cdc_mode": "sometimes"},
+        {"spark_master": "nonsense"},
+        {"spark_master": ""},
+        {"spark_master": "local[x]"},
+        {"spark_conf": {"spark.x": None}},
+        {"spark_conf": "x"},
+        {"spark_driver_memory": "1kB"},
+        {"nosuch": 1},
+    ],
+    ids=str,
+)
+def test_values_that_make_no_sense_are_refused_with_a_hint(given: dict[str, object]) -> None:
+    """A heartbeat of 0 s, and a warning that comes after the critical lag, were accepted."""
+    with pytest.raises(BadSetting) as caught:
+        Settings(**given)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "local[2,3]", "spark://h:7077", "yarn", "k8s://x"])
+def test_places_that_spark_knows_are_accepted(master: str) -> None:
+    assert Settings(spark_master=master).spark_master == master
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", None], ids=["not UTF-8", "a directory"])
+def test_a_settings_file_that_cannot_be_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    path = tmp_path / "other.toml"
+    path.mkdir() if content is None else path.write_bytes(content)
+    monkeypatch.setenv("MILLSTREAM_CONFIG", str(path))
+    with pytest.raises(BadSetting):
+        Settings()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from millstream.errors import MillstreamError
-
 if TYPE_CHECKING:
     from millstream.client import Millstream, connect
+    from millstream.errors import MillstreamError
     from millstream.settings import Settings
     from millstream.testing.server import Server, embedded
 
@@ -17,6 +16,7 @@ __all__ = ["Millstream", "MillstreamError", "Server", "Settings", "connect", "em
 
 _HOMES = {
     "Millstream": "millstream.client",
+    "MillstreamError": "millstream.errors",
     "connect": "millstream.client",
     "Settings": "millstream.settings",
     "Server": "millstream.testing.server",

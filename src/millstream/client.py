@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from millstream.catalog import install
 from millstream.catalog.history import HistoryEntry
-from millstream.errors import NotYet
+from millstream.errors import BadSetting, NotYet
 from millstream.refresh.report import RefreshReport
 from millstream.service import adopt, alter, create, drop, explain, health, refresh, status, verify
 from millstream.service.adopt import Adoption
 from millstream.service.app import App, Progress
 from millstream.service.doctor import Check
+from millstream.service.door import public
 from millstream.service.explain import Explanation
 from millstream.service.status import StreamTableStatus
 from millstream.service.verify import Verification
@@ -34,6 +35,7 @@ class Millstream:
     def __init__(self, app: App) -> None:
         self.app = app
 
+    @public
     def create_stream_table(
         self,
         name: str,
@@ -54,6 +56,7 @@ class Millstream:
             cdc_mode=cdc_mode,
         )
 
+    @public
     def alter_stream_table(
         self,
         name: str,
@@ -69,62 +72,77 @@ class Millstream:
             self.app, name, schedule=schedule, refresh_mode=refresh_mode, status=status, query=query, cdc_mode=cdc_mode
         )
 
+    @public
     def drop_stream_table(self, name: str, cascade: bool = False, *, forget: bool = False) -> None:
         """Drop a stream table; with `cascade`, what depends on its table too; with `forget`, leave its table alone."""
         drop.drop(self.app, name, cascade=cascade, forget=forget)
 
+    @public
     def refresh(self, name: str, *, full: bool = False) -> RefreshReport:
         """Refresh one stream table now; `full` recomputes it and applies the difference."""
         return refresh.refresh(self.app, name, full=full)
 
+    @public
     def refresh_all(self) -> list[RefreshReport]:
         """Refresh every stream table, all at one cut."""
         return refresh.refresh_all(self.app)
 
+    @public
     def tick(self) -> list[RefreshReport]:
         """One scheduler tick: refresh whatever is due, at one cut."""
         return refresh.tick(self.app)
 
+    @public
     def verify(self, name: str) -> Verification:
         """Compare a stream table with its query, at one snapshot."""
         return verify.verify(self.app, name)
 
+    @public
     def explain(self, name: str) -> Explanation:
         """How a stream table is maintained; `str()` of it is the text."""
         return explain.explain(self.app, name)
 
+    @public
     def table(self, name: str) -> DataFrame:
         """The stream table's rows as a Spark DataFrame."""
         from millstream.service.frame import frame
 
         return frame(self.app, name)
 
+    @public
     def status(self) -> list[StreamTableStatus]:
         """Every stream table: state, freshness, what waits."""
         return status.status(self.app)
 
+    @public
     def history(self, name: str, n: int = 20) -> list[HistoryEntry]:
         """The last refreshes, newest first."""
         return status.history(self.app, name, n)
 
+    @public
     def health(self) -> list[Check]:
         """One check per stream table (does it keep up?) and per source (is it captured whole?)."""
         return health.health(self.app)
 
+    @public
     def events(self, name: str, after: int = 0) -> NoReturn:
         """Change events of a stream table: refused, they are not kept yet."""
         raise NotYet.feature(
             "reading change events", "Put a trigger on the stream table: it fires on real changes only."
         )
 
+    @public
     def adopt(self, *, forget: Sequence[str] = (), dry_run: bool = False) -> Adoption:
         """Make a catalog that was restored or copied into this database work here; leave alone what `forget` names."""
         return adopt.adopt(self.app, forget=forget, dry_run=dry_run)
 
+    @public
     def uninstall(self, *, cascade: bool = False, forget: bool = False) -> None:
         """Remove Millstream and every stream table from the database; with `forget`, leave their tables alone."""
+        self.app.reach()
         install.uninstall(self.app.conn, cascade=cascade, forget=forget)
 
+    @public
     def close(self) -> None:
         """Close the connection."""
         self.app.close()
@@ -138,10 +156,12 @@ class Millstream:
         self.close()
 
 
+@public
 def connect(
     dsn: str, spark: SparkSession | None = None, settings: Settings | None = None, *, progress: Progress | None = None
 ) -> Millstream:
     """Connect to a database, installing the catalog if it is not there. A given Spark session is used as it is."""
+    _check_given(spark, settings, progress)
     app = App(dsn, settings or Settings(), spark, progress)
     try:
         install.install(app.conn)
@@ -149,3 +169,15 @@ def connect(
         app.close()
         raise
     return Millstream(app)
+
+
+def _check_given(spark: object, settings: object, progress: object) -> None:
+    # Imported here: the module is imported by whoever asks for the version, too.
+    from pyspark.sql import SparkSession
+
+    if not isinstance(spark, SparkSession | None):
+        raise BadSetting.of("spark", spark, "a SparkSession or None")
+    if not isinstance(settings, Settings | None):
+        raise BadSetting.of("settings", settings, "a millstream.Settings or None")
+    if progress is not None and not callable(progress):
+        raise BadSetting.of("progress", progress, "a function of a step and a share, or None")

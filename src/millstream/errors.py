@@ -160,6 +160,14 @@ class JavaEnded(MillstreamError):
         )
 
     @classmethod
+    def while_working(cls, how: str) -> Self:
+        return cls(
+            "Java, in which Spark runs, has ended",
+            detail=how,
+            hint="Try again: Java is then started anew. If it was out of memory, set spark_driver_memory higher.",
+        )
+
+    @classmethod
     def of_given_session(cls, how: str) -> Self:
         return cls(
             "the Spark session that Millstream was given has ended",
@@ -288,6 +296,29 @@ class OtherDatabase(MillstreamError):
             "it, and leave the stream tables as tables like any other: millstream uninstall --forget --yes",
             database=database,
             found=list(found),
+        )
+
+
+class ServerError(MillstreamError):
+    """PostgreSQL raised an error that no step of ours has a name for."""
+
+    code = "MS013"
+
+    @classmethod
+    def because(cls, message: str, *, sqlstate: str, detail: str = "", hint: str = "") -> Self:
+        return cls(message, detail=detail, hint=hint or "The server's log may tell more.", sqlstate=sqlstate)
+
+
+class Closed(MillstreamError):
+    """The connection to Millstream was closed by its user."""
+
+    code = "MS014"
+
+    @classmethod
+    def by_user(cls) -> Self:
+        return cls(
+            "this connection to Millstream has been closed",
+            hint="Open another one with: millstream.connect(dsn)",
         )
 
 
@@ -897,6 +928,39 @@ class LockTableFull(MillstreamError):
         )
 
 
+class Cancelled(MillstreamError):
+    """A refresh was cancelled, by Ctrl-C, pg_cancel_backend or in Spark; nothing was applied, and it has not failed."""
+
+    code = "MS407"
+    retryable = True
+
+    @classmethod
+    def by(cls, name: str, reason: str) -> Self:
+        return cls(
+            f'refresh of "{name}" was cancelled',
+            detail=reason,
+            hint=f"Nothing was applied. Refresh it again with: millstream refresh {name}",
+            name=name,
+        )
+
+
+class ServerTrouble(MillstreamError):
+    """The server lacks something for the moment: connections, memory, disk, time; nothing was applied."""
+
+    code = "MS408"
+    retryable = True
+
+    @classmethod
+    def of(cls, name: str, what: str, reason: str, remedy: str, *, sqlstate: str = "") -> Self:
+        return cls(
+            f'refresh of "{name}" failed: {what}',
+            detail=reason,
+            hint=f"It is tried again at the next tick, and is not suspended for this. {remedy}".strip(),
+            name=name,
+            sqlstate=sqlstate,
+        )
+
+
 # -- MS9xx: our own broken promises ----------------------------------------------------------
 
 
@@ -914,6 +978,20 @@ class PlanningFailed(MillstreamError):
             hint="This is a defect of Millstream: please report it, with the query and this message. Until it is "
             "mended, write that part in another way, or compute it in a view over a stream table.",
             part=part,
+        )
+
+
+class InternalError(MillstreamError):
+    """An error that Millstream did not expect; its `__cause__` has the traceback."""
+
+    code = "MS903"
+
+    @classmethod
+    def of(cls, error: BaseException) -> Self:
+        return cls(
+            "Millstream met an error that it did not expect",
+            detail=f"{type(error).__name__}: {error}",
+            hint="Please report it, with the traceback: that of `__cause__`, or what `millstream --verbose` prints.",
         )
 
 

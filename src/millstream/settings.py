@@ -14,9 +14,9 @@ import re
 import tomllib
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -42,10 +42,18 @@ TEST_VARIABLES = "MILLSTREAM_TEST_"
 
 
 def _read(value: object) -> object:
-    return duration.parse(value) if isinstance(value, str) else value
+    """A duration as people write it; a bare number would be of seconds, or of milliseconds: nobody could tell."""
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, str):
+        return duration.parse(value)
+    raise ValueError(f"not a duration; expected {duration.EXPECTED}")
 
 
-Duration = Annotated[timedelta, BeforeValidator(_read), PlainSerializer(duration.printed)]
+# What is finer than a millisecond would be printed as 0.
+Duration = Annotated[
+    timedelta, BeforeValidator(_read), PlainSerializer(duration.printed), Field(ge=duration.UNITS["ms"])
+]
 
 _UNITS = {"B": 0, "kB": 10, "MB": 20, "GB": 30, "TB": 40}
 
@@ -67,6 +75,18 @@ def _printed(size: int) -> str:
 
 Size = Annotated[int, BeforeValidator(_bytes), PlainSerializer(_printed), Field(gt=0)]
 
+
+_MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|[a-z][a-z0-9+.-]*://\S+")
+
+
+def _master(value: str) -> str:
+    """A place where Spark may run: one that it does not know would end its start in an error of Java's."""
+    if not _MASTER.fullmatch(value):
+        raise ValueError("Spark runs in local[*], local[4], spark://host:port, yarn or k8s://address")
+    return value
+
+
+SparkMaster = Annotated[str, AfterValidator(_master)]
 
 CdcMode = Literal["trigger", "auto", "wal"]
 CDC_MODES: tuple[str, ...] = get_args(CdcMode)
@@ -117,7 +137,9 @@ class Settings(BaseSettings):
         1024 << 20, description="When the slot lags further behind, its sources return to triggers."
     )
     heartbeat_interval: Duration = Field(
-        timedelta(seconds=15), description="How often a message is sent through the log to see it come back."
+        timedelta(seconds=15),
+        ge=timedelta(milliseconds=100),
+        description="How often a message is sent through the log to see it come back.",
     )
     heartbeat_timeout: Duration = Field(
         timedelta(minutes=10), description="Without any sign of life for so long the log is taken up anew."
@@ -128,7 +150,7 @@ class Settings(BaseSettings):
     allow_direct_writes: bool = Field(
         False, description="May users write to stream tables? What they write stays until a full refresh."
     )
-    spark_master: str = Field("local[*]", min_length=1, description="Where Spark runs, as Spark writes it.")
+    spark_master: SparkMaster = Field("local[*]", description="Where Spark runs, as Spark writes it.")
     spark_driver_memory: Size | None = Field(
         None,
         ge=256 << 20,
@@ -139,6 +161,22 @@ class Settings(BaseSettings):
         default_factory=dict,
         description="Further Spark properties; they win over ours, Java's options are added. In the environment: JSON.",
     )
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        """Each of these pairs makes sense in one order only."""
+        for lower, higher in _ORDERED:
+            if not getattr(self, lower) < getattr(self, higher):
+                raise ValueError(f"{lower} must be less than {higher}")
+        return self
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise BadSetting(
+            f"settings cannot be changed: {name}",
+            hint=f"Make others with: millstream.Settings({name}=...), and connect with them.",
+            name=name,
+            value=value,
+        )
 
     # Settings come by name from anywhere; pydantic checks each.
     def __init__(self, **given: Any) -> None:
@@ -151,6 +189,8 @@ class Settings(BaseSettings):
             raise BadSetting(str(error), hint="A setting that is a table is written as a JSON object.") from error
         except tomllib.TOMLDecodeError as error:
             raise BadSetting.of("settings file", str(_file()), f"TOML ({error})") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadSetting.of("settings file", str(_file()), f"a file that can be read ({error})") from error
 
     @classmethod
     def settings_customise_sources(
@@ -163,6 +203,10 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The places to look in, the strongest first."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=_file())
+
+
+# The first must be less than the second.
+_ORDERED = (("slot_lag_warning", "slot_lag_critical"), ("heartbeat_interval", "heartbeat_timeout"))
 
 
 def _file() -> Path:
@@ -188,6 +232,9 @@ def _bad_value(error: ValidationError) -> BadSetting:
     name = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return BadSetting(f"unknown setting {name}", hint=f"The settings are: {_names()}.", name=name)
+    if not name:
+        message = first["msg"].removeprefix("Value error, ")
+        return BadSetting(message, hint="docs/reference/settings.md lists every setting with its meaning.")
     return BadSetting(
         f"bad value for {name}: {first['input']!r}",
         detail=f"{first['msg'].removeprefix('Value error, ')}.",

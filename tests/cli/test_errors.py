@@ -91,10 +91,18 @@ def test_an_error_while_connecting_is_printed_likewise(line: Line) -> None:
     assert "cannot connect to PostgreSQL [MS001]" in ended.err
 
 
-def test_an_error_that_is_not_ours_is_not_swallowed(line: Line) -> None:
-    line.double.answers["status"] = ZeroDivisionError("a bug")
-    with pytest.raises(ZeroDivisionError):
-        line("list")
+@pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), KeyError("x"), RecursionError("deep"), OSError("disk")])
+def test_an_error_that_nobody_expected_is_told_without_a_traceback(line: Line, error: Exception) -> None:
+    """VALUES as the first item of FROM was a KeyError: a traceback, and no JSON with --json."""
+    line.double.answers["status"] = error
+    ended = line("list")
+    assert (ended.code, ended.out) == (Exit.FAILED, "")
+    assert "error: Millstream met an error that it did not expect [MS903]" in ended.err
+    assert f"detail: {type(error).__name__}: " in ended.err
+    assert "Traceback" not in ended.err
+    document = json.loads(line("list", "--json").err)["error"]
+    assert (document["code"], document["detail"].partition(":")[0]) == ("MS903", type(error).__name__)
+    assert "Traceback" in line("--verbose", "list").err
 
 
 def test_without_a_database_the_way_to_name_one_is_told(line: Line) -> None:
@@ -128,9 +136,10 @@ def test_ctrl_c_ends_any_command_with_one_line(line: Line) -> None:
     assert (ended.code, json.loads(ended.err)["error"]["message"]) == (130, "interrupted")
 
 
-def test_a_refresh_that_ctrl_c_cancels_in_spark_is_interrupted_and_not_failed(line: Line) -> None:
-    line.double.answers["refresh"] = errors.RefreshFailed.because("totals", "[SPARK_JOB_CANCELLED] Job 2 cancelled")
-    assert line("refresh", "totals").code == 130
+def test_a_refresh_that_somebody_else_has_cancelled_is_no_interrupt(line: Line) -> None:
+    line.double.answers["refresh"] = errors.Cancelled.by("totals", "canceling statement due to user request")
+    ended = line("refresh", "totals")
+    assert (ended.code, ended.err.splitlines()[0]) == (Exit.FAILED, 'error: refresh of "totals" was cancelled [MS407]')
 
 
 def test_ctrl_c_at_a_question_is_no_answer(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,6 +173,67 @@ def test_ctrl_c_while_spark_starts_ends_java_too(dsn: str, later: float) -> None
     assert until(lambda: alive(mark) == [], 10), alive(mark)
 
 
+# Interrupts its own process when a module is about to be imported, as Ctrl-C at that moment would.
+INTERRUPTER = """
+import os, signal, sys
+class Interrupter:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["INTERRUPT_AT"]:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupter())
+"""
+# From the first module of the program to the last: of the command line, the server's driver, the planner, Spark.
+IMPORTS = ("millstream.cli.app", "psycopg", "sqlglot", "pyspark.sql")
+
+
+def test_ctrl_c_while_modules_are_imported_is_one_line_and_130(dsn: str, tmp_path: Path) -> None:
+    """It was a traceback from amid an import, and ended by the signal."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTER)
+    given = {**os.environ, "MILLSTREAM_DSN": dsn, "PYTHONPATH": str(tmp_path)}
+    started = {
+        (module, *options): subprocess.Popen(
+            program("list", *options), env={**given, "INTERRUPT_AT": module},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )
+        for module, *options in (*((module,) for module in IMPORTS), ("rich.console", "--json"))
+    }  # fmt: skip
+    for (module, *options), process in started.items():
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out) == (130, b""), (module, err)
+        if options:
+            assert json.loads(err)["error"]["message"] == "interrupted", module
+        else:
+            assert err == b"interrupted: nothing is left half done\n", module
+
+
+def test_ctrl_c_while_spark_works_is_a_cancelled_refresh_and_not_a_failed_one(dsn: str) -> None:
+    """It was recorded as a failure, and three of them suspended the stream table."""
+    pairs = "SELECT count(*) AS n FROM numbers AS a JOIN numbers AS b ON a.n < b.n"
+    with connect(dsn) as conn:
+        conn.execute("CREATE TABLE numbers (n int PRIMARY KEY)")
+        assert ran(dsn, "create", "pairs", pairs, "--no-initialize").returncode == 0
+        conn.execute("INSERT INTO numbers SELECT generate_series(1, 60000)")
+        given = {**os.environ, "MILLSTREAM_DSN": dsn}
+        with subprocess.Popen(
+            program("refresh", "pairs"), env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
+        ) as process:  # fmt: skip
+            waits = (
+                "SELECT FROM pg_stat_activity WHERE state = 'idle in transaction' AND application_name = 'millstream'"
+                " AND state_change < clock_timestamp() - interval '3 s'"
+            )
+            assert until(lambda: bool(conn.execute(waits).fetchall()), 90)
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, err) == (130, b"", b"interrupted: nothing is left half done\n")
+        recorded = "SELECT status, reason FROM millstream.refresh_history ORDER BY id DESC LIMIT 1"
+        assert conn.execute(recorded).fetchall() == [("CANCELLED", "MS407")]
+        counted = "SELECT consecutive_errors, transient_errors FROM millstream.stream_tables WHERE name = 'pairs'"
+        assert conn.execute(counted).fetchall() == [(0, 0)]
+        assert ran(dsn, "drop", "pairs").returncode == 0
+
+
 # -- errors of the server --------------------------------------------------------------------
 
 
@@ -205,7 +266,7 @@ def test_any_other_error_of_the_server_is_an_error_and_no_traceback(server: Serv
     ended = ran(clerks, "uninstall", "--yes")
     first, *rest = ended.stderr.decode().splitlines()
     assert ended.returncode == 4
-    assert first == "error: nothing is dropped today [MS000]"
+    assert first == "error: nothing is dropped today [MS013]"
     assert rest[-1] == "hint: Come back tomorrow."
     assert "Traceback" not in ended.stderr.decode()
 

@@ -17,7 +17,7 @@ from millstream.store.connection import Connection
 from millstream.store.statements import load
 
 Action = Literal["NO_DATA", "DIFFERENTIAL", "FULL", "REINITIALIZE", "SKIP"]
-Status = Literal["RUNNING", "COMPLETED", "FAILED", "SKIPPED"]
+Status = Literal["RUNNING", "COMPLETED", "FAILED", "SKIPPED", "CANCELLED"]
 Initiator = Literal["SCHEDULER", "MANUAL", "INITIAL"]
 
 _SQL = load("millstream.catalog", "history.sql")

@@ -255,8 +255,15 @@ def drifts(conn: Connection, relids: Sequence[int] | None = None) -> dict[int, d
     return {relid: what for relid, what in found.items() if what}
 
 
-# The one kind of drift after which the queries over a source still mean what they meant.
+# The kinds of drift after which the queries over a source still mean what they meant: capture is set up again.
 MEMBERS_CHANGED = "A partition or child was attached or detached."
+_MADE_AGAIN = "was dropped and made again."
+
+
+def is_harmless(what: str) -> bool:
+    """Return whether queries still mean what they meant after this drift, as `drifts` tells it."""
+    return what == MEMBERS_CHANGED or what.endswith(_MADE_AGAIN)
+
 
 # By attnum: name, type, modifier, collation, generation. None: there is no such table any more.
 _Shape = dict[int, tuple[Any, ...]]
@@ -276,10 +283,14 @@ def _differences(source: Source, shape: _Shape | None, members: tuple[int, ...])
     if shape is None:
         return {"": "The table was dropped."}
     found = {"": MEMBERS_CHANGED} if members != source.members else {}
-    return found | {one.name: what for one in source.columns if (what := _changed(one, shape.get(one.attnum)))}
+    return found | {one.name: what for one in source.columns if (what := _changed(one, shape))}
 
 
-def _changed(column: CapturedColumn, now: tuple[Any, ...] | None) -> str:
+def _changed(column: CapturedColumn, shape: _Shape) -> str:
+    now = shape.get(column.attnum)
+    recorded = (column.name, column.type_oid, column.typmod, column.collation, column.generation)
+    if now != recorded and recorded in shape.values():
+        return f"Column {quoted(column.name)} {_MADE_AGAIN}"
     if now is None:
         return f"Column {quoted(column.name)} was dropped."
     if now[0] != column.name:

@@ -110,13 +110,14 @@ WHERE NOT EXISTS (
 ORDER BY s.relid;
 
 -- shapes --
--- What is there now of the columns that are captured, for all sources at once.
-SELECT s.relid, c.oid IS NOT NULL, k.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation,
+-- What is there now of the columns that are captured, by number and by name, for all sources at once.
+SELECT DISTINCT s.relid, c.oid IS NOT NULL, a.attnum, a.attname, a.atttypid, a.atttypmod, a.attcollation,
     md5(x.adbin::text)
 FROM millstream.sources AS s
 LEFT JOIN pg_class AS c ON c.oid = s.relid
-LEFT JOIN LATERAL jsonb_to_recordset(s.columns) AS k (attnum int2) ON true
-LEFT JOIN pg_attribute AS a ON a.attrelid = s.relid AND a.attnum = k.attnum AND NOT a.attisdropped
+LEFT JOIN LATERAL jsonb_to_recordset(s.columns) AS k (attnum int2, name name) ON true
+LEFT JOIN pg_attribute AS a
+    ON a.attrelid = s.relid AND (a.attnum = k.attnum OR a.attname = k.name) AND NOT a.attisdropped
 LEFT JOIN pg_attrdef AS x ON x.adrelid = a.attrelid AND x.adnum = a.attnum AND a.attgenerated <> ''
 WHERE s.relid = ANY (%s::oid[])
-ORDER BY s.relid, k.attnum;
+ORDER BY s.relid, a.attnum;

@@ -59,6 +59,9 @@ class StreamTable:
     """When it was last refreshed; its data may be older, where it reads another stream table."""
     is_guarded: bool = False
     """Its guard was installed."""
+    transient_errors: int = 0
+    """Refreshes in a row that failed for a reason that passes by itself."""
+    last_transient_error: str | None = None
 
     @property
     def qualified(self) -> str:
@@ -201,6 +204,11 @@ def record_failure(conn: Connection, id: int, error: BaseException) -> int:
         raise NoSuchStreamTable.named(str(id))
     count: int = found[0]
     return count
+
+
+def record_transient(conn: Connection, id: int, error: BaseException) -> None:
+    """Note an error that passes by itself: it is counted apart, and never suspends the stream table."""
+    conn.execute(_SQL["record_transient"], (str(error), id))
 
 
 def set_status(conn: Connection, id: int, status: Status) -> None:

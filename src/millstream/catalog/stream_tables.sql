@@ -58,6 +58,8 @@ SET frontier = %(frontier)s::pg_snapshot,
     status = CASE WHEN status IN ('INITIALIZING', 'ERROR') THEN 'ACTIVE' ELSE status END,
     consecutive_errors = 0,
     last_error = NULL,
+    transient_errors = 0,
+    last_transient_error = NULL,
     updated_at = clock_timestamp()
 WHERE id = ANY (%(ids)s)
 RETURNING id, data_timestamp;
@@ -71,6 +73,11 @@ SET consecutive_errors = consecutive_errors + 1, last_error = %s, updated_at = c
 WHERE id = %s
 RETURNING consecutive_errors;
 
+-- record_transient --
+UPDATE millstream.stream_tables
+SET transient_errors = transient_errors + 1, last_transient_error = %s, updated_at = clock_timestamp()
+WHERE id = %s;
+
 -- set_status --
 UPDATE millstream.stream_tables SET status = %s, updated_at = clock_timestamp() WHERE id = %s;
 
@@ -82,6 +89,8 @@ SET schedule = coalesce(%(schedule)s, schedule),
     cdc_mode = coalesce(%(cdc_mode)s, cdc_mode),
     consecutive_errors = CASE WHEN %(status)s = 'ACTIVE' THEN 0 ELSE consecutive_errors END,
     last_error = CASE WHEN %(status)s = 'ACTIVE' THEN NULL ELSE last_error END,
+    transient_errors = CASE WHEN %(status)s = 'ACTIVE' THEN 0 ELSE transient_errors END,
+    last_transient_error = CASE WHEN %(status)s = 'ACTIVE' THEN NULL ELSE last_transient_error END,
     updated_at = clock_timestamp()
 WHERE id = %(id)s;
 

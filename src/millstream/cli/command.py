@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from traceback import format_exception
 from typing import Any
 
-import psycopg
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from millstream.cli import server_error
 from millstream.cli.events import with_java
 from millstream.cli.exits import INTERRUPTED, MEANINGS, exit_code
 from millstream.cli.output import print_error, print_interrupted
-from millstream.errors import BadSetting, MillstreamError
+from millstream.errors import BadSetting, InternalError, MillstreamError
+from millstream.observe import log
 
 # mypy: disable-error-code="no-untyped-def, override"
 
@@ -50,8 +50,14 @@ class Program(TyperGroup):
 
     def invoke(self, ctx) -> object:
         """Find the command, read its options, run it."""
-        with _usage_told(ctx.meta[AS_JSON]):
-            return super().invoke(ctx)
+        as_json = ctx.meta[AS_JSON]
+        try:
+            with _usage_told(as_json):
+                return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            # Before the command has begun, or after its end.
+            print_interrupted(as_json=as_json)
+            raise typer.Exit(INTERRUPTED) from error
 
 
 class Command(TyperCommand):
@@ -69,21 +75,33 @@ class Command(TyperCommand):
         as_json = bool(ctx.params.get("as_json"))
         try:
             return super().invoke(ctx)
-        except (MillstreamError, psycopg.Error, KeyboardInterrupt, typer.Abort) as error:
+        except (typer.Exit, UsageError, SystemExit, BrokenPipeError):
+            raise
+        except BaseException as error:
             if _is_interrupt(error):
                 print_interrupted(as_json=as_json)
                 raise typer.Exit(INTERRUPTED) from error
-            if not isinstance(error, MillstreamError | psycopg.Error):
+            if not isinstance(error, Exception) or isinstance(error, typer.Abort):
                 raise
-            told = server_error.ours(error) if isinstance(error, psycopg.Error) else error
+            told = _ours(error)
             print_error(with_java(told), as_json=as_json)
             raise typer.Exit(exit_code(told)) from error
 
 
+def _ours(error) -> MillstreamError:
+    """The error as one of ours; of one that nobody expected, the traceback is an event, which `--verbose` shows."""
+    # Imported here: a command that succeeds needs none of it.
+    from millstream.service.door import translated
+
+    told = translated(error)
+    if isinstance(told, InternalError):
+        origin = told.__cause__ or error
+        log.debug("unexpected error", traceback="".join(format_exception(origin)))
+    return told
+
+
 def _is_interrupt(error) -> bool:
-    """Was it Ctrl-C? While we ask something, Typer makes an Abort of it; while Spark works, Spark cancels its jobs."""
-    if isinstance(error, MillstreamError):
-        return "SPARK_JOB_CANCELLED" in error.detail
+    """Was it Ctrl-C? While we ask something, Typer makes an Abort of it."""
     return isinstance(error, KeyboardInterrupt) or isinstance(error.__context__, KeyboardInterrupt)
 
 

@@ -21,6 +21,7 @@ from millstream.catalog.prints import Memory
 from millstream.catalog.upstreams import Behind
 from millstream.errors import (
     Busy,
+    Cancelled,
     Conflict,
     JavaEnded,
     LockNotHad,
@@ -43,6 +44,7 @@ from millstream.refresh.sound import looked_at
 from millstream.spark.engine import Engine
 from millstream.store import staging
 from millstream.store.connection import Connection
+from millstream.store.sqlstate import failure_of
 
 # Called in the cut's transaction when a table has been brought up to date, before the commit.
 Witness = Callable[[Cut, Job, RefreshReport], None]
@@ -93,10 +95,13 @@ class Refresher:
             return [error for _ in jobs]
         except psycopg.errors.LockNotAvailable as error:
             return [LockNotHad.by_writer(job.table.name, str(error)) for job in jobs]
-        except psycopg.errors.SerializationFailure as error:
-            return [Conflict.on(job.table.name, str(error)) for job in jobs]
         except psycopg.errors.OutOfMemory as error:
             return [LockTableFull.at(job.table.name, str(error)) for job in jobs]
+        except psycopg.Error as error:
+            if self.conn.closed:
+                raise
+            # Of the cut as a whole: its start, what all of them share, or its COMMIT.
+            return [failure_of(job.table.name, error) for job in jobs]
 
     def _unless_busy(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[Outcome]:
         """Leave out what reads a source that was not to be had."""
@@ -178,12 +183,12 @@ class Refresher:
         except (psycopg.errors.SerializationFailure, psycopg.errors.OutOfMemory):
             # Of the whole transaction: it must end before anything can go on.
             raise
-        except psycopg.errors.LockNotAvailable as error:
-            return LockNotHad.by_writer(job.table.name, str(error))
         except MillstreamError as error:
             return _named(error, job)
         except psycopg.Error as error:
-            return RefreshFailed.because(job.table.name, str(error))
+            if self.conn.closed:
+                raise
+            return failure_of(job.table.name, error)
 
     def _carried_out(
         self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator, *, netted: bool = False
@@ -220,8 +225,9 @@ def _explained(upstream: Behind, outcome: Outcome | None) -> Behind:
 
 def _named(error: MillstreamError, job: Job) -> MillstreamError:
     """An error from below does not know the table's name."""
-    if isinstance(error, RefreshFailed) and not error.facts.get("name"):
-        return RefreshFailed.because(job.table.name, error.detail)
-    if isinstance(error, Conflict) and not error.facts.get("name"):
-        return Conflict.on(job.table.name, error.detail)
-    return error
+    if not isinstance(error, (RefreshFailed, Conflict, Cancelled)) or error.facts.get("name"):
+        return error
+    named: dict[type[MillstreamError], Callable[[str, str], MillstreamError]] = {
+        Conflict: Conflict.on, Cancelled: Cancelled.by, RefreshFailed: RefreshFailed.because
+    }  # fmt: skip
+    return named[type(error)](job.table.name, error.detail)

@@ -113,6 +113,6 @@ def _changed(job: Job, drifts: Mapping[int, Mapping[str, str]]) -> SourceChanged
     for one in job.reads():
         table = one.scan.table
         for column, what in drifts.get(table.oid, {}).items():
-            if column in one.used() or (not column and what != sources.MEMBERS_CHANGED):
+            if (column in one.used() or not column) and not sources.is_harmless(what):
                 return SourceChanged.shape(f"{table.schema}.{table.name}", what)
     return None

@@ -38,8 +38,10 @@ class Cadence:
             raise ValueError("a cadence is longer than nothing")
 
     @classmethod
-    def parse(cls, text: str, *, shortest: timedelta = timedelta(0)) -> Self:
+    def parse(cls, text: object, *, shortest: timedelta = timedelta(0)) -> Self:
         """Read a schedule; `shortest` is the setting `min_schedule`."""
+        if not isinstance(text, str):
+            raise BadSetting.of("schedule", text, EXPECTED)
         word = text.strip().lower()
         if word == "manual":
             return cls("manual")

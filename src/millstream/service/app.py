@@ -19,7 +19,7 @@ from millstream.catalog.locks import waiting_at_most
 from millstream.catalog.mutex import Mutex
 from millstream.catalog.prints import Memory
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import JavaEnded, MillstreamError
+from millstream.errors import Closed, JavaEnded, MillstreamError
 from millstream.observe import log
 from millstream.refresh.batches import Footprints
 from millstream.refresh.job import Job
@@ -63,6 +63,7 @@ class App:
         self._plans: dict[int, tuple[datetime, Planned]] = {}
         # Those whose blocks were found to keep what the plan asks for.
         self._kept: set[int] = set()
+        self._is_closed = False
 
     def engine(self) -> Engine:
         """Spark, started and warmed when first asked for, and again where its Java has ended."""
@@ -120,7 +121,7 @@ class App:
         """The plan of a stream table; made again when its definition has changed."""
         known = self._plans.get(table.id)
         if known is None or known[0] != table.created_at:
-            known = (table.created_at, _planned(self.conn, table))
+            known = (table.created_at, plan_recorded(self.conn, table))
             self._plans[table.id] = known
         return known[1]
 
@@ -159,11 +160,13 @@ class App:
 
     def reach(self) -> None:
         """Connect anew where the connection was lost: the server may have been restarted meanwhile."""
+        if self._is_closed:
+            raise Closed.by_user()
         with contextlib.suppress(psycopg.OperationalError):
             # Does not wait. The first takes in what the server said at the end, the second that it has ended.
             self.conn.pgconn.consume_input()
             self.conn.pgconn.consume_input()
-        if self.conn.broken:
+        if self.conn.closed:
             self.conn = _main_session(self.dsn)
             self.mutex.close()
             self.mutex = self._mutex()
@@ -171,6 +174,7 @@ class App:
 
     def close(self) -> None:
         """Close the connections; a Spark session that we started stays warm for the process."""
+        self._is_closed = True
         self.follower.close()
         self.mutex.close()
         self.conn.close()
@@ -182,7 +186,7 @@ def _main_session(dsn: str) -> Connection:
     return conn
 
 
-def _planned(conn: Connection, table: StreamTable) -> Planned:
+def plan_recorded(conn: Connection, table: StreamTable) -> Planned:
     """The plan of a query that is recorded, with the key that is recorded, for the columns that are stored."""
     keys = table.row_key.sources if table.row_key else {}
     with waiting_at_most(conn, PLAN_PATIENCE):

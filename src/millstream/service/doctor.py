@@ -17,6 +17,7 @@ from millstream.algebra.table import quoted
 from millstream.capture.inventory import gaps_of
 from millstream.catalog import install, sources
 from millstream.errors import MillstreamError
+from millstream.service import repair
 from millstream.spark.java import java
 from millstream.store.connection import NEWEST, OLDEST, Connection, session
 from millstream.store.statements import load
@@ -166,11 +167,12 @@ def _capture(conn: Connection) -> Check:
         return Check("capture", None, "no sources")
     captured = sources.every(conn)
     names = {source.relid: source.qualified for source in captured}
-    found = [f"{names[relid]}: {what}" for relid, what in sources.drift(conn).items()]
-    found += [f"{names[relid]}: {'; '.join(what)}" for relid, what in gaps_of(conn, captured).items() if what]
-    if not found:
+    wrong = [*sources.drift(conn).items()]
+    wrong += [(relid, "; ".join(what)) for relid, what in gaps_of(conn, captured).items() if what]
+    if not wrong:
         return Check("capture", True, f"sources: {len(captured)}, all captured whole")
-    return Check("capture", False, " | ".join(found), "The next refresh sets capture up again and reinitialises.")
+    hints = dict.fromkeys(repair.hint(conn, relid) for relid in dict(wrong))
+    return Check("capture", False, " | ".join(f"{names[relid]}: {what}" for relid, what in wrong), " ".join(hints))
 
 
 DATABASE: tuple[Callable[[Connection], Check], ...] = (

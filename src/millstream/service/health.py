@@ -10,6 +10,7 @@ from millstream.catalog import guard, sources, stream_tables, upstreams
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import StreamTable
 from millstream.scheduler.cadence import Cadence
+from millstream.service import repair
 from millstream.service.app import App
 from millstream.service.doctor import Check
 from millstream.service.verb import verb
@@ -29,18 +30,17 @@ def health(app: App) -> list[Check]:
     captured = []
     for source in known:
         trouble = [*lacking[source.relid], *([changed[source.relid]] if source.relid in changed else [])]
-        captured.append(_source(source, "; ".join(trouble)))
+        captured.append(_source(app, source, "; ".join(trouble)))
     return [*tables, *captured, *_slot(app)]
 
 
-_REPAIR = "The next refresh sets capture up again and reinitialises what reads it."
 _WAYS = {"TRIGGER": "captured by triggers", "TRANSITIONING": "on its way to the log", "WAL": "captured from the log"}
 
 
-def _source(source: Source, trouble: str) -> Check:
+def _source(app: App, source: Source, trouble: str) -> Check:
     name = f"source {source.schema}.{source.name}"
     if trouble:
-        return Check(name, False, trouble, _REPAIR)
+        return Check(name, False, trouble, repair.hint(app.conn, source.relid))
     since = f" since {source.turned_at:%Y-%m-%d %H:%M:%S} UTC" if source.turned_at else ""
     return Check(name, True, f"{_WAYS[source.mode]}{since}", source.reason or "")
 
@@ -97,11 +97,29 @@ def _title(table: StreamTable) -> str:
 def _table(table: StreamTable, now: datetime, behind: str) -> Check:
     name = _title(table)
     if table.status in ("SUSPENDED", "ERROR"):
-        return Check(name, False, f"{table.status}: {table.last_error or 'by request'}", "See: millstream history")
+        see = f"See: millstream history {table.qualified}"
+        return Check(name, False, f"{table.status}: {table.last_error or 'by request'}", see)
+    if failed := _last_failure(table):
+        return Check(name, False, f"the last refresh failed: {failed[0]}", failed[1])
     if table.data_timestamp is None:
-        return Check(name, None, "not filled yet", "Refresh it.")
+        return Check(name, None, "not filled yet", f"Refresh it: millstream refresh {table.qualified}")
     age, every = now - table.data_timestamp, Cadence.parse(table.schedule).every
     # Twice the schedule, and a second for the work itself: then it no longer keeps up.
     late = every is not None and now - (table.cut_at or table.data_timestamp) > 2 * every + timedelta(seconds=1)
     hint = "Is a scheduler running (tick)?" if late else behind
     return Check(name, not late, f"{age.total_seconds():.1f} s old, schedule {table.schedule}", hint)
+
+
+def _last_failure(table: StreamTable) -> tuple[str, str] | None:
+    """Return how its last refresh has failed and what to do, whatever its schedule; None where it has not."""
+    see = f"See: millstream history {table.qualified}"
+    if table.consecutive_errors and table.last_error:
+        return _first_line(table.last_error), see
+    if table.transient_errors and table.last_transient_error:
+        what = f"{_first_line(table.last_transient_error)}, {table.transient_errors} times in a row"
+        return what, f"It passes by itself; a tick or this tries again: millstream refresh {table.qualified}"
+    return None
+
+
+def _first_line(error: str) -> str:
+    return error.partition("\n")[0]

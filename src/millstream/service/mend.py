@@ -13,16 +13,19 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
+import psycopg
+
 from millstream.capture import trigger
 from millstream.catalog import guard, relations, sources, stream_tables, targets
 from millstream.catalog.locks import Patience, under_lock
 from millstream.catalog.relations import Name
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import Cycle, LockNotHad, MillstreamError, QueryError, SourceChanged, TargetAltered
+from millstream.errors import Cycle, InternalError, LockNotHad, MillstreamError, QueryError, SourceChanged
 from millstream.observe import log
 from millstream.refresh.job import Gap, Job, reads
 from millstream.service import alerts, graph, hand_over
 from millstream.service.app import App
+from millstream.store.sqlstate import failure_of
 
 # Other stream tables wait meanwhile; what was not to be had now is tried again at the next tick.
 HASTY = Patience(seconds=2.0)
@@ -36,8 +39,17 @@ def job_of(app: App, table: StreamTable, *, full: bool) -> Job | MillstreamError
         return error
     except QueryError as error:
         return SourceChanged.query(table.name, f"{error.message[:1].upper()}{error.message[1:]}.")
-    except (SourceChanged, TargetAltered, LockNotHad) as error:
+    except MillstreamError as error:
         return error
+    except psycopg.Error as error:
+        if app.conn.closed:
+            raise
+        return failure_of(table.name, error)
+    except Exception as error:
+        # A query that cannot be planned any more must not keep the others from being refreshed.
+        internal = InternalError.of(error)
+        internal.__cause__ = error
+        return internal
 
 
 def mended(app: App, gaps: Sequence[tuple[Job, Gap]]) -> dict[int, Job | MillstreamError]:

@@ -10,9 +10,9 @@ import psycopg
 
 from millstream.capture import prune
 from millstream.catalog import history, lock_table, stream_tables
-from millstream.catalog.history import HistoryEntry, Initiator
+from millstream.catalog.history import HistoryEntry, Initiator, Status
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import Conflict, JavaEnded, LockTableFull, MillstreamError, NoSuchStreamTable
+from millstream.errors import Cancelled, Conflict, JavaEnded, LockTableFull, MillstreamError, NoSuchStreamTable
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.refresh.batches import Batches, Graph, batches, graphs
@@ -24,6 +24,7 @@ from millstream.service.app import App
 from millstream.service.graph import recorded_graph
 from millstream.service.mend import job_of, mended
 from millstream.service.verb import verb
+from millstream.store.sqlstate import code_of, trouble_of
 
 _TRIES = 5
 # After these a stream table is tried again at once.
@@ -96,10 +97,16 @@ def _several(
     app: App, tables: Sequence[StreamTable], initiated_by: Initiator, *, full: frozenset[int] = frozenset()
 ) -> list[RefreshReport | MillstreamError]:
     """Refresh these, then record failures and prune; the trouble of one does not stop the others."""
-    jobs, done = _sorted({table.id: job_of(app, table, full=table.id in full) for table in tables})
-    chosen = _cuts(app, jobs)
-    for together in chosen.cuts:
-        done |= _in_cuts(app, together, initiated_by, done)
+    done = Done()
+    try:
+        jobs, failed = _sorted({table.id: job_of(app, table, full=table.id in full) for table in tables})
+        done |= failed
+        chosen = _cuts(app, jobs)
+        for together in chosen.cuts:
+            done |= _in_cuts(app, together, initiated_by, done)
+    except KeyboardInterrupt:
+        _record_interrupt(app, [table for table in tables if table.id not in done], initiated_by)
+        raise
     done |= _refused(app, chosen.too_large)
     for table in tables:
         outcome = done[table.id]
@@ -239,17 +246,46 @@ def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator, known: D
 
 def _record_failure(app: App, table: StreamTable, error: MillstreamError, initiated_by: Initiator) -> None:
     log.error("refresh failed", table=table.name, code=error.code, message=error.message)
-    if error.retryable or isinstance(error, NoSuchStreamTable):
+    if isinstance(error, NoSuchStreamTable):
+        return
+    if isinstance(error, Cancelled):
+        history.add(app.conn, _entry(table, error, "CANCELLED", initiated_by))
+        return
+    if error.retryable:
+        _record_transient(app, table, error)
         return
     count = stream_tables.record_failure(app.conn, table.id, error)
-    now = datetime.now(UTC)
-    entry = HistoryEntry(
-        table.id, "SKIP", error.code, "FAILED", initiated_by, now, finished_at=now, error=error.as_dict()
-    )
-    history.add(app.conn, entry)
+    history.add(app.conn, _entry(table, error, "FAILED", initiated_by))
     if count >= app.settings.max_consecutive_errors and initiated_by == "SCHEDULER":
         stream_tables.set_status(app.conn, table.id, "SUSPENDED")
         log.error("suspended", table=table.name, errors=count)
+
+
+def _record_transient(app: App, table: StreamTable, error: MillstreamError) -> None:
+    try:
+        stream_tables.record_transient(app.conn, table.id, error)
+    except psycopg.Error as trouble:
+        # The server may lack what it takes to write this down, too.
+        if app.conn.closed or trouble_of(code_of(trouble)) is None:
+            raise
+        log.warning("not recorded", table=table.name, reason=str(trouble))
+
+
+def _record_interrupt(app: App, tables: Sequence[StreamTable], initiated_by: Initiator) -> None:
+    """Tell in the history which refreshes Ctrl-C has cancelled; where the connection is lost with it, nowhere."""
+    error = "Interrupted by Ctrl-C."
+    entries = [_entry(one, Cancelled.by(one.name, error), "CANCELLED", initiated_by) for one in tables]
+    try:
+        app.reach()
+        history.add_all(app.conn, entries)
+    except (MillstreamError, psycopg.Error) as trouble:
+        log.warning("not recorded", reason=str(trouble))
+
+
+def _entry(table: StreamTable, error: MillstreamError, status: Status, initiated_by: Initiator) -> HistoryEntry:
+    """A refresh that has applied nothing."""
+    now = datetime.now(UTC)
+    return HistoryEntry(table.id, "SKIP", error.code, status, initiated_by, now, finished_at=now, error=error.as_dict())
 
 
 def _has_moved(outcome: RefreshReport | MillstreamError) -> bool:

@@ -12,6 +12,7 @@ from millstream.catalog import sources, stream_tables
 from millstream.catalog.history import HistoryEntry
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import StreamTable
+from millstream.errors import BadSetting
 from millstream.service.app import App
 from millstream.service.verb import verb
 
@@ -48,6 +49,9 @@ class StreamTableStatus:
     consecutive_errors: int
     last_error: str | None
     sources: tuple[SourceStatus, ...] = ()
+    transient_errors: int = 0
+    """Refreshes in a row that failed for a reason that passes by itself; they never suspend it."""
+    last_transient_error: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """What `--json` prints."""
@@ -73,6 +77,7 @@ def _status(table: StreamTable, rows: int, pending: int, read: list[Source]) -> 
         table.name, table.schema_name, table.status, table.refresh_mode, table.schedule, rows, table.data_timestamp,
         age, table.last_action, table.last_reason, pending, table.consecutive_errors, table.last_error,
         tuple(SourceStatus(f"{source.schema}.{source.name}", source.mode, source.reason) for source in read),
+        table.transient_errors, table.last_transient_error,
     )  # fmt: skip
 
 
@@ -101,4 +106,6 @@ def _sizes(app: App) -> dict[int, int]:
 @verb
 def history(app: App, name: str, n: int = 20) -> list[HistoryEntry]:
     """The last refreshes of a stream table, newest first."""
+    if not 0 <= n < 1 << 31:
+        raise BadSetting.of("n", n, "a number of refreshes, 0 or more")
     return entries.recent(app.conn, app.named(name).id, n)

@@ -17,9 +17,10 @@ import psycopg
 
 from millstream.catalog import install
 from millstream.catalog.locks import holders
-from millstream.errors import LockNotHad, ServerDown
+from millstream.errors import JavaEnded, LockNotHad, MillstreamError, ServerDown
 from millstream.service.app import LOCK_PATIENCE, App
 from millstream.store.connection import Connection
+from millstream.store import sqlstate
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,6 +50,12 @@ def _checked(
         except psycopg.Error as error:
             if app.conn.closed:
                 raise ServerDown.lost(str(error)) from error
+            raise sqlstate.translated(error) from error
+        except MillstreamError:
+            raise
+        except Exception as error:
+            if how := app.ended_by(error):
+                raise JavaEnded.while_working(how) from error
             raise
 
     return acting

@@ -21,7 +21,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from millstream.errors import Conflict, MillstreamError, QueryTooDeep, RefreshFailed, ValueOutOfRange
+from millstream.errors import Cancelled, Conflict, MillstreamError, QueryTooDeep, RefreshFailed, ValueOutOfRange
 from millstream.spark.session import Running
 
 # What a view is made of.
@@ -62,6 +62,8 @@ class Engine:
                 self._frame(rows, one_partition=size <= _SMALL).createOrReplaceTempView(name)
             rows = self.spark.sql(statement).toArrow()
         except PySparkException as error:
+            if _is_interrupt(error):
+                raise KeyboardInterrupt from error
             raise _translated(error) from error
         except Py4JJavaError as error:
             if "java.lang.StackOverflowError" not in str(error):
@@ -149,10 +151,23 @@ def view_name(kind: str) -> str:
     return f"ms_{kind}_{next(_counter)}"
 
 
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Is it the trace of Ctrl-C? Spark's own handler cancels the job, whose end is then told as an error."""
+    seen = set[int]()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def _translated(error: PySparkException) -> MillstreamError:
     """Spark's error as ours; a number that does not fit is named."""
     condition = error.getCondition() or ""
     text = str(error)
+    if "SPARK_JOB_CANCELLED" in text:
+        return Cancelled.by("", text.split("\n")[0])
     if "canceling statement due to lock timeout" in text:
         return Conflict.on("", "A table that was to be scanned is about to be truncated or altered.")
     if condition == "FAILED_TO_PARSE_TOO_COMPLEX" or "java.lang.StackOverflowError" in text:

@@ -140,7 +140,11 @@ def create(bindir: Path, settings: Mapping[str, str]) -> Server:
         str(bindir / "initdb"), "-D", str(directory / "data"), "-U", "postgres",
         "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions",
     ]  # fmt: skip
-    made = subprocess.run(command, capture_output=True, check=False, user=_user(), group=_group())
+    try:
+        made = subprocess.run(command, capture_output=True, check=False, user=_user(), group=_group())
+    except OSError as error:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise ServerDown.not_started(directory, str(error)) from error
     if made.returncode != 0:
         raise ServerDown.not_started(directory, made.stderr.decode(errors="replace"))
     conf = {**CONFIGURATION, "unix_socket_directories": str(directory), **settings}

@@ -1,0 +1,132 @@
+"""What PostgreSQL's error codes mean to a refresh: which trouble passes by itself.
+
+    TRANSIENT     the server lacks something for the moment; trying again helps, and no stream table is suspended
+    CONFLICTS     another transaction was in the way; trying again at once helps
+    CANCELLED     somebody cancelled the statement
+    all others    the statement itself is wrong: trying again does not help
+
+The codes are matched by prefix, so that a class of codes is one line. Spark's tasks tell the code in the text of their
+error (`marked`), since an exception of a task reaches us as text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import psycopg
+
+from millstream.errors import (
+    Cancelled,
+    Conflict,
+    LockNotHad,
+    MillstreamError,
+    NoRights,
+    RefreshFailed,
+    ServerError,
+    ServerTrouble,
+)
+
+
+class Trouble(NamedTuple):
+    """What the server lacks, and what an administrator can do about it."""
+
+    what: str
+    remedy: str
+
+
+_TIMEOUT = Trouble(
+    "a timeout ended the session",
+    "We set the timeouts to 0 in every session of ours; a proxy or a pooler may have timeouts of its own.",
+)
+_DISCONNECTED = Trouble("the connection to the server was lost", "Check that the server runs.")
+
+# By the first characters of the code; the longest that fits counts.
+TRANSIENT: dict[str, Trouble] = {
+    "08": _DISCONNECTED,
+    "25P03": _TIMEOUT,
+    "25P04": _TIMEOUT,
+    "53": Trouble("the server is short of resources", "See the server's log."),
+    "53100": Trouble("a disk of the server is full", "Make room on the server's disks."),
+    "53200": Trouble(
+        "the server is out of memory", "If it lasts, set max_locks_per_transaction higher, or work_mem lower."
+    ),
+    "53300": Trouble(
+        "the server has no connection left", "End sessions (see pg_stat_activity), or set max_connections higher."
+    ),
+    "57P": Trouble("the server ended the session", "Check that the server runs."),
+    "57P05": _TIMEOUT,
+    "58": Trouble("the server cannot read or write its files", "See the server's log."),
+    "72000": Trouble("the snapshot of the refresh is too old", "Set old_snapshot_threshold to -1."),
+}
+# Two transactions each waited for the other, or one has changed what the other had read.
+CONFLICTS = ("40001", "40P01")
+NO_LOCK = "55P03"
+CANCELLED = "57014"
+
+
+def trouble_of(sqlstate: str) -> Trouble | None:
+    """Return what passes by itself, None for a code that does not."""
+    fitting = [prefix for prefix in TRANSIENT if sqlstate.startswith(prefix)]
+    return TRANSIENT[max(fitting, key=len)] if fitting else None
+
+
+def failure(name: str, sqlstate: str, reason: str) -> MillstreamError:
+    """Return the error that a refresh of `name` has failed with."""
+    if sqlstate in CONFLICTS:
+        return Conflict.on(name, reason)
+    if sqlstate == NO_LOCK:
+        return LockNotHad.by_writer(name, reason)
+    if sqlstate == CANCELLED:
+        return Cancelled.by(name, reason)
+    if trouble := trouble_of(sqlstate):
+        return ServerTrouble.of(name, trouble.what, reason, trouble.remedy, sqlstate=sqlstate)
+    return RefreshFailed.because(name, reason)
+
+
+def failure_of(name: str, error: psycopg.Error) -> MillstreamError:
+    """Return the error that a refresh of `name` has failed with."""
+    return failure(name, code_of(error), str(error).strip())
+
+
+def code_of(error: psycopg.Error) -> str:
+    """Return the code of an error; one of a connection that has ended is told by libpq, without a code."""
+    return error.sqlstate or ("08006" if isinstance(error, psycopg.OperationalError) else "")
+
+
+RIGHTS = "Ask an administrator for the right that is named; `millstream doctor` looks at those of the database."
+
+
+def translated(error: psycopg.Error) -> MillstreamError:
+    """Return an error of the server, outside of a refresh, as one of ours, in the server's own words."""
+    said, sqlstate = error.diag, code_of(error)
+    message = said.message_primary or str(error).strip() or type(error).__name__
+    detail = " ".join(filter(None, (said.message_detail, said.context)))
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return NoRights(message, detail=detail, hint=said.message_hint or RIGHTS, sqlstate=sqlstate)
+    if sqlstate == CANCELLED:
+        return Cancelled(message, detail=detail, hint="Nothing was done. Try again.", sqlstate=sqlstate)
+    if trouble := trouble_of(sqlstate):
+        hint = said.message_hint or f"Nothing was done. Try again. {trouble.remedy}"
+        return ServerTrouble(message, detail=detail, hint=hint, sqlstate=sqlstate)
+    return ServerError.because(message, sqlstate=sqlstate, detail=detail, hint=said.message_hint or "")
+
+
+# -- in the text of an error -----------------------------------------------------------------
+
+_MARK = re.compile(r"\[SQLSTATE ([0-9A-Z]{5})\] ([^\n]*)")
+
+
+def marked(sqlstate: str, message: str) -> str:
+    """Return the text of an error with its code in it.
+
+    >>> found_in("job aborted: " + marked("53300", "sorry, too many clients already"))
+    ('53300', 'sorry, too many clients already')
+    """
+    return f"[SQLSTATE {sqlstate}] {message}"
+
+
+def found_in(text: str) -> tuple[str, str] | None:
+    """Return code and message that `marked` has put into a text."""
+    match = _MARK.search(text)
+    return (match[1], match[2]) if match else None
