@@ -56,6 +56,7 @@ GOOD: dict[str, dict[str, object]] = {
     "history": {"name": "st"},
     "health": {},
     "events": {"name": "st"},
+    "adopt": {},
     "uninstall": {},
     "close": {},
 }

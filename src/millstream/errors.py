@@ -788,6 +788,22 @@ class LogBehind(MillstreamError):
         )
 
 
+class SpillFailed(MillstreamError):
+    """A large transaction of the log could not be written to the disk of this machine."""
+
+    code = "MS308"
+    retryable = True
+
+    @classmethod
+    def into(cls, directory: str, reason: str) -> Self:
+        return cls(
+            f"the changes of a large transaction do not fit into {directory}",
+            detail=f"{reason}. They wait in the server's log; what is captured by triggers goes on.",
+            hint=f"Make room in {directory}, or restart with the variable TMPDIR set to a larger directory.",
+            directory=directory,
+        )
+
+
 class LogTakenOver(MillstreamError):
     """Another process has begun to read the log of this database."""
 
@@ -945,7 +961,7 @@ class Cancelled(MillstreamError):
 
 
 class ServerTrouble(MillstreamError):
-    """The server lacks something for the moment: connections, memory, disk, time; nothing was applied."""
+    """The server, Spark or this machine lacks something for the moment: connections, memory, disk, time."""
 
     code = "MS408"
     retryable = True
@@ -955,7 +971,7 @@ class ServerTrouble(MillstreamError):
         return cls(
             f'refresh of "{name}" failed: {what}',
             detail=reason,
-            hint=f"It is tried again at the next tick, and is not suspended for this. {remedy}".strip(),
+            hint=f"Nothing was applied; it is tried again at the next tick, and is not suspended. {remedy}".strip(),
             name=name,
             sqlstate=sqlstate,
         )

@@ -11,9 +11,13 @@ from contextlib import contextmanager
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
+from pyspark.sql import SparkSession
 
+import millstream
 from millstream.client import Millstream
-from millstream.errors import Cancelled
+from millstream.errors import Cancelled, MillstreamError, ServerTrouble
+from millstream.refresh import access
 from millstream.testing import oracle
 
 pytestmark = pytest.mark.spark
@@ -106,3 +110,85 @@ def test_a_refresh_that_ctrl_c_interrupts_is_cancelled_and_the_next_one_works(
     assert [entry.initiated_by for entry in cancelled] == ["MANUAL", "SCHEDULER"]
     assert ms.status()[0].consecutive_errors == 0
     succeeds(ms, writer)
+
+
+# -- trouble that passes ---------------------------------------------------------------------
+
+# An error of the server's own, in the midst of the MERGE, with whatever SQLSTATE the table `trouble` has.
+FAILING = """
+CREATE TABLE trouble (code text);
+CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $$
+DECLARE found text := (SELECT code FROM trouble);
+BEGIN
+    IF found IS NOT NULL THEN RAISE EXCEPTION 'trouble' USING ERRCODE = found; END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER fail AFTER INSERT OR UPDATE OR DELETE ON st FOR EACH STATEMENT EXECUTE FUNCTION fail();
+"""
+TRANSIENT = ("53100", "53200", "53300", "53400", "40001", "40P01", "55P03", "57P01", "57P03", "08006", "25P04", "58030")
+PERMANENT = ("22012", "23505", "42P01", "P0001", "XX000")
+
+
+def test_trouble_that_passes_is_counted_apart_and_never_suspends(ms: Millstream, writer: psycopg.Connection) -> None:
+    """Three deadlocks, or 0.6 s with a full disk, suspended a stream table until a person resumed it."""
+    writer.execute("DELETE FROM slowness")
+    ms.refresh("st")
+    writer.execute(FAILING)
+    count = 0
+    for number, code in enumerate(TRANSIENT):
+        writer.execute("DELETE FROM trouble")
+        writer.execute("INSERT INTO trouble VALUES (%s)", (code,))
+        writer.execute("UPDATE t SET v = v + 1 WHERE id = 1")
+        assert ms.tick() == [], code
+        with pytest.raises(MillstreamError) as caught:
+            ms.refresh("st")
+        count += 2
+        (told,) = ms.status()
+        assert caught.value.retryable, code
+        assert (told.status, told.consecutive_errors, told.transient_errors) == ("ACTIVE", 0, count), (number, code)
+        assert caught.value.message in (told.last_transient_error or "")
+    assert [check.ok for check in ms.health() if check.name == "stream table public.st"] == [False]
+    for code in PERMANENT:
+        writer.execute("UPDATE trouble SET code = %s", (code,))
+        with pytest.raises(MillstreamError) as caught:
+            ms.refresh("st")
+        assert not caught.value.retryable, code
+    assert ms.status()[0].consecutive_errors == len(PERMANENT)
+    writer.execute("DELETE FROM trouble")
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    (told,) = ms.status()
+    assert (told.consecutive_errors, told.transient_errors, told.last_transient_error) == (0, 0, None)
+    oracle.check(ms.app.conn, "SELECT id, v FROM t", "public.st")
+
+
+def test_a_scan_for_which_the_server_has_no_connection_left_is_tried_again(
+    ms: Millstream, database: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error of a task of Spark's was a failure like any other: three of them suspended the stream table."""
+    role = f"limited_{database.rpartition('_')[2]}"
+    with psycopg.connect(database, autocommit=True) as admin:
+        name = admin.info.dbname
+        ms.uninstall()
+        admin.execute(f"CREATE ROLE {role} LOGIN; GRANT CREATE, TEMPORARY ON DATABASE {name} TO {role}".encode())
+        admin.execute(f"CREATE SCHEMA own AUTHORIZATION {role}; ALTER ROLE {role} SET search_path = own".encode())
+        monkeypatch.setattr(access, "SMALL_PAGES", -1)
+        try:
+            with millstream.connect(make_conninfo(database, user=role), spark=spark) as theirs:
+                with psycopg.connect(database, user=role, autocommit=True) as conn:
+                    conn.execute("CREATE TABLE own.t (id int PRIMARY KEY); INSERT INTO own.t VALUES (1)")
+                theirs.create_stream_table("st", "SELECT id FROM t", schedule="continuous")
+                open_now = "SELECT count(*) FROM pg_stat_activity WHERE usename = %s"
+                held = admin.execute(open_now, (role,)).fetchall()[0][0]
+                admin.execute(f"ALTER ROLE {role} CONNECTION LIMIT {held}".encode())
+                for _ in range(3):
+                    with pytest.raises(ServerTrouble, match="no connection left") as caught:
+                        theirs.refresh("st", full=True)
+                assert 'refresh of "st" failed' in caught.value.message
+                assert "Traceback" not in caught.value.detail
+                (told,) = theirs.status()
+                assert (told.status, told.consecutive_errors, told.transient_errors) == ("ACTIVE", 0, 3)
+                admin.execute(f"ALTER ROLE {role} CONNECTION LIMIT -1".encode())
+                assert theirs.refresh("st", full=True).action == "FULL"
+                oracle.check(theirs.app.conn, "SELECT id FROM own.t", "own.st")
+        finally:
+            admin.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}".encode())

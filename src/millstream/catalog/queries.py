@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import psycopg
 
+from millstream.algebra.table import quoted
 from millstream.algebra.types import Column
 from millstream.catalog import relations
 from millstream.errors import BadQuery, LockNotHad, NoRights
@@ -20,6 +21,7 @@ from millstream.plan.workaround import for_rejected
 from millstream.sql import nodetree, position
 from millstream.sql.readable import readable
 from millstream.store.connection import Connection, users_path
+from millstream.store.trouble import code_of, failure
 
 _PREFIX = "CREATE TEMPORARY VIEW pg_temp.__millstream_query AS "
 
@@ -103,24 +105,41 @@ def _create_view(conn: Connection, query: str) -> None:
     try:
         # The user's own query: the only text from outside that becomes a statement, and only as a view.
         # `binary` makes psycopg use the extended protocol, which takes one statement and no more.
-        conn.execute(_PREFIX.encode() + body.encode(), binary=True)
+        # In a savepoint: which rights are lacking is asked after it.
+        with conn.transaction():
+            conn.execute(_PREFIX.encode() + body.encode(), binary=True)
     except psycopg.errors.InsufficientPrivilege as error:
-        raise _rights(conn, error) from error
+        raise _rights(conn, query, error) from error
     except psycopg.errors.LockNotAvailable as error:
         raise LockNotHad.by_reader("what the query reads") from error
     except psycopg.Error as error:
+        if failure("", code_of(error), "").retryable:
+            # Trouble of the server that passes, and no fault of the query.
+            raise
         raise _rejected(query, offset, error) from error
 
 
-def _rights(conn: Connection, error: psycopg.Error) -> NoRights:
+def _rights(conn: Connection, query: str, error: psycopg.Error) -> NoRights:
+    """Name the rights that lack: to make a temporary view, and to use the schemas that the query names."""
     message = error.diag.message_primary or str(error)
-    what = "create temporary views here" if "temporary" in message else "read what the query reads"
-    grant = (
-        f"GRANT TEMPORARY ON DATABASE {conn.info.dbname} TO {conn.info.user}"
-        if "temporary" in message
-        else f"GRANT SELECT ON the tables of the query TO {conn.info.user}"
+    role, database, temporary, schemas = conn.execute(_LACKING).fetchall()[0]
+    if not temporary:
+        grant = f"GRANT TEMPORARY ON DATABASE {quoted(database)} TO {quoted(role)};"
+        return NoRights.to("create temporary views here", role=role, grant=grant, reason=message)
+    named = [schema for schema in schemas if schema in query or schema in message]
+    grants = [f"GRANT USAGE ON SCHEMA {quoted(schema)} TO {quoted(role)};" for schema in named]
+    way = " ".join(grants) or f"grant the right that is named above to {quoted(role)}."
+    return NoRights.to("read what the query reads", role=role, grant=way, reason=message)
+
+
+_LACKING = """
+SELECT current_user::pg_catalog.text, pg_catalog.current_database()::pg_catalog.text,
+    pg_catalog.has_database_privilege(pg_catalog.current_database(), 'TEMPORARY'),
+    ARRAY(
+        SELECT n.nspname::pg_catalog.text FROM pg_catalog.pg_namespace AS n
+        WHERE NOT pg_catalog.has_schema_privilege(n.oid, 'USAGE')
     )
-    return NoRights.to(what, role=conn.info.user, grant=grant, reason=message)
+"""
 
 
 def _rejected(query: str, offset: int, error: psycopg.Error) -> BadQuery:

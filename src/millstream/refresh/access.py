@@ -163,7 +163,8 @@ class Access:
             return rows
         queries = [query for name, pages in parts for query in _ranges(one, name, pages, before, moved)]
         # The scan's sessions queue behind a TRUNCATE that waits for the cut, and the cut waits for the scan: give way.
-        dsn = pinned(self.dsn, application_name="millstream scan", lock_timeout=SCAN_LOCK_TIMEOUT)
+        version = self.cut.conn.info.server_version
+        dsn = pinned(self.dsn, version=version, application_name="millstream scan", lock_timeout=SCAN_LOCK_TIMEOUT)
         scanned = scan(self.engine().spark, dsn, self.cut.exported, queries, reading.schema_of(one))
         self.scans.append((one, scanned, why))
         return scanned

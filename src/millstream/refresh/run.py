@@ -30,6 +30,7 @@ from millstream.errors import (
     NoSuchStreamTable,
     NotFilled,
     RefreshFailed,
+    ServerTrouble,
 )
 from millstream.observe import log
 from millstream.refresh.buffers import Log
@@ -44,7 +45,7 @@ from millstream.refresh.sound import looked_at
 from millstream.spark.engine import Engine
 from millstream.store import staging
 from millstream.store.connection import Connection
-from millstream.store.sqlstate import failure_of
+from millstream.store.trouble import failure_here, failure_of
 
 # Called in the cut's transaction when a table has been brought up to date, before the commit.
 Witness = Callable[[Cut, Job, RefreshReport], None]
@@ -215,7 +216,7 @@ class Refresher:
                 raise JavaEnded.while_refreshing(job.table.name, how) from error
             if isinstance(error, MillstreamError):
                 raise
-            raise RefreshFailed.because(job.table.name, f"{type(error).__name__}: {error}") from error
+            raise failure_here(job.table.name, error) from error
 
 
 def _explained(upstream: Behind, outcome: Outcome | None) -> Behind:
@@ -225,9 +226,12 @@ def _explained(upstream: Behind, outcome: Outcome | None) -> Behind:
 
 def _named(error: MillstreamError, job: Job) -> MillstreamError:
     """An error from below does not know the table's name."""
-    if not isinstance(error, (RefreshFailed, Conflict, Cancelled)) or error.facts.get("name"):
+    if error.facts.get("name", job.table.name):
         return error
     named: dict[type[MillstreamError], Callable[[str, str], MillstreamError]] = {
         Conflict: Conflict.on, Cancelled: Cancelled.by, RefreshFailed: RefreshFailed.because
     }  # fmt: skip
-    return named[type(error)](job.table.name, error.detail)
+    if isinstance(error, ServerTrouble):
+        message = error.message.replace('""', f'"{job.table.name}"', 1)
+        return ServerTrouble(message, detail=error.detail, hint=error.hint, **{**error.facts, "name": job.table.name})
+    return named[type(error)](job.table.name, error.detail) if type(error) in named else error

@@ -1,7 +1,7 @@
 """The boundary of the Python API: arguments are checked, and every error that leaves is a MillstreamError.
 
     an argument of another type, text that no PostgreSQL text can hold    BadSetting
-    an error of the server                                                what its SQLSTATE says (`store/sqlstate.py`)
+    an error of the server                                                what its SQLSTATE says (`store/trouble.py`)
     an error after Java has ended                                         JavaEnded
     anything else                                                         InternalError, with its cause
 
@@ -20,7 +20,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 import psycopg
 
 from millstream.errors import BadSetting, InternalError, MillstreamError
-from millstream.store import sqlstate
+from millstream.store import trouble
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,6 +39,7 @@ KINDS: dict[str, Kind] = {
     "str | None": Kind((str, NoneType), "a text or None"),
     "bool": Kind((bool,), "True or False"),
     "int": Kind((int,), "a whole number"),
+    "Sequence[str]": Kind((list, tuple), "a list of texts"),
 }
 
 
@@ -70,6 +71,9 @@ def check(name: str, value: object, kind: Kind | None) -> None:
         raise BadSetting.of(name, value, kind.words)
     if isinstance(value, str):
         _check_text(name, value)
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            check(name, part, KINDS["str"])
 
 
 def _check_text(name: str, value: str) -> None:
@@ -86,5 +90,5 @@ def translated(error: Exception) -> MillstreamError:
     if isinstance(error, MillstreamError):
         return error
     if isinstance(error, psycopg.Error):
-        return sqlstate.translated(error)
+        return trouble.translated(error)
     return InternalError.of(error)

@@ -18,11 +18,21 @@ from millstream.capture import hand_over
 from millstream.capture.wal import published, slot
 from millstream.catalog import slots, sources
 from millstream.catalog.sources import RETURNED, Source, Wish
-from millstream.errors import BadSource, LockNotHad, LogBehind, LogNotUnderstood, MillstreamError, ServerDown, SlotLost
+from millstream.errors import (
+    BadSource,
+    LockNotHad,
+    LogBehind,
+    LogNotUnderstood,
+    MillstreamError,
+    ServerDown,
+    SlotLost,
+    SpillFailed,
+)
 from millstream.observe import log
 from millstream.service import alerts
 from millstream.service.app import App
 from millstream.store.connection import Connection
+from millstream.store.trouble import code_of, trouble_of
 
 # Seconds between two looks at all sources, and between two at one that has to stay on its triggers.
 EVERY = 1.0
@@ -52,7 +62,9 @@ def _advance(app: App) -> None:
         tidy(app)
     except LOST as error:
         fall_back(app, error.detail)
-    except (LogBehind, ServerDown) as error:
+    except MillstreamError as error:
+        if not error.retryable:
+            raise
         log.info("hand-over waits", reason=error.detail)
 
 
@@ -62,11 +74,14 @@ def _try(app: App, source: Source, wish: Wish | None, lag: int) -> None:
         _step(app, source, wish, lag)
     except (LockNotHad, psycopg.errors.LockNotAvailable) as error:
         log.debug("hand-over waits", source=source.qualified, reason=str(error))
-    except (*LOST, LogBehind, ServerDown):
+    except (*LOST, LogBehind, ServerDown, SpillFailed):
         raise
     except (MillstreamError, psycopg.Error) as error:
         if app.conn.closed:
             raise
+        if isinstance(error, psycopg.Error) and trouble_of(code_of(error)):
+            log.info("hand-over waits", source=source.qualified, reason=str(error))
+            return
         _give_up(app, source, f"{RETURNED}{str(error).strip()}")
 
 

@@ -25,7 +25,7 @@ from millstream.observe import log
 from millstream.refresh.job import Gap, Job, reads
 from millstream.service import alerts, graph, hand_over
 from millstream.service.app import App
-from millstream.store.sqlstate import failure_of
+from millstream.store.trouble import failure_of
 
 # Other stream tables wait meanwhile; what was not to be had now is tried again at the next tick.
 HASTY = Patience(seconds=2.0)

@@ -24,7 +24,7 @@ from millstream.service.app import App
 from millstream.service.graph import recorded_graph
 from millstream.service.mend import job_of, mended
 from millstream.service.verb import verb
-from millstream.store.sqlstate import code_of, trouble_of
+from millstream.store.trouble import code_of, trouble_of
 
 _TRIES = 5
 # After these a stream table is tried again at once.

@@ -19,8 +19,8 @@ from millstream.catalog import install
 from millstream.catalog.locks import holders
 from millstream.errors import JavaEnded, LockNotHad, MillstreamError, ServerDown
 from millstream.service.app import LOCK_PATIENCE, App
+from millstream.store import trouble
 from millstream.store.connection import Connection
-from millstream.store import sqlstate
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def _checked(
         except psycopg.Error as error:
             if app.conn.closed:
                 raise ServerDown.lost(str(error)) from error
-            raise sqlstate.translated(error) from error
+            raise trouble.translated(error) from error
         except MillstreamError:
             raise
         except Exception as error:

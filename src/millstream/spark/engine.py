@@ -10,7 +10,9 @@ for a hundred rows, planning and compiling cost more than the work.
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -23,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millstream.errors import Cancelled, Conflict, MillstreamError, QueryTooDeep, RefreshFailed, ValueOutOfRange
 from millstream.spark.session import Running
+from millstream.store.trouble import NO_LOCK, failure_in_spark, found_in
 
 # What a view is made of.
 Rows: TypeAlias = "pa.Table | DataFrame"
@@ -64,7 +67,7 @@ class Engine:
         except PySparkException as error:
             if _is_interrupt(error):
                 raise KeyboardInterrupt from error
-            raise _translated(error) from error
+            raise _translated(error, self._directory()) from error
         except Py4JJavaError as error:
             if "java.lang.StackOverflowError" not in str(error):
                 raise
@@ -96,6 +99,11 @@ class Engine:
         frame = self.spark.createDataFrame(rows)
         # Said aloud: of a local table in one partition Spark does not know that it is in one, and exchanges it.
         return frame.coalesce(1) if one_partition else frame
+
+    def _directory(self) -> str:
+        """Where Spark writes what does not fit into memory."""
+        given = self.spark.sparkContext.getConf().get("spark.local.dir")
+        return os.environ.get("SPARK_LOCAL_DIRS") or given or tempfile.gettempdir()
 
     def _tune(self, size: int) -> None:
         chosen = _FEW if size <= _SMALL else _many(self.spark.sparkContext.defaultParallelism)
@@ -162,17 +170,19 @@ def _is_interrupt(error: BaseException | None) -> bool:
     return False
 
 
-def _translated(error: PySparkException) -> MillstreamError:
+def _translated(error: PySparkException, directory: str) -> MillstreamError:
     """Spark's error as ours; a number that does not fit is named."""
     condition = error.getCondition() or ""
     text = str(error)
     if "SPARK_JOB_CANCELLED" in text:
         return Cancelled.by("", text.split("\n")[0])
-    if "canceling statement due to lock timeout" in text:
+    if (found_in(text) or ("",))[0] == NO_LOCK:
         return Conflict.on("", "A table that was to be scanned is about to be truncated or altered.")
     if condition == "FAILED_TO_PARSE_TOO_COMPLEX" or "java.lang.StackOverflowError" in text:
         return QueryTooDeep.evaluated()
     if condition in ("CAST_INVALID_INPUT", "NUMERIC_VALUE_OUT_OF_RANGE") or "NUMERIC_VALUE_OUT_OF_RANGE" in text:
         found = re.search(r"The value '?(.*?)'? (?:of the type|cannot be)", text)
         return ValueOutOfRange.in_column("a column Spark computes with", found[1] if found else text.split("\n")[0])
-    return RefreshFailed.because("", text.split("\n\nJVM stacktrace")[0][:2000])
+    return failure_in_spark("", text, directory) or RefreshFailed.because(
+        "", text.split("\n\nJVM stacktrace")[0][:2000]
+    )

@@ -15,6 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 # Rows are read by leaf relation and page range.
 PAGES_PER_TASK = 4096
+# Where it gives no connection, the server tells words and no SQLSTATE; in another language than English it counts as
+# a connection that was lost.
+_FULL = ("too many clients", "connection slots are reserved", "too many connections")
+_LOST = "08006"
 
 
 def scan(spark: SparkSession, dsn: str, snapshot: str, queries: Sequence[str], schema: pa.Schema) -> Scanned:
@@ -29,16 +33,21 @@ def scan(spark: SparkSession, dsn: str, snapshot: str, queries: Sequence[str], s
 
         for batch in batches:
             for query in batch.column(0).to_pylist():
-                with adbc.connect(dsn) as connection, connection.cursor() as cursor:
-                    cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                    cursor.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
-                    cursor.execute(query)
-                    for found in cursor.fetch_record_batch():
-                        counter.add(found.num_rows)
-                        yield pa.RecordBatch.from_arrays(
-                            [column.cast(field.type) for column, field in zip(found.columns, schema, strict=True)],
-                            names=names,
-                        )
+                try:
+                    with adbc.connect(dsn) as connection, connection.cursor() as cursor:
+                        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                        cursor.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'")
+                        cursor.execute(query)
+                        for found in cursor.fetch_record_batch():
+                            counter.add(found.num_rows)
+                            yield pa.RecordBatch.from_arrays(
+                                [column.cast(field.type) for column, field in zip(found.columns, schema, strict=True)],
+                                names=names,
+                            )
+                except adbc.Error as error:
+                    # Only the text reaches the driver: `store/trouble.py` looks for the SQLSTATE in it.
+                    code = error.sqlstate or ("53300" if any(one in str(error) for one in _FULL) else _LOST)
+                    raise RuntimeError(f"[SQLSTATE {code}] " + " ".join(str(error).split())) from error
 
     spread = parts.repartition(max(1, min(len(queries), 64)))
     frame = spread.mapInArrow(read, _spark_schema(schema))

@@ -38,23 +38,42 @@ PINNED = {
     "idle_in_transaction_session_timeout": "0",
     "statement_timeout": "0",
     "idle_session_timeout": "0",
+    "lock_timeout": "0",
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
+    "default_transaction_deferrable": "off",
+    # An error would end the session, and many of ours are expected.
+    "exit_on_error": "off",
+    # A limit would drop rows of index scans at random.
+    "gin_fuzzy_search_limit": "0",
     # What decides how the server reads and prints SQL text of ours.
     "standard_conforming_strings": "on",
     "quote_all_identifiers": "off",
     "array_nulls": "on",
     "transform_null_equals": "off",
+    "backslash_quote": "safe_encoding",
+    "xmloption": "content",
 }
+# Settings that came with a version; a startup option of an unknown name is an error.
+PINNED_SINCE = {170000: {"transaction_timeout": "0"}}
 OWN_PATH = "pg_catalog, pg_temp"
 # At most. What we look up are neighbours of rows that have just been written, mostly in memory; as for a turning disk
 # (4, the server's own), some thousand keys are looked for in all of a table of millions.
 RANDOM_PAGE_COST = 1.1
 
 
-def pinned(dsn: str, *, application_name: str = "millstream", **settings: str) -> str:
-    """The dsn with our settings and our path in it, and further ones; works for any libpq client."""
-    return _with_settings(dsn, application_name, {**PINNED, "search_path": OWN_PATH, **settings})
+def pinned(dsn: str, *, version: int = 0, application_name: str = "millstream", **settings: str) -> str:
+    """The dsn with our settings and our path in it, and further ones; works for any libpq client.
+
+    `version` is the server's, where it is known: what came with a version is pinned from that version on.
+    """
+    newer = pinned_since(version)
+    return _with_settings(dsn, application_name, {**PINNED, **newer, "search_path": OWN_PATH, **settings})
+
+
+def pinned_since(version: int) -> dict[str, str]:
+    """The settings that this version has and older ones have not."""
+    return {name: value for since, own in PINNED_SINCE.items() if version >= since for name, value in own.items()}
 
 
 def _with_settings(dsn: str, application_name: str, settings: Mapping[str, str]) -> str:
@@ -81,8 +100,8 @@ def connect(dsn: str, *, application_name: str = "millstream") -> Connection:
     if not OLDEST <= version // 10000 <= NEWEST:
         connection.close()
         raise WrongVersion.of(version, OLDEST, NEWEST)
-    if version >= 170000:  # the setting came with 17; a startup option of an unknown name would be an error
-        connection.execute("SET transaction_timeout = 0")
+    for name, value in pinned_since(version).items():
+        connection.execute(f"SET {name} = {value}".encode())
     return connection
 
 

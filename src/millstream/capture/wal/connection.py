@@ -23,7 +23,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from millstream.capture.wal.protocol import status
 from millstream.errors import LogBroken, MillstreamError, ServerDown, SlotLost
 from millstream.frontier import lsn
-from millstream.store.connection import Connection, pinned, without_password
+from millstream.store.connection import Connection, pinned, pinned_since, without_password
 
 # Half-open connections are found by the kernel too, if it is asked to look.
 _SOCKET = {
@@ -43,12 +43,16 @@ _IN_USE = "55006"
 
 def replication(dsn: str, application_name: str, **settings: str) -> Connection:
     """A session that takes the commands of replication, besides SQL without parameters."""
-    given = pinned(dsn, wal_sender_timeout=f"{SENDER_TIMEOUT:.0f}s", **settings)
+    sender_timeout = f"{SENDER_TIMEOUT:.0f}s"
+    given = pinned(dsn, version=0, application_name=application_name, wal_sender_timeout=sender_timeout, **settings)
     conninfo = make_conninfo(given, replication="database", application_name=application_name, **_SOCKET)
     try:
-        return psycopg.connect(conninfo, autocommit=True)
+        conn = psycopg.connect(conninfo, autocommit=True)
     except psycopg.OperationalError as error:
         raise ServerDown.unreachable(without_password(dsn), str(error)) from error
+    for name, value in pinned_since(conn.info.server_version).items():
+        conn.execute(f"SET {name} = {value}".encode())
+    return conn
 
 
 def hang_up(conn: Connection) -> None:

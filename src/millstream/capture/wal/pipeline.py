@@ -114,11 +114,19 @@ class Pipeline:
             self._attempts()
             self.state = "STOPPED"
         except BaseException as error:  # It is raised again in the thread that stops or waits.
-            self.error, self.state = error, "FAILED"
+            self.error, self.state = self._ours(error), "FAILED"
             log.error("capture by the log has ended", slot=self.slot, reason=str(error))
         finally:
             with self._moved:
                 self._moved.notify_all()
+
+    def _ours(self, error: BaseException) -> BaseException:
+        """Whoever waits for the log is told by an error of ours: only what needs the log must stop."""
+        if isinstance(error, MillstreamError) or not isinstance(error, Exception):
+            return error
+        broken = LogBroken.off(self.slot, f"{type(error).__name__}: {error}")
+        broken.__cause__ = error
+        return broken
 
     def _attempts(self) -> None:
         pause = self.options.pause

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import struct
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, TypeAlias
 
 from millstream.capture.wal.protocol import Relation
+from millstream.errors import SpillFailed
 from millstream.observe.failpoint import failpoint
 
 Layouts: TypeAlias = Mapping[int, Relation]
@@ -82,15 +84,23 @@ class Changes:
 
     def spill(self) -> None:
         """Write what is in memory to disk."""
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="millstream-spill-")  # noqa: SIM115 - closed by `close`
-        for message in self.tail:
-            self._file.write(_LENGTH.pack(len(message)))
-            self._file.write(message)
+        try:
+            self._write(self.tail)
+        except OSError as error:
+            raise SpillFailed.into(tempfile.gettempdir(), str(error)) from error
         self._file_size += self.size + _LENGTH.size * len(self.tail)
         self.on_disk += len(self.tail)
         self.tail, self.size = [], 0
         failpoint("log_spilled")
+
+    def _write(self, messages: Sequence[bytes]) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="millstream-spill-")  # noqa: SIM115 - closed by `close`
+        for message in messages:
+            self._file.write(_LENGTH.pack(len(message)))
+            self._file.write(message)
+        # A disk that is full is told here, and not when the rows are read back.
+        self._file.flush()
 
     def as_one(self, rows: int, size: int) -> Piece | None:
         """All changes as one piece, if they are in memory, few and alike: most transactions are."""
@@ -127,5 +137,7 @@ class Changes:
     def close(self) -> None:
         """Let go of the file."""
         if self._file is not None:
-            self._file.close()
+            # What a full disk has not taken cannot be written now either.
+            with suppress(OSError):
+                self._file.close()
             self._file = None

@@ -1,4 +1,4 @@
-"""What PostgreSQL's error codes mean to a refresh: which trouble passes by itself.
+"""What errors of PostgreSQL, of Spark and of this machine mean to a refresh: which trouble passes by itself.
 
     TRANSIENT     the server lacks something for the moment; trying again helps, and no stream table is suspended
     CONFLICTS     another transaction was in the way; trying again at once helps
@@ -6,12 +6,14 @@
     all others    the statement itself is wrong: trying again does not help
 
 The codes are matched by prefix, so that a class of codes is one line. Spark's tasks tell the code in the text of their
-error (`marked`), since an exception of a task reaches us as text.
+error, since an exception of a task reaches us as text; what Spark itself says is matched by its words.
 """
 
 from __future__ import annotations
 
+import errno
 import re
+import tempfile
 from typing import NamedTuple
 
 import psycopg
@@ -58,6 +60,17 @@ TRANSIENT: dict[str, Trouble] = {
     "57P05": _TIMEOUT,
     "58": Trouble("the server cannot read or write its files", "See the server's log."),
     "72000": Trouble("the snapshot of the refresh is too old", "Set old_snapshot_threshold to -1."),
+}
+# By what Spark and Java say; the first that is found counts.
+OF_SPARK: dict[str, Trouble] = {
+    "No space left on device": Trouble("a disk of Spark is full", "Make room in spark.local.dir: {directory}."),
+    "Disk quota exceeded": Trouble("a disk of Spark is full", "Make room in spark.local.dir: {directory}."),
+    "TimeoutException": Trouble("a step of Spark took too long", "Is the machine overloaded?"),
+    "SocketTimeoutException": Trouble("a connection of Spark timed out", "Is the machine overloaded?"),
+    "ExecutorLostFailure": Trouble("Spark lost an executor", "See Spark's log."),
+    "FetchFailed": Trouble("Spark lost the rows of a step", "See Spark's log."),
+    "OutOfMemoryError": Trouble("Spark is out of memory", "Set spark_driver_memory higher."),
+    "Too many open files": Trouble("this machine has no file left to open", "Set the limit higher (ulimit -n)."),
 }
 # Two transactions each waited for the other, or one has changed what the other had read.
 CONFLICTS = ("40001", "40P01")
@@ -112,21 +125,51 @@ def translated(error: psycopg.Error) -> MillstreamError:
     return ServerError.because(message, sqlstate=sqlstate, detail=detail, hint=said.message_hint or "")
 
 
+# -- of Spark and of this machine ------------------------------------------------------------
+
+# What a connection to Java ends with, while Java runs on.
+_LOST_JAVA = ("Py4JNetworkError", "ConnectionResetError", "BrokenPipeError", "ConnectionRefusedError", "EOFError")
+
+
+def failure_in_spark(name: str, text: str, directory: str) -> MillstreamError | None:
+    """Return the error of a refresh by what Spark says; None where it says nothing that passes by itself."""
+    if found := found_in(text):
+        return failure(name, *found)
+    trouble = next((trouble for words, trouble in OF_SPARK.items() if words in text), None)
+    if trouble is None:
+        return None
+    return ServerTrouble.of(name, trouble.what, _first_line(text), trouble.remedy.format(directory=directory))
+
+
+def failure_here(name: str, error: Exception) -> MillstreamError:
+    """Return the error of a refresh that neither the server nor Spark has raised."""
+    reason = f"{type(error).__name__}: {error}"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        remedy = f"Make room in {error.filename or tempfile.gettempdir()}."
+        return ServerTrouble.of(name, "a disk of this machine is full", reason, remedy)
+    if isinstance(error, MemoryError):
+        return ServerTrouble.of(name, "this machine is out of memory", reason, "")
+    if type(error).__name__ in _LOST_JAVA:
+        return ServerTrouble.of(name, "a connection to Java was lost", reason, "")
+    if isinstance(error, OSError):
+        return ServerTrouble.of(name, "this machine refused something", reason, "")
+    return RefreshFailed.because(name, reason)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0][:500]
+
+
 # -- in the text of an error -----------------------------------------------------------------
 
 _MARK = re.compile(r"\[SQLSTATE ([0-9A-Z]{5})\] ([^\n]*)")
 
 
-def marked(sqlstate: str, message: str) -> str:
-    """Return the text of an error with its code in it.
+def found_in(text: str) -> tuple[str, str] | None:
+    """Return the SQLSTATE and the message that a task has put into the text of its error.
 
-    >>> found_in("job aborted: " + marked("53300", "sorry, too many clients already"))
+    >>> found_in("job aborted: [SQLSTATE 53300] sorry, too many clients already")
     ('53300', 'sorry, too many clients already')
     """
-    return f"[SQLSTATE {sqlstate}] {message}"
-
-
-def found_in(text: str) -> tuple[str, str] | None:
-    """Return code and message that `marked` has put into a text."""
     match = _MARK.search(text)
     return (match[1], match[2]) if match else None
