@@ -873,9 +873,9 @@ class ValueOutOfRange(MillstreamError):
     def in_column(cls, column: str, value: str) -> Self:
         return cls(
             f"a value of {column} cannot be computed with exactly",
-            detail=f"{value} needs more digits than the engine's decimals have (38 in all, "
-            "20 before and 18 after the point where the column has no declared precision, 46 where it is only added "
-            "up), or is not a number.",
+            detail=f"A condition or a CASE over several tables computes with it. {value} needs more digits than the "
+            "engine's decimals have (38 in all, 20 before and 18 after the point where the column has no declared "
+            "precision), or is not a number.",
             hint="Declare the column, or cast it in the query, as numeric(p,s) with p <= 38, or leave such rows out.",
             column=column,
             value=value,

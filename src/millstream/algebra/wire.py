@@ -19,7 +19,7 @@ extremes of that type are refused or left to PostgreSQL.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -173,6 +173,9 @@ _FREE_LIMIT = "1e20"
 # Where it is only added up, the digits that follow travel beside it, as a whole number: 46 after the point in all. Of
 # these whole numbers Spark can add 10 to the power of 10.
 FINE_SCALE = 46
+# What has more digits still, NaN and the infinities travel as they are, beside a 0.
+_BEYOND = f"(abs({{x}}) >= {_FREE_LIMIT} OR (scale({{x}}) > {FINE_SCALE} AND scale(trim_scale({{x}})) > {FINE_SCALE}))"
+SPECIAL = ("NaN", "Infinity", "-Infinity")
 
 
 def wire_of(type_: PgType) -> Wire:
@@ -224,6 +227,42 @@ def order_wire_of(type_: PgType) -> Wire | None:
     return Wire("string", "string", _ORDER, equal=True, ordered=True)
 
 
+def added_wire_of(type_: PgType) -> Wire | None:
+    """The way a numeric of declared digits travels that is only added up: of NaN a 0, `NAN` tells of it."""
+    wire = number_wire_of(type_)
+    return replace(wire, encode="CASE WHEN {x} = 'NaN' THEN '0' ELSE {x}::text END") if wire else None
+
+
+def tried_wire_of(type_: PgType) -> Wire | None:
+    """The way a numeric travels that Spark may have no number for: NULL then; `untried_wire_of` has its text."""
+    wire = number_wire_of(type_)
+    if wire is None:
+        return None
+    return replace(wire, encode=f"CASE WHEN NOT {_untried(type_)} THEN {{x}}::text END")
+
+
+def untried_wire_of(type_: PgType) -> Wire:
+    """The text of what `tried_wire_of` leaves out."""
+    return Wire("string", "string", f"CASE WHEN {_untried(type_)} THEN {{x}}::text END")
+
+
+def _untried(type_: PgType) -> str:
+    return (
+        "({x} = 'NaN')"
+        if type_.precision is not None
+        else f"(abs({{x}}) >= {_FREE_LIMIT} OR scale({{x}}) > {FREE_SCALE})"
+    )
+
+
+def extreme_wire_of(type_: PgType) -> Wire | None:
+    """The way a numeric travels by whose order Spark finds the least or greatest; NaN is greater than all others."""
+    wire, precision, scale = number_wire_of(type_), type_.precision, type_.scale
+    if wire is None or precision is None or scale is None or not 0 <= scale <= precision < 38:
+        return order_wire_of(type_)
+    encode = f"CASE WHEN {{x}} = 'NaN' THEN '1{'0' * (precision - scale)}' ELSE {{x}}::text END"
+    return replace(wire, spark=f"decimal({precision + 1},{scale})", encode=encode)
+
+
 def _declared(precision: int, scale: int) -> Wire | None:
     if scale < 0:
         # Since PostgreSQL 15: hundreds are numeric(3,-2), and have five digits before the point.
@@ -234,24 +273,65 @@ def _declared(precision: int, scale: int) -> Wire | None:
     return Wire("string", spark, "{x}::text", equal=True, ordered=True, number="decimal", scale=scale)
 
 
-def _free(scale: int = FREE_SCALE, shown: str = "{x}") -> Wire:
+def _free() -> Wire:
     # Spark's cast would round; a value with too many digits travels as a sentence instead, and the
     # cast fails on it with that sentence.
     encode = (
-        f"CASE WHEN scale(trim_scale({{x}})) > {scale} OR abs({{x}}) >= {_FREE_LIMIT} "
-        f"THEN 'out of range: ' || ({{x}})::text ELSE trim_scale({shown})::text END"
+        f"CASE WHEN scale(trim_scale({{x}})) > {FREE_SCALE} OR abs({{x}}) >= {_FREE_LIMIT} "
+        f"THEN 'out of range: ' || ({{x}})::text ELSE trim_scale({{x}})::text END"
     )
     return Wire(
         "string", f"decimal(38,{FREE_SCALE})", encode, equal=True, ordered=True, number="decimal", scale=FREE_SCALE
     )
 
 
+def _coarse() -> Wire:
+    encode = f"CASE WHEN {_BEYOND} THEN '0' ELSE trim_scale(trunc({{x}}, {FREE_SCALE}))::text END"
+    return Wire("string", f"decimal(38,{FREE_SCALE})", encode, number="decimal", scale=FREE_SCALE)
+
+
 def _fine() -> Wire:
     rest = f"trunc(({{x}} - trunc({{x}}, {FREE_SCALE})) * 1e{FINE_SCALE})::text"
-    encode = f"CASE WHEN scale(trim_scale({{x}})) > {FREE_SCALE} THEN {rest} END"
-    return Wire("string", "decimal(38,0)", encode, number="decimal")
+    encode = f"CASE WHEN scale({{x}}) > {FREE_SCALE} AND scale(trim_scale({{x}})) > {FREE_SCALE} AND NOT {_BEYOND} "
+    return Wire("string", "decimal(38,0)", f"{encode}THEN {rest} END", number="decimal")
 
 
-# A number that is only added up, in two parts: x = coarse + fine / 10^46. Most have no fine part: it is NULL.
-COARSE = _free(FINE_SCALE, f"trunc({{x}}, {FREE_SCALE})")
+# A number that is only added up, in parts: x = coarse + fine / 10^46, or beyond. Most have a coarse part only: the
+# others are NULL.
+COARSE = _coarse()
 FINE = _fine()
+BEYOND = Wire("string", "string", f"CASE WHEN {_BEYOND} THEN ({{x}})::text END")
+NAN = Wire("string", "string", "CASE WHEN {x} = 'NaN' THEN 'NaN' END")
+
+
+# Sums of these. Of a coarse part its whole numbers and the rest are added up apart, so that no sum has too many digits;
+# what is beyond leaves Spark as a list, and PostgreSQL adds it up.
+def sum_in_parts(wire: Wire) -> Wire:
+    """The way a sum of such numbers leaves Spark."""
+    return Wire("string", wire.spark, decode=_TWO_PARTS, number="decimal", scale=wire.scale)
+
+
+def is_in_parts(wire: Wire | None) -> bool:
+    return wire is not None and wire.decode == _TWO_PARTS
+
+
+def computed_sum(expression: str, wanted: str) -> Wire:
+    """The way operands leave Spark of which PostgreSQL computes the expression, and adds up or counts what is wanted.
+
+    In the expression, `{p}` stands for the JSON object of the operands.
+    """
+    value = expression.replace("{p}", "((e ->> 'v')::json)").replace("{", "{{").replace("}", "}}")
+    rows = f"SELECT {value} AS x, (e ->> 'n')::numeric AS n FROM json_array_elements(({{x}})::json) AS e"
+    return Wire("string", "string", decode=f"(SELECT coalesce({wanted}, 0) FROM ({rows}) AS r)")
+
+
+_TWO_PARTS = "(split_part({x}, ' ', 1)::numeric + split_part({x}, ' ', 2)::numeric)"
+COARSE_SUM = Wire(
+    "string", f"decimal(38,{FREE_SCALE})", number="decimal", scale=FREE_SCALE,
+    decode=_TWO_PARTS,
+)  # fmt: skip
+BEYOND_SUM = Wire(
+    "string", "string",
+    decode="(SELECT coalesce(sum((e ->> 'v')::numeric * (e ->> 'n')::numeric), 0) "
+    "FROM json_array_elements(({x})::json) AS e)",
+)  # fmt: skip

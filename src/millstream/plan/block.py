@@ -11,17 +11,32 @@ writes: a block is a plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import JoinKind, Relation, Scan
 from millstream.algebra.types import Column, PgType
-from millstream.algebra.wire import COARSE, FINE, Wire, number_wire_of, order_wire_of, wire_of
+from millstream.algebra.wire import (
+    BEYOND,
+    COARSE,
+    FINE,
+    NAN,
+    Wire,
+    added_wire_of,
+    extreme_wire_of,
+    number_wire_of,
+    order_wire_of,
+    tried_wire_of,
+    untried_wire_of,
+    wire_of,
+)
 from millstream.plan.moving import Moving
 
-Use = Literal["carry", "key", "number", "order", "coarse", "fine"]
+Use = Literal[
+    "carry", "key", "number", "order", "extreme", "added", "nan", "coarse", "fine", "beyond", "tried", "untried"
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,13 +60,17 @@ class Leaf:
 
 def wire_for(type_: PgType, use: Use) -> Wire | None:
     """The wire for a use of a type; None where Spark cannot compute with it."""
-    if use == "coarse":
-        return COARSE
-    if use == "fine":
-        return FINE
-    if use == "order":
-        return order_wire_of(type_)
-    return number_wire_of(type_) if use == "number" else wire_of(type_)
+    if use in _PARTS:
+        return _PARTS[use]
+    return _WIRES.get(use, wire_of)(type_)
+
+
+# Of a number that is only added up: the same for all types.
+_PARTS: dict[Use, Wire] = {"coarse": COARSE, "fine": FINE, "beyond": BEYOND, "nan": NAN}
+_WIRES: dict[Use, Callable[[PgType], Wire | None]] = {
+    "number": number_wire_of, "order": order_wire_of, "added": added_wire_of, "extreme": extreme_wire_of,
+    "tried": tried_wire_of, "untried": untried_wire_of,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -227,7 +246,7 @@ class BlockColumn:
 
 
 Strategy = Literal["sum", "extreme", "recompute"]
-Function = Literal["rows", "present", "reaching", "total", "min", "max"]
+Function = Literal["rows", "present", "reaching", "total", "special", "beyond", "min", "max"]
 
 
 @dataclass(frozen=True)
@@ -250,7 +269,8 @@ class Accumulator:
     order: str | None = None
     """Of an extreme: the body's column Spark orders by; None leaves the choice to PostgreSQL."""
     level: int | None = None
-    """Of `reaching`: values from here on are counted. Of an extreme: up to here, its loss is told by such counts."""
+    """Of `reaching`: values from here on are counted. Of an extreme: up to here, its loss is told by such counts. Of
+    `special`: which one is counted, by its place among NaN and the infinities."""
 
     def __str__(self) -> str:
         level = f" from {self.level}" if self.function == "reaching" else ""

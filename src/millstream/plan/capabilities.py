@@ -287,7 +287,7 @@ KEPT: tuple[Kept, ...] = (
         ("groups",),
         "Spark sends differences, PostgreSQL adds them",
         "that of what is below; no group is read",
-        "numeric up to 38 digits",
+        "numeric of any size; of arithmetic across tables `+`, `-` and `*`",
     ),
     Kept(
         "min, max",

@@ -13,6 +13,7 @@ from millstream.algebra.types import Column, PgType
 from millstream.algebra.wire import wire_of
 from millstream.errors import Unsupported
 from millstream.plan import keys, measures
+from millstream.plan.arithmetic import across_tables
 from millstream.plan.block import AggregateHead, Block, BlockColumn, Branch, Key, Output, Use
 from millstream.plan.body import BranchPlan
 from millstream.plan.failing import may_fail
@@ -114,7 +115,7 @@ def _read_key(name: str, by_name: Mapping[str, Placed], state: measures.State) -
         type_ = by_name[name].type
         assert type_ is not None
         return f"CASE WHEN {key} = 0 AND {state.reaching(f'{name}p', 1)} = 0 THEN '-0'::{type_.name} ELSE {key} END"
-    return f"round({key}, {state.digits(f'{name}s')})" if f"{name}s" in by_name else key
+    return state.showing(key, f"{name}s") if f"{name}s" in by_name else key
 
 
 def _read(
@@ -130,8 +131,10 @@ def _read(
         return state.gather(written(plan.texts[number], plan.final))
     # Measures of the same argument share its columns.
     name = f"a{needs.index(needs[number])}"
-    order, shown, fine = (name + beside if name + beside in by_name else None for beside in "osf")
-    over = measures.Carried(name, by_name[name], order, shown, fine) if name in by_name else None
+    order, shown, fine, beyond = (name + kind if name + kind in by_name else None for kind in "osfb")
+    over = None
+    if name in by_name:
+        over = measures.Carried(name, by_name[name], order, shown, fine, beyond, plan.expressions.get(name))
     try:
         return state.read(measure.call, over)
     except Unsupported as error:
@@ -161,6 +164,7 @@ class GroupedBranch:
         carried = {ref: Expr(ref.sql) if alone else plainly(flat.outputs[ref]) for ref in refs}
         wanted = [*keys, *(a.expr for need in arguments for a in need), *carried.values()]
         self.plan = BranchPlan(flat, first, wanted, server, alone=alone)
+        self.alone, self.expressions = alone, dict[str, str]()
         self.named = [(key.name, _key(self.plan.placer, expr)) for key, expr in zip(aggregate.keys, keys, strict=True)]
         for number, need in enumerate(arguments):
             for argument in need if needs.index(needs[number]) == number else ():
@@ -197,23 +201,42 @@ class GroupedBranch:
         placer = self.plan.placer
         if _too_early(placer, argument.expr):
             raise _NotKept(number)
-        added = argument.use == "number" and placer.free(argument.expr)
+        added = _added(placer, argument)
+        computed = None
         try:
-            placed = placer.place(argument.expr, "coarse" if added else argument.use)
+            if argument.use == "number" and self.alone:
+                computed = across_tables(placer, argument.expr)
+            placed = computed.value if computed else placer.place(argument.expr, added[0] if added else argument.use)
         except Unsupported as error:
             raise _NotKept(number) from error
+        if computed:
+            self.named.append((f"a{number}b", computed.operands))
+            self.expressions[f"a{number}"] = computed.expression
         if argument.use == "number" and placed.type is not None and placed.type.base == "float4":
             # PostgreSQL adds them as they are; Spark would add them as doubles.
             raise _NotKept(number)
         self.named.append((f"a{number}", placed))
-        if added:
-            self.named.append((f"a{number}f", placer.place(argument.expr, "fine")))
+        for use in added[1:]:
+            self.named.append((f"a{number}{_BESIDE[use]}", placer.place(argument.expr, use)))
         if argument.use == "number" and (scale := shown_scale(placer, argument.expr, placed)):
             self.named.append((f"a{number}s", scale))
         type_ = placer.types.get(argument.expr)
         if argument.use == "carry" and type_ is not None and measures.order_use(type_):
-            use: Use = "order" if placer.free(argument.expr) else "number"
-            self.named.append((f"a{number}o", placer.place(argument.expr, use)))
+            self.named.append((f"a{number}o", placer.place(argument.expr, "extreme")))
+
+
+_BESIDE: dict[Use, str] = {"fine": "f", "beyond": "b", "nan": "b"}
+# A sum of so many digits may have more than Spark's 38 after some thousand rows.
+_LONG = 34
+
+
+def _added(placer: Placer, argument: measures.Argument) -> tuple[Use, ...]:
+    """How a numeric of one table travels that is only added up: its main part, then those beside it."""
+    type_ = placer.types.get(argument.expr)
+    if argument.use != "number" or not placer.single(argument.expr) or type_ is None or type_.base != "numeric":
+        return ()
+    declared = type_.precision is not None and type_.precision <= _LONG
+    return ("added", "nan") if declared else ("coarse", "fine", "beyond")
 
 
 def plainly(expression: Expr) -> Expr:

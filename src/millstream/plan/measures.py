@@ -12,6 +12,7 @@ the most as an extreme, and is read again when the value that showed most goes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,7 +20,18 @@ from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Call
 from millstream.algebra.table import quoted
 from millstream.algebra.types import PgType
-from millstream.algebra.wire import FINE, FINE_SCALE, Wire, number_wire_of, wire_of
+from millstream.algebra.wire import (
+    BEYOND_SUM,
+    COARSE,
+    FINE,
+    FINE_SCALE,
+    SPECIAL,
+    Wire,
+    computed_sum,
+    number_wire_of,
+    sum_in_parts,
+    wire_of,
+)
 from millstream.errors import Unsupported
 from millstream.plan.block import Accumulator, Function, Gathered, Strategy, Use
 from millstream.plan.placed import INT4, NUMERIC, Placed
@@ -27,6 +39,10 @@ from millstream.plan.workaround import TWO_STEPS
 
 # Money has two digits after the point, rates four: these are counted.
 FEW = 4
+# The most digits after the point that PostgreSQL's round() leaves.
+ROUNDED = 2000
+# The most that a numeric has; a product of two such is rounded to as many.
+LONGEST = 16383
 
 INT8 = PgType(20, "bigint", "int8")
 FLOAT8 = PgType(701, "double precision", "float8")
@@ -36,7 +52,9 @@ _SUM_TYPE = {"int2": "bigint", "int4": "bigint", "int8": "numeric", "numeric": "
              "float4": "real", "float8": "double precision"}  # fmt: skip
 
 
-_PREFIX: dict[Function, str] = {"rows": "n", "present": "c", "reaching": "r", "total": "t", "min": "x", "max": "x"}
+_PREFIX: dict[Function, str] = {
+    "rows": "n", "present": "c", "reaching": "r", "total": "t", "special": "e", "beyond": "b", "min": "x", "max": "x",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,6 +91,10 @@ class Carried:
     """How many digits it shows after the point, where its type does not say."""
     fine: str | None = None
     """The digits that follow those of the column, where it may have more than Spark's numbers."""
+    beyond: str | None = None
+    """What is no number of Spark's at all: NaN, the infinities, and what has too many digits."""
+    expression: str | None = None
+    """Where that column has operands: what PostgreSQL computes of them."""
 
 
 def gathered(call: Call) -> Call:
@@ -114,17 +136,59 @@ class State:
         if placed.wire.number == "float":
             total = self._state("total", "recompute", name, FLOAT8, wire_of(FLOAT8))
         else:
-            total = self._state("total", "sum", name, NUMERIC, _sum_wire(placed.wire))
-        if over.fine is not None:
+            parts = placed.wire == COARSE or over.expression is not None
+            added = sum_in_parts(placed.wire) if parts else _sum_wire(placed.wire)
+            total = self._state("total", "sum", name, NUMERIC, added)
+        if over.fine is not None and over.beyond is not None:
             fine = self._state("total", "sum", over.fine, NUMERIC, FINE)
-            total = f"({total} + {fine} * 1e-{FINE_SCALE})"
-        if over.shown is not None:
-            total = f"round({total}, {self.digits(over.shown)})"
+            beyond = self._state("beyond", "sum", over.beyond, NUMERIC, BEYOND_SUM)
+            total = self._shown(f"({total} + {fine} * 1e-{FINE_SCALE} + {beyond})", over)
+        elif over.expression is not None and over.beyond is not None:
+            total = self._shown(f"({total} + {self._computed(over, None)})", over)
+        elif over.shown is not None:
+            total = self.showing(total, over.shown)
+        if over.expression is not None:
+            total = _or_special(total, [self._computed(over, place) for place in range(len(SPECIAL))])
+        elif over.beyond is not None:
+            total = self._or_special(total, over.beyond, SPECIAL if over.fine else SPECIAL[:1])
         if call.function == "sum":
             return f"CASE WHEN {present} > 0 THEN {total}::{_SUM_TYPE[base]} END"
         # PostgreSQL's sum begins with the first value, its average with 0: that of -0 is 0.
         average = f"({total} + 0) / {present}" if placed.wire.number == "float" else f"{total} / {present}::numeric"
         return f"CASE WHEN {present} > 0 THEN {average} END"
+
+    def _shown(self, total: str, over: Carried) -> str:
+        """The sum of a number's parts, with the digits that are shown."""
+        if over.shown is not None:
+            return self.showing(total, over.shown)
+        scale = over.placed.type.scale if over.placed.type else None
+        return f"round({total}, {scale})" if scale is not None else total
+
+    def _or_special(self, total: str, column: str, specials: Sequence[str]) -> str:
+        return _or_special(total, [self.special(column, place) for place in range(len(specials))])
+
+    def _computed(self, over: Carried, place: int | None) -> str:
+        """The sum of what PostgreSQL computes of a group's operands; or how often it is special."""
+        assert over.beyond is not None, "operands are in a column"
+        assert over.expression is not None, "operands have an expression"
+        listed = ", ".join(f"'{word}'" for word in SPECIAL)
+        if place is None:
+            wire = computed_sum(over.expression, f"sum(r.x * r.n) FILTER (WHERE r.x NOT IN ({listed}))")
+            return self._state("beyond", "sum", over.beyond, NUMERIC, wire)
+        wire = computed_sum(over.expression, f"sum(r.n) FILTER (WHERE r.x = '{SPECIAL[place]}')")
+        return self._state("beyond", "sum", over.beyond, INT8, wire, level=place)
+
+    def special(self, column: str, place: int) -> str:
+        """How many rows of the group have this special value."""
+        return self._state("special", "sum", column, INT8, wire_of(INT8), level=place)
+
+    def showing(self, value: str, column: str) -> str:
+        """A number with as many digits after the point as the values of the group show, at most."""
+        digits = self.digits(column)
+        most = self._state("max", "extreme", column, INT4, wire_of(INT4), column, level=FEW)
+        # Of more than 2000 digits round() leaves 2000.
+        long = f"WHEN {most} > {ROUNDED} THEN trim_scale({value}) + ('0e-' || least({most}, {LONGEST}))::numeric"
+        return f"CASE {long} ELSE round({value}, {digits}) END"
 
     def digits(self, column: str) -> str:
         """The most digits after the point that a value of the group shows: a sum shows as many."""
@@ -188,3 +252,15 @@ def _sum_wire(wire: Wire) -> Wire:
 def order_use(type_: PgType) -> bool:
     """Does Spark order this type by a number beside the value itself? (numeric keeps its digits as text)"""
     return type_.base == "numeric" and number_wire_of(type_) is not None
+
+
+def _or_special(total: str, counts: Sequence[str]) -> str:
+    """The sum of a group: what is added to NaN is NaN, to an infinity that infinity, to both NaN."""
+    nan = f"{counts[0]} > 0"
+    if len(counts) == 1:
+        return f"CASE WHEN {nan} THEN 'NaN'::numeric ELSE {total} END"
+    most, least = (f"{count} > 0" for count in counts[1:])
+    return (
+        f"CASE WHEN {nan} OR ({most} AND {least}) THEN 'NaN'::numeric WHEN {most} THEN 'Infinity'::numeric "
+        f"WHEN {least} THEN '-Infinity'::numeric ELSE {total} END"
+    )

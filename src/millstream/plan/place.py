@@ -166,7 +166,7 @@ class Placer:
         wire = wire_for(type_, use)
         if wire is None:
             raise refused_number(expression, type_)
-        if use == "number" and not self.lenient and self._endless(expression):
+        if use in ("number", "tried") and not self.lenient and self._endless(expression):
             raise across(expression, "It may have more digits than Spark's numbers.")
         if scan is None:
             return Placed(literal(self._values([wire.encode_sql(expression.sql)])[0], wire), wire, type_)

@@ -109,10 +109,10 @@ def _numeric(placer: Placer, expression: Expr) -> bool:
 
 
 def _of_any_digits(placer: Placer, *sides: Expr) -> bool:
-    """Is each side read as it is, and one of them a numeric of more digits than Spark may have?"""
+    """Is each side read as it is, and one of them a numeric? It may be NaN, or have more digits than Spark has."""
     types = [placer.types.get(side) for side in sides]
     exact = all(type_ is not None and order_wire_of(type_) for type_ in types)
-    return exact and any(type_ is not None and type_.base == "numeric" and type_.precision is None for type_ in types)
+    return exact and any(type_ is not None and type_.base == "numeric" for type_ in types)
 
 
 def _comparable(one: Placed, other: Placed) -> bool:
@@ -134,7 +134,7 @@ def _arithmetic(placer: Placer, node: exp.Expression, use: Use) -> Placed:
     for operator in operators:
         right = placer.place(Expr.of(operator.expression), "number")
         made = type(operator)(this=made, expression=exp.Paren(this=right.expr.node))
-        wire, type_ = _computed(operator, (wire, type_), (right.wire, right.type))
+        wire, type_ = computed(operator, (wire, type_), (right.wire, right.type))
     return Placed(Expr.of(made), wire, type_)
 
 
@@ -142,7 +142,7 @@ def _arithmetic(placer: Placer, node: exp.Expression, use: Use) -> Placed:
 _Travels = tuple[Wire, PgType | None]
 
 
-def _computed(node: exp.Expression, one: _Travels, other: _Travels) -> _Travels:
+def computed(node: exp.Expression, one: _Travels, other: _Travels) -> _Travels:
     """How the result of an operator travels."""
     numbers = {wire.number for wire, _ in (one, other)}
     if numbers == {"int"}:

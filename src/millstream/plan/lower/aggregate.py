@@ -1,6 +1,8 @@
 """Lower the aggregate head: per group, what its state gains.
 
     rows, present, reaching, total    sums weighted by net = after - before: PostgreSQL adds them to the state
+    special                           the same of NaN and the infinities, each counted
+    beyond                            numbers that Spark has no type for: a list, in JSON, of each and its net
     min, max                          the best value that came (`_in`) and the best that went (`_out`)
 
 With `before` 0 everywhere (a full read) the same columns are the state itself. An extreme whose
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from millstream.algebra.wire import SPECIAL, is_in_parts
 from millstream.plan.block import Accumulator, AggregateHead, BlockColumn
 from millstream.plan.lower.context import NET, Lowering
 from millstream.plan.lower.net import net_rows, weighed
@@ -45,10 +48,31 @@ def output_columns(head: AggregateHead) -> list[str]:
 
 
 def _rows(one: Accumulator) -> list[str]:
+    if is_in_parts(one.wire):
+        whole, rest = _coarse(one)
+        return [f"CONCAT(CAST({whole} AS STRING), ' ', CAST({rest} AS STRING)) AS {one.name}"]
     total = _sum(one)
     # A decimal leaves as text: PostgreSQL reads it back as numeric, digit for digit.
     exact = one.function == "total" and one.strategy == "sum"
     return [f"{f'CAST({total} AS STRING)' if exact else total} AS {one.name}"]
+
+
+def _coarse(one: Accumulator) -> tuple[str, str]:
+    """The weighted sums of the whole numbers of a column, and of the rest."""
+    assert one.wire is not None
+    value, net = f"CAST({one.column} AS {one.wire.spark})", f"CAST({NET} AS DECIMAL(19,0))"
+    whole = f"CAST(FLOOR({value}) AS DECIMAL(38,0))"
+    return f"COALESCE(SUM({whole} * {net}), 0)", f"COALESCE(SUM(({value} - FLOOR({value})) * {net}), 0)"
+
+
+def _beyond(one: Accumulator) -> list[str]:
+    pair = f"CASE WHEN {_is_beyond(one)} THEN STRUCT({one.column} AS v, {NET} AS n) END"
+    return [f"TO_JSON(COLLECT_LIST({pair})) AS {one.name}"]
+
+
+def _is_beyond(one: Accumulator) -> str:
+    listed = ", ".join(f"'{word}'" for word in SPECIAL)
+    return f"{one.column} NOT IN ({listed})"
 
 
 def _extreme(one: Accumulator) -> list[str]:
@@ -72,6 +96,9 @@ def _sum(one: Accumulator) -> str:
         return f"COALESCE(SUM(CASE WHEN {one.column} IS NOT NULL THEN {NET} ELSE 0 END), 0)"
     if one.function == "reaching":
         return f"COALESCE(SUM(CASE WHEN {one.column} >= {one.level} THEN {NET} ELSE 0 END), 0)"
+    if one.function == "special":
+        assert one.level is not None
+        return f"COALESCE(SUM(CASE WHEN {one.column} = '{SPECIAL[one.level]}' THEN {NET} ELSE 0 END), 0)"
     if one.strategy == "recompute":
         # Spark adds to 0, and so makes 0 of a sum of nothing but -0.
         plain = f"CASE WHEN CAST({one.column} AS STRING) <> '-0.0' THEN 1 WHEN {one.column} IS NOT NULL THEN 0 END"
@@ -90,6 +117,10 @@ def _endless(value: str | None) -> str:
 
 
 def _touched(one: Accumulator) -> str:
+    if one.function == "beyond":
+        return f"COUNT(CASE WHEN {_is_beyond(one)} THEN 1 END) > 0"
+    if is_in_parts(one.wire):
+        return " OR ".join(f"{total} <> 0" for total in _coarse(one))
     return f"{_sum(one)} <> 0"
 
 
@@ -98,6 +129,8 @@ _RULES: dict[str, Callable[[Accumulator], list[str]]] = {
     "present": _rows,
     "reaching": _rows,
     "total": _rows,
+    "special": _rows,
+    "beyond": _beyond,
     "min": _extreme,
     "max": _extreme,
 }
