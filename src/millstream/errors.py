@@ -13,6 +13,8 @@ stable; its facts are attributes. Whether trying again can help is decided by th
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -54,6 +56,17 @@ class MillstreamError(Exception):
             name: value if isinstance(value, int | float | bool) else str(value) for name, value in self.facts.items()
         }
         return {"code": self.code, "message": self.message, "detail": self.detail, "hint": self.hint, "facts": facts}
+
+
+def typed(*parts: str) -> str:
+    """Return a name as it is typed in a command: quoted for SQL, and then for the shell, where it must be.
+
+    >>> print(typed("shop", "totals"), typed("Big 'Totals'"))
+    shop.totals '"Big '"'"'Totals'"'"'"'
+    """
+    if all(re.fullmatch(r"[a-z_][a-z0-9_]*", part) for part in parts):
+        return ".".join(parts)
+    return shlex.quote(".".join('"{}"'.format(part.replace('"', '""')) for part in parts))
 
 
 def _rebuilt(
@@ -221,7 +234,7 @@ class NotInstalled(MillstreamError):
     def here(cls, database: str) -> Self:
         return cls(
             f'Millstream is not installed in database "{database}"',
-            hint="Install it with: millstream init --dsn ...",
+            hint="Install it with: millstream init",
             database=database,
         )
 
@@ -238,7 +251,7 @@ class NotInstalled(MillstreamError):
     def older(cls, found: int, known: int) -> Self:
         return cls(
             f"the catalog has version {found}, this Millstream needs {known}",
-            hint="Upgrade the catalog with: millstream init --dsn ...",
+            hint="Upgrade the catalog with: millstream init",
             found=found,
             known=known,
         )
@@ -497,7 +510,7 @@ class StillUsed(MillstreamError):
         return cls(
             f'stream table "{name}" is still used',
             detail=f"Used by: {', '.join(dependants)}.",
-            hint="Drop these first, or drop with cascade.",
+            hint=f"Drop these first, or together with: millstream drop --cascade {typed(name)}",
             name=name,
         )
 
@@ -506,7 +519,8 @@ class StillUsed(MillstreamError):
         return cls(
             f'schema "{name}" holds tables that are not ours',
             detail=f"They are: {', '.join(tables)}.",
-            hint="Move them with ALTER TABLE ... SET SCHEMA, or uninstall with cascade and lose them.",
+            hint=f"Move them, for example: {' '.join(f'ALTER TABLE {one} SET SCHEMA public;' for one in tables)} "
+            "Or lose them with: millstream uninstall --cascade --yes",
             name=name,
         )
 
@@ -522,7 +536,7 @@ class TargetMoved(MillstreamError):
             f'the table of stream table "{name}" has been renamed',
             detail="A table that has its name by now is not ours, and is left alone.",
             hint="Give it its name back with ALTER TABLE. Or leave the table as it is, and forget the stream table "
-            f"with: millstream drop --forget {name}",
+            f"with: millstream drop --forget {typed(name)}",
             name=name,
         )
 
@@ -532,7 +546,7 @@ class TargetMoved(MillstreamError):
             f'the table of stream table "{name}" is {found} by now',
             detail="It was renamed, or it is another table. It is left alone, and nothing was done.",
             hint="Give it its name back with ALTER TABLE. Or leave the table as it is, and forget the stream table "
-            f"with: millstream drop --forget {name}",
+            f"with: millstream drop --forget {typed(name)}",
             name=name,
             found=found,
         )
@@ -544,7 +558,7 @@ class TargetMoved(MillstreamError):
             detail="A comment on its unique index says that Millstream made it; it is gone. Nothing was done.",
             hint="If the table is the stream table's, mark it with: "
             f"{'; '.join(marks) or 'CREATE UNIQUE INDEX over its key first'}. Or leave the table as it is, and forget "
-            f"the stream table with: millstream drop --forget {name}",
+            f"the stream table with: millstream drop --forget {typed(name)}",
             name=name,
             marks=list(marks),
         )
@@ -553,7 +567,7 @@ class TargetMoved(MillstreamError):
     def dropped(cls, name: str) -> Self:
         return cls(
             f'the table of stream table "{name}" has been dropped',
-            hint=f"Drop what is left of it with: millstream drop {name}. Then create it again.",
+            hint=f"Drop what is left of it with: millstream drop {typed(name)}. Then create it again.",
             name=name,
         )
 
@@ -569,7 +583,7 @@ class TargetAltered(MillstreamError):
             f'the table of stream table "{name}" was altered',
             detail=what,
             hint="Give it back the query's columns, by name and type, with ALTER TABLE: the next refresh fills them. "
-            f"Or drop it with: millstream drop {name}. Then create it again.",
+            f"Or drop it with: millstream drop {typed(name)}. Then create it again.",
             name=name,
         )
 
@@ -611,7 +625,8 @@ class NotFilled(MillstreamError):
         return cls(
             f'stream table "{name}" reads "{upstream}", which has not been filled yet',
             detail="Computed now, it would look as if there were no rows.",
-            hint=f"See why with: millstream history {upstream}. It is filled by: millstream refresh {upstream}",
+            hint=f"See why with: millstream history {typed(upstream)}. "
+            f"It is filled by: millstream refresh {typed(upstream)}",
             name=name,
             upstream=upstream,
         )
@@ -955,7 +970,7 @@ class Cancelled(MillstreamError):
         return cls(
             f'refresh of "{name}" was cancelled',
             detail=reason,
-            hint=f"Nothing was applied. Refresh it again with: millstream refresh {name}",
+            hint=f"Nothing was applied. Refresh it again with: millstream refresh {typed(name)}",
             name=name,
         )
 
@@ -1021,15 +1036,16 @@ class TargetDiffers(MillstreamError):
         return cls(
             f'stream table "{name}" is not as the last refresh left it',
             detail=what,
-            hint="Was it written to by hand? Repair it with: millstream refresh --full " + name,
+            hint=f"Was it written to by hand? Repair it with: millstream refresh --full {typed(name)}",
             name=name,
         )
 
     @classmethod
-    def without_index(cls, name: str, columns: str) -> Self:
+    def without_index(cls, name: str, columns: str, statement: str) -> Self:
         return cls(
             f'stream table "{name}" is not as the last refresh left it',
             detail=f"Its unique index over ({columns}), which tells its rows apart, is gone.",
-            hint="Create the index again, or drop the stream table and create it again.",
+            hint=f"Create the index again: {statement}; "
+            f"Or drop the stream table with: millstream drop {typed(name)}. Then create it again.",
             name=name,
         )

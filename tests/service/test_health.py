@@ -38,7 +38,7 @@ def test_it_is_red_where_the_last_refresh_failed_whatever_the_schedule(
         ms.refresh("st")
     check = health(ms, "stream table public.st")
     assert (check.ok, check.found) == (False, 'the last refresh failed: refresh of "st" failed [MS402]')
-    assert check.hint == 'See: millstream history "public"."st"'
+    assert check.hint == "See: millstream history public.st"
     writer.execute("UPDATE t SET v = 5")
     ms.refresh("st")
     assert health(ms, "stream table public.st").ok

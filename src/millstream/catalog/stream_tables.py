@@ -18,7 +18,7 @@ from millstream.algebra.table import quoted
 from millstream.catalog import sources
 from millstream.catalog.row_key import RowKey
 from millstream.catalog.sources import Source
-from millstream.errors import NameTaken, NoSuchStreamTable
+from millstream.errors import NameTaken, NoSuchStreamTable, typed
 from millstream.frontier.snapshot import Snapshot
 from millstream.store.connection import Connection, users_path
 from millstream.store.statements import load
@@ -67,6 +67,11 @@ class StreamTable:
     def qualified(self) -> str:
         """Schema and name, quoted for use in SQL."""
         return f"{quoted(self.schema_name)}.{quoted(self.name)}"
+
+    @property
+    def typed(self) -> str:
+        """Schema and name, as they are typed in a command."""
+        return typed(self.schema_name, self.name)
 
     def __str__(self) -> str:
         return self.qualified

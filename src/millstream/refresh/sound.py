@@ -17,6 +17,7 @@ from millstream.catalog.grounds import Change
 from millstream.catalog.prints import Memory
 from millstream.errors import SourceChanged, TargetDiffers, TargetMoved
 from millstream.refresh.job import Gap, Job, Outcome, Read, reads
+from millstream.store import target
 from millstream.store.connection import Connection
 
 
@@ -58,7 +59,8 @@ def _unplanned(conn: Connection, job: Job, changes: Sequence[Change]) -> Outcome
     if state == "unmarked":
         return TargetMoved.unmarked(job.table.name, targets.statements(conn, job.table.id))
     if "target" in planned_otherwise and job.table.row_key:
-        return TargetDiffers.without_index(job.table.name, ", ".join(job.table.row_key.indexed().split("\n")))
+        columns = ", ".join(job.table.row_key.indexed().split("\n"))
+        return TargetDiffers.without_index(job.table.name, columns, target.index_sql(job.block, job.names))
     if planned_otherwise:
         return Gap((), f"{', '.join(sorted(planned_otherwise))} replaced under {job.table.name}")
     return None

@@ -157,7 +157,7 @@ def _prepared_transactions(conn: Connection) -> Check:
 def _catalog(conn: Connection) -> Check:
     found = install.version(conn)
     if found is None:
-        return Check("catalog", None, "not installed", "Install it with: millstream init --dsn ...")
+        return Check("catalog", None, "not installed", "Install it with: millstream init")
     install.require(conn)
     return Check("catalog", True, f"version {found}")
 

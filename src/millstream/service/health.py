@@ -97,12 +97,12 @@ def _title(table: StreamTable) -> str:
 def _table(table: StreamTable, now: datetime, behind: str) -> Check:
     name = _title(table)
     if table.status in ("SUSPENDED", "ERROR"):
-        see = f"See: millstream history {table.qualified}"
+        see = f"See: millstream history {table.typed}"
         return Check(name, False, f"{table.status}: {table.last_error or 'by request'}", see)
     if failed := _last_failure(table):
         return Check(name, False, f"the last refresh failed: {failed[0]}", failed[1])
     if table.data_timestamp is None:
-        return Check(name, None, "not filled yet", f"Refresh it: millstream refresh {table.qualified}")
+        return Check(name, None, "not filled yet", f"Refresh it: millstream refresh {table.typed}")
     age, every = now - table.data_timestamp, Cadence.parse(table.schedule).every
     # Twice the schedule, and a second for the work itself: then it no longer keeps up.
     late = every is not None and now - (table.cut_at or table.data_timestamp) > 2 * every + timedelta(seconds=1)
@@ -112,12 +112,12 @@ def _table(table: StreamTable, now: datetime, behind: str) -> Check:
 
 def _last_failure(table: StreamTable) -> tuple[str, str] | None:
     """Return how its last refresh has failed and what to do, whatever its schedule; None where it has not."""
-    see = f"See: millstream history {table.qualified}"
+    see = f"See: millstream history {table.typed}"
     if table.consecutive_errors and table.last_error:
         return _first_line(table.last_error), see
     if table.transient_errors and table.last_transient_error:
         what = f"{_first_line(table.last_transient_error)}, {table.transient_errors} times in a row"
-        return what, f"It passes by itself; a tick or this tries again: millstream refresh {table.qualified}"
+        return what, f"It passes by itself; a tick or this tries again: millstream refresh {table.typed}"
     return None
 
 

@@ -19,7 +19,7 @@ def hint(conn: Connection, relid: int) -> str:
     found = [(table, why) for table in _readers(conn, relid) if (why := _obstacle(conn, table))]
     if not found:
         return REPAIRED
-    drops = "; ".join(f"millstream drop {table.qualified}" for table, _ in found)
+    drops = "; ".join(f"millstream drop {table.typed}" for table, _ in found)
     _, why = found[0]
     return f"No refresh can repair it: {why}. Give the source back what the queries use, or drop what reads it: {drops}"
 

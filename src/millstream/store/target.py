@@ -25,16 +25,21 @@ _LONG = {"text": "", "varchar": "::text", "bpchar": "::text", "bytea": ""}
 def create_sql(block: Block, names: Names, query: str) -> list[str]:
     """The stream table: the query's columns as PostgreSQL types them, and what tells rows apart."""
     statements = [f"CREATE TABLE {names.target} AS {query} WITH NO DATA"]
+    if block.key.kind == "row_id":
+        return [*statements, f"ALTER TABLE {names.target} ADD COLUMN {ROW_ID} bytea NOT NULL PRIMARY KEY"]
+    return [*statements, index_sql(block, names)]
+
+
+def index_sql(block: Block, names: Names) -> str:
+    """The unique index that tells rows apart."""
     key = block.key
     if key.kind == "row_id":
-        statements.append(f"ALTER TABLE {names.target} ADD COLUMN {ROW_ID} bytea NOT NULL PRIMARY KEY")
-    elif key.kind == "single":
-        statements.append(f"CREATE UNIQUE INDEX ON {names.target} ((true))")
-    else:
-        columns = ", ".join(map(quoted, key.columns))
-        nulls = " NULLS NOT DISTINCT" if key.nullable else ""
-        statements.append(f"CREATE UNIQUE INDEX ON {names.target} ({columns}){nulls}")
-    return statements
+        return f"ALTER TABLE {names.target} ADD PRIMARY KEY ({ROW_ID})"
+    if key.kind == "single":
+        return f"CREATE UNIQUE INDEX ON {names.target} ((true))"
+    columns = ", ".join(map(quoted, key.columns))
+    nulls = " NULLS NOT DISTINCT" if key.nullable else ""
+    return f"CREATE UNIQUE INDEX ON {names.target} ({columns}){nulls}"
 
 
 def long_keys_sql(block: Block, names: Names) -> str | None:
