@@ -1,6 +1,8 @@
 """Compare a stream table with its query, as bags, to the last digit.
 
-Rows are compared by their exact text; a number by its value, as PostgreSQL's `=` does: 1.0 is 1.00, and -0 is 0.
+Rows are compared by their exact text; a number by its value, as PostgreSQL's `=` does: 1.0 is 1.00, and -0 is 0. Where
+an aggregate, DISTINCT or a set operation chooses among equal values, an interval is compared by its value, too:
+PostgreSQL's own choice of '1 day' or '24 hours' depends on the order of the rows.
 Floating-point results of an aggregate may differ in their last digits with the order of adding, in
 PostgreSQL itself too: those columns are compared rounded to 12 significant digits (`real` to 5), and the
 comparison says so.
@@ -32,10 +34,19 @@ class Difference:
 
 
 def compare(
-    conn: Connection, query: str, target: str, columns: Sequence[Column], rounded: Sequence[str] = ()
+    conn: Connection,
+    query: str,
+    target: str,
+    columns: Sequence[Column],
+    rounded: Sequence[str] = (),
+    *,
+    chosen: bool = False,
 ) -> Difference:
-    """Run both in the caller's transaction, in one statement, and subtract one from the other both ways."""
-    listed = ", ".join(_compared(column, column.name in rounded) for column in columns)
+    """Run both in the caller's transaction, in one statement, and subtract one from the other both ways.
+
+    `chosen`: the query chooses among equal values.
+    """
+    listed = ", ".join(_compared(column, column.name in rounded, chosen) for column in columns)
     names = ", ".join(quoted(column.name) for column in columns)
     bags = (
         f"WITH expected AS MATERIALIZED (SELECT {listed} FROM ({query}) AS q ({names})), "
@@ -53,7 +64,15 @@ def compare(
     return Difference(rows, missing, extra, sample)
 
 
-def _compared(column: Column, rounded: bool) -> str:
+# As PostgreSQL compares intervals: a month has 30 days, a day 24 hours. The infinite ones, since 17, have no fields.
+_LENGTH = (
+    "CASE WHEN isfinite({x}) THEN trim_scale(((extract(year FROM {x}) * 12 + extract(month FROM {x})) * 30"
+    " + extract(day FROM {x})) * 86400 + extract(hour FROM {x}) * 3600 + extract(minute FROM {x}) * 60"
+    " + extract(second FROM {x}))::text ELSE ({x})::text END"
+)
+
+
+def _compared(column: Column, rounded: bool, chosen: bool) -> str:
     value = f"q.{quoted(column.name)}"
     # By text: what has no equality (json) compares too.
     text = text_io.output_sql(value, column.type)
@@ -64,6 +83,8 @@ def _compared(column: Column, rounded: bool) -> str:
         text = f"trim_scale({value})::text"
     elif column.type.base in _FLOATS:
         text = f"({value} + 0)::text"
+    elif chosen and column.type.base == "interval" and column.type.kind == "base":
+        text = _LENGTH.format(x=value)
     return f"{text} AS {quoted(column.name)}"
 
 
@@ -73,6 +94,11 @@ def _sample(conn: Connection, bags: str) -> tuple[dict[str, Any], ...]:
         "(SELECT 'extra', to_jsonb(__extra) FROM extra AS __extra LIMIT 5)".encode()
     ).fetchall()
     return tuple({"side": side, "row": row} for side, row in rows)
+
+
+def chooses(blocks: Sequence[Block]) -> bool:
+    """Does a query choose among equal values? Only one that filters, computes and joins does not."""
+    return any(block.head is not None or block.kept is not None for block in blocks)
 
 
 def rounded_columns(blocks: Sequence[Block]) -> tuple[str, ...]:

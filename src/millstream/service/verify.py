@@ -16,7 +16,7 @@ from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
 from millstream.service.app import App
-from millstream.service.compare import Difference, compare, rounded_columns
+from millstream.service.compare import Difference, chooses, compare, rounded_columns
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb
 from millstream.sql.total import total
@@ -69,7 +69,8 @@ def compared(conn: Connection, job: Job, report: RefreshReport) -> Verification:
     """Compare in the transaction of the cut."""
     rounded = rounded_columns(job.blocks)
     columns = [output.column for output in job.block.outputs]
-    found: Difference = compare(conn, total(job.table.canonical_query, columns), job.names.target, columns, rounded)
+    query, chosen = total(job.table.canonical_query, columns), chooses(job.blocks)
+    found: Difference = compare(conn, query, job.names.target, columns, rounded, chosen=chosen)
     ok = found.missing == 0 and found.extra == 0
     return Verification(
         job.table.name,
