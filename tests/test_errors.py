@@ -158,7 +158,7 @@ def test_commands_of_hints_work_with_odd_names(
     with pytest.raises(errors.NoSuchStreamTable) as missing:
         ms.refresh(st)
     ms.create_stream_table(base, "SELECT id, v FROM t", initialize=False, schedule="manual")
-    assert name[:3] in run(database, missing.value.hint, "list")
+    assert name[:2] in run(database, missing.value.hint, "list")
 
     ms.create_stream_table(st, f"SELECT id, v FROM {base}", initialize=False, schedule="manual")
     ms.alter_stream_table(base, status="SUSPENDED")

@@ -622,11 +622,12 @@ class NotFilled(MillstreamError):
 
     @classmethod
     def upstream(cls, name: str, upstream: str) -> Self:
+        # Its schema and its name.
+        address = typed(*upstream.split(".", 1))
         return cls(
             f'stream table "{name}" reads "{upstream}", which has not been filled yet',
             detail="Computed now, it would look as if there were no rows.",
-            hint=f"See why with: millstream history {typed(upstream)}. "
-            f"It is filled by: millstream refresh {typed(upstream)}",
+            hint=f"See why with: millstream history {address}. It is filled by: millstream refresh {address}",
             name=name,
             upstream=upstream,
         )
