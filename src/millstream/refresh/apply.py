@@ -86,7 +86,7 @@ class Apply:
             self._stage(rows)
             if head is not None:
                 self._groups(head, absolute=True)
-                self._run(state.vanished_sql(head, self.names))
+                self._vanished(head)
         if head is not None:
             if head.gathered:
                 rows = evaluation.everything(members=True)
@@ -104,7 +104,7 @@ class Apply:
             if head is not None:
                 self._groups(head, absolute=full)
                 if full:
-                    self._run(state.vanished_sql(head, self.names))
+                    self._vanished(head)
         if head is not None:
             self._members(head, evaluation, full=full)
         with self.tally.phase("apply"):
@@ -144,6 +144,12 @@ class Apply:
     def _groups(self, head: AggregateHead, *, absolute: bool) -> None:
         self._run(state.groups_table_sql(head, self.names))
         self._run(state.decode_sql(head, self.names, absolute=absolute))
+
+    def _vanished(self, head: AggregateHead) -> None:
+        """Note the stored groups that a full read has not found."""
+        if renamed := state.renamed_sql(head, self.names):
+            self._run(renamed)
+        self._run(state.vanished_sql(head, self.names))
 
     def _keys(self, head: AggregateHead, query: str) -> pa.Table:
         with self.tally.phase("apply"):

@@ -166,6 +166,18 @@ def forget_sql(head: AggregateHead, names: Names) -> str:
     return f"DELETE FROM {names.groups} WHERE id IN (SELECT {id_sql(head, 'x')} FROM ({inner}) AS x)"
 
 
+def renamed_sql(head: AggregateHead, names: Names) -> str | None:
+    """Before a full read: delete the groups whose id is no longer the hash of their keys. None where no id can differ.
+
+    `ALTER TYPE ... RENAME VALUE` changes the text of a stored key. The group would be found under its new id, and the
+    stored one, which has the same key, would be taken for one that has vanished.
+    """
+    if not any(key.type.is_user_defined for key in head.keys):
+        return None
+    keys = [staged_sql(f"s.{quoted(key.name)}", key.type) for key in head.keys]
+    return f"DELETE FROM {names.state} AS s WHERE s.id <> encode({row_hash(keys)}, 'hex')::uuid"
+
+
 def vanished_sql(head: AggregateHead, names: Names) -> str:
     """After a full read: stored groups that were not found become groups without rows."""
     keys = [staged_sql(f"s.{quoted(key.name)}", key.type) for key in head.keys]
