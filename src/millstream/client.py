@@ -44,8 +44,12 @@ class Millstream:
         refresh_mode: str = "AUTO",
         initialize: bool = True,
         cdc_mode: str | None = None,
+        owner: str | None = None,
     ) -> RefreshReport | None:
-        """Create a stream table over a query and fill it; None when `initialize` is off."""
+        """Create a stream table over a query and fill it; None when `initialize` is off.
+
+        It belongs to `owner`, by default the role of the connection, and shows nothing that this role may not read.
+        """
         return create.create(
             self.app,
             name,
@@ -54,6 +58,7 @@ class Millstream:
             refresh_mode=refresh_mode,
             initialize=initialize,
             cdc_mode=cdc_mode,
+            owner=owner,
         )
 
     @public

@@ -25,6 +25,8 @@ class MillstreamError(Exception):
 
     code = "MS000"
     retryable = False
+    waits = False
+    """The stream table waits in status ERROR until the cause is gone, and then goes on by itself."""
 
     # Facts are of any type: they are what the message was made of.
     def __init__(self, message: str, *, detail: str = "", hint: str = "", **facts: Any) -> None:
@@ -332,6 +334,67 @@ class Closed(MillstreamError):
         return cls(
             "this connection to Millstream has been closed",
             hint="Open another one with: millstream.connect(dsn)",
+        )
+
+
+class OwnerLacksRight(MillstreamError):
+    """The owner of a stream table may not read what its query reads."""
+
+    code = "MS010"
+    waits = True
+
+    @classmethod
+    def to_read(cls, owner: str, reason: str) -> Self:
+        return cls(
+            f'role "{owner}" may not read what the query reads',
+            detail=f"PostgreSQL says of the query under that role: {reason}.",
+            hint=f'Grant the missing right to role "{owner}", or to the owner of the view below which it is missing. '
+            "Or create the stream table for another role, with the parameter owner.",
+            owner=owner,
+            reason=reason,
+        )
+
+    @classmethod
+    def by_policy(cls, owner: str, reason: str) -> Self:
+        return cls(
+            f'row-level security hides rows of the query from role "{owner}" or from the owner of a view',
+            detail=f"PostgreSQL says: {reason}. A stream table has one content for everybody who may read it.",
+            hint="Create the stream table for a role that the policies do not apply to, with the parameter owner: the "
+            "owner of the table (without FORCE ROW LEVEL SECURITY) or a role with BYPASSRLS. It then holds all rows: "
+            "grant SELECT on it only to roles that may see them.",
+            owner=owner,
+            reason=reason,
+        )
+
+
+class ForeignCode(MillstreamError):
+    """Code of a role that does not have our rights would run with them."""
+
+    code = "MS011"
+    waits = True
+
+    @classmethod
+    def under_query(cls, found: Sequence[str], owners: Sequence[str], role: str) -> Self:
+        return cls._with("the query calls code of a role that is not trusted", found, owners, role)
+
+    @classmethod
+    def under_table(cls, name: str, found: Sequence[str], owners: Sequence[str], role: str) -> Self:
+        return cls._with(f'the query of "{name}" calls code of a role that is not trusted', found, owners, role)
+
+    @classmethod
+    def on_table(cls, name: str, found: Sequence[str], owners: Sequence[str], role: str) -> Self:
+        return cls._with(f'code of a role that is not trusted is on stream table "{name}"', found, owners, role)
+
+    @classmethod
+    def _with(cls, message: str, found: Sequence[str], owners: Sequence[str], role: str) -> Self:
+        listed, named = "; ".join(found), ", ".join(f'"{owner}"' for owner in owners)
+        return cls(
+            message,
+            detail=f'It would run with the rights of role "{role}": {listed}, of role {named}.',
+            hint=f'Give these objects to role "{role}" (ALTER ... OWNER TO), or run Millstream as role {named}, or, if '
+            f'that role may act with all rights of role "{role}", name it in the setting trusted_roles.',
+            found=list(found),
+            owners=list(owners),
         )
 
 

@@ -150,6 +150,11 @@ class Settings(BaseSettings):
     allow_direct_writes: bool = Field(
         False, description="May users write to stream tables? What they write stays until a full refresh."
     )
+    trusted_roles: tuple[str, ...] = Field(
+        (),
+        description="Roles whose functions, domains and triggers may run with the rights of the role that Millstream "
+        "connects as; without it only those of that role itself and of superusers do. In the environment: JSON.",
+    )
     spark_master: SparkMaster = Field("local[*]", description="Where Spark runs, as Spark writes it.")
     spark_driver_memory: Size | None = Field(
         None,

@@ -1,4 +1,4 @@
-"""What a stream table stands on besides rows: its sources' names and files, views, functions, enum types, keys.
+"""What a stream table stands on besides rows: its sources' names and files, views, functions, types, keys.
 
 A view or a function can be replaced, a table rewritten or swapped for another of its name, a label renamed, and
 no row changes for capture to see. So each plan holds a digest of everything under its query, taken before it was
@@ -18,7 +18,7 @@ from millstream.catalog import queries, relations
 from millstream.store.connection import Connection
 from millstream.store.statements import load
 
-Kind = Literal["table", "storage", "key", "view", "function", "type", "target", "shape", "triggers"]
+Kind = Literal["table", "storage", "key", "view", "function", "type", "name", "target", "shape", "triggers"]
 
 # Kind and oid -> digest; None for one that is not there.
 Grounds = dict[tuple[Kind, int], str | None]
@@ -46,6 +46,7 @@ def under(conn: Connection, query: str) -> Grounds:
         found: list[tuple[Kind, int]] = conn.execute(_SQL["under"], {"view": view}).fetchall()
     tables = [oid for kind, oid in found if kind == "table"]
     found += [("key", oid) for oid in tables]
+    found += [("name", oid) for kind, oid in found if kind == "type"]
     found += [("storage", oid) for root, below in relations.members(conn, tables).items() for oid in (root, *below)]
     return _now(conn, found)
 
@@ -68,7 +69,7 @@ def changed(conn: Connection, planned: Mapping[int, Grounds]) -> list[Change]:
 
 def record(conn: Connection, stream_table_id: int, planned: Grounds) -> None:
     """The rows were computed whole, on these."""
-    kept = [(kind, oid, digest) for (kind, oid), digest in planned.items() if kind not in ("key", "target")]
+    kept = [(kind, oid, digest) for (kind, oid), digest in planned.items() if kind not in ("key", "target", "name")]
     conn.execute(_SQL["forget"], (stream_table_id,))
     conn.execute(_SQL["record"], (stream_table_id, *([row[n] for row in kept] for n in range(3))))
 

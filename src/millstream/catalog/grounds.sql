@@ -1,6 +1,6 @@
 -- under --
--- The tables, views, functions and enum types that a view is made of, to any depth. The server's own are not in
--- pg_depend. Of a table only the columns that are used are followed, to their types.
+-- The tables, views, functions and types that a view is made of, to any depth. The server's own are not in pg_depend.
+-- Of a table only the columns that are used are followed, to their types.
 WITH RECURSIVE reached (classid, objid, subid) AS (
     SELECT 'pg_rewrite'::regclass::oid, oid, 0 FROM pg_rewrite WHERE ev_class = %(view)s
     UNION
@@ -16,6 +16,16 @@ WITH RECURSIVE reached (classid, objid, subid) AS (
         FROM pg_rewrite AS w
         JOIN pg_class AS c ON c.oid = w.ev_class AND c.relkind = 'v'
         WHERE r.classid = 'pg_class'::regclass AND w.ev_class = r.objid
+        UNION ALL
+        -- Of a type its elements, its base type and its range's functions are dependencies; these are not.
+        SELECT 'pg_type'::regclass, a.atttypid, 0
+        FROM pg_type AS t
+        JOIN pg_attribute AS a ON a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+        WHERE r.classid = 'pg_type'::regclass AND t.oid = r.objid
+        UNION ALL
+        SELECT 'pg_constraint'::regclass, k.oid, 0
+        FROM pg_constraint AS k
+        WHERE r.classid = 'pg_type'::regclass AND k.contypid = r.objid
     ) AS d (classid, objid, subid)
 )
 SELECT CASE c.relkind WHEN 'v' THEN 'view' ELSE 'table' END, c.oid
@@ -27,19 +37,21 @@ SELECT 'function', p.oid FROM pg_proc AS p
 WHERE p.oid IN (SELECT objid FROM reached WHERE classid = 'pg_proc'::regclass)
 UNION ALL
 SELECT 'type', t.oid FROM pg_type AS t
-WHERE t.typtype = 'e' AND t.oid IN (SELECT objid FROM reached WHERE classid = 'pg_type'::regclass);
+WHERE t.typcategory <> 'A' AND t.oid >= 16384
+    AND t.oid IN (SELECT objid FROM reached WHERE classid = 'pg_type'::regclass);
 
 -- changed --
 -- Of what stream tables stand on, what is not as planned, or not as recorded with their rows. All of it at once.
 --   table     what it is called                storage  the file it is in: a rewrite changes rows without an event
---   key       what tells its rows apart        view, function, type   how it is defined
+--   key       what tells its rows apart        view, function   how it is defined
+--   type      what its values look like, and the casts that a query may mean      name   what a type is called
 --   target    of a stream table: has it its name, our mark, and a unique index over these columns, or over what is made
 --             of them?
 --   shape     of a stream table: its columns, rules and children, and the file it is in: a rewrite is no write to a trigger
 --   triggers  of a stream table: those that may change a row before it is written
 -- Older catalogs have not recorded the last two.
 SELECT p.stream_table_id, p.kind, p.objid, now.digest, now.digest IS DISTINCT FROM p.digest,
-    p.kind NOT IN ('key', 'target') AND now.digest IS DISTINCT FROM was.digest
+    p.kind NOT IN ('key', 'target', 'name') AND now.digest IS DISTINCT FROM was.digest
 FROM unnest(%s::int8[], %s::text[], %s::oid[], %s::text[]) AS p (stream_table_id, kind, objid, digest)
 LEFT JOIN millstream.grounds AS g
     ON g.stream_table_id = p.stream_table_id AND g.kind = p.kind AND g.objid = p.objid
@@ -74,14 +86,38 @@ CROSS JOIN LATERAL (SELECT CASE p.kind
     )
     WHEN 'function' THEN (
         SELECT md5(concat_ws(' ', f.pronamespace, f.proname, f.prolang, f.prorettype, f.provolatile, f.proisstrict,
-            f.proconfig, f.proargdefaults, f.prosrc, f.probin, f.prosqlbody))
+            f.proconfig, f.proargdefaults, f.prosrc, f.probin, f.prosqlbody,
+            -- A call may come to mean another one of its name.
+            (SELECT string_agg(o.oid::text, ' ' ORDER BY o.oid) FROM pg_proc AS o
+                WHERE o.proname = f.proname AND o.pronamespace = f.pronamespace)))
         FROM pg_proc AS f
         WHERE f.oid = p.objid
     )
     WHEN 'type' THEN (
-        SELECT md5(string_agg(quote_literal(e.enumlabel), ' ' ORDER BY e.enumsortorder))
-        FROM pg_enum AS e
-        WHERE e.enumtypid = p.objid
+        SELECT md5(concat_ws('/',
+            (
+                SELECT string_agg(quote_literal(e.enumlabel), ' ' ORDER BY e.enumsortorder)
+                FROM pg_enum AS e
+                WHERE e.enumtypid = t.oid
+            ),
+            (
+                SELECT string_agg(concat_ws(' ', a.attnum, a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum)
+                FROM pg_attribute AS a
+                WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+            ),
+            (
+                SELECT string_agg(concat_ws(' ', k.castsource, k.casttarget, k.castfunc, k.castcontext), ', ' ORDER BY k.oid)
+                FROM pg_cast AS k
+                WHERE t.oid IN (k.castsource, k.casttarget)
+            )
+        ))
+        FROM pg_type AS t
+        WHERE t.oid = p.objid
+    )
+    WHEN 'name' THEN (
+        SELECT quote_ident(n.nspname) || '.' || quote_ident(t.typname)
+        FROM pg_type AS t JOIN pg_namespace AS n ON n.oid = t.typnamespace
+        WHERE t.oid = p.objid
     )
     WHEN 'target' THEN (
         SELECT 'dropped' WHERE NOT EXISTS (SELECT FROM pg_class AS c WHERE c.oid = p.objid)
@@ -146,7 +182,7 @@ CROSS JOIN LATERAL (SELECT CASE p.kind
     ELSE g.digest
 END) AS was (digest)
 WHERE now.digest IS DISTINCT FROM p.digest
-    OR (p.kind NOT IN ('key', 'target') AND now.digest IS DISTINCT FROM was.digest);
+    OR (p.kind NOT IN ('key', 'target', 'name') AND now.digest IS DISTINCT FROM was.digest);
 
 -- forget --
 DELETE FROM millstream.grounds WHERE stream_table_id = %s;

@@ -14,7 +14,7 @@ from millstream.catalog.grounds import Grounds, Kind
 from millstream.store.connection import Connection
 from millstream.store.statements import load
 
-Object = tuple[Literal["relation", "function", "type"], int]
+Object = tuple[Literal["relation", "function", "type", "roles"], int]
 
 _SQL = load("millstream.catalog", "prints.sql")
 
@@ -39,14 +39,20 @@ class Memory:
 
 def taken(conn: Connection, planned: Mapping[int, Grounds]) -> dict[int, dict[Object, str]]:
     """By id of a stream table, the prints of what its plan stands on; one query for all."""
-    objects = {id: {_object(kind, oid) for kind, oid in own} for id, own in planned.items()}
+    objects = {id: {_ROLES, *(_object(kind, oid) for kind, oid in own)} for id, own in planned.items()}
     found = _prints(conn, set().union(*objects.values()))
     return {id: {one: found[one] for one in own} for id, own in objects.items()}
 
 
+# Who is a superuser, and who is a member of whom: decides what an owner may read, and whose code is trusted.
+_ROLES: Object = ("roles", 0)
+
+
 def _object(kind: Kind, oid: int) -> Object:
-    if kind == "function" or kind == "type":
-        return kind, oid
+    if kind == "function":
+        return "function", oid
+    if kind in ("type", "name"):
+        return "type", oid
     return "relation", oid
 
 

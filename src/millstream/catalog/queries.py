@@ -116,7 +116,7 @@ def _create_view(conn: Connection, query: str) -> None:
         if failure("", code_of(error), "").retryable:
             # Trouble of the server that passes, and no fault of the query.
             raise
-        raise _rejected(query, offset, error) from error
+        raise rejected(query, offset, error) from error
 
 
 def _rights(conn: Connection, query: str, error: psycopg.Error) -> NoRights:
@@ -142,7 +142,8 @@ SELECT current_user::pg_catalog.text, pg_catalog.current_database()::pg_catalog.
 """
 
 
-def _rejected(query: str, offset: int, error: psycopg.Error) -> BadQuery:
+def rejected(query: str, offset: int, error: psycopg.Error) -> BadQuery:
+    """The error for a query that the server refuses."""
     diag = error.diag
     where = None
     if diag.statement_position is not None and int(diag.statement_position) > len(_PREFIX):

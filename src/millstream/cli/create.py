@@ -48,6 +48,9 @@ def run(
         Capture | None,
         typer.Option(case_sensitive=False, metavar="MODE", help="trigger, auto or wal; as the settings say otherwise."),
     ] = None,
+    owner: Annotated[
+        str | None, typer.Option(help="The role it belongs to; it must be allowed to read all of the query.")
+    ] = None,
     initialize: Annotated[bool, typer.Option(help="Fill it now; otherwise at its first refresh.")] = True,
     as_json: AsJson = False,
 ) -> None:
@@ -64,6 +67,7 @@ def run(
             refresh_mode=mode.value,
             initialize=initialize,
             cdc_mode=cdc_mode.value if cdc_mode else None,
+            owner=owner,
         )
     if as_json:
         print_json({"name": name, "created": True, "report": report})

@@ -38,6 +38,8 @@ def run(
     for one in every:
         if one.last_error:
             err().print(f"{one.name}: {one.last_error}", style="red", markup=False)
+        for notice in one.notices:
+            err().print(f"{one.name}: {notice}", style="yellow", markup=False)
 
 
 def _chosen(every: list[StreamTableStatus], name: str | None) -> list[StreamTableStatus]:

@@ -50,9 +50,9 @@ class Cut:
 
 
 @contextmanager
-def cut(conn: Connection, tables: Sequence[Name] = ()) -> Iterator[Cut]:
+def cut(conn: Connection, tables: Sequence[Name] = (), written: Sequence[Name] = ()) -> Iterator[Cut]:
     """Open the transaction, hold these tables, take the snapshot; commit at the end of the block."""
-    with holding(conn, tables) as busy:
+    with holding(conn, tables, written) as busy:
         yield _taken(conn, busy)
     failpoint("committed")
 

@@ -30,14 +30,18 @@ WRITE_TIMEOUT = "3s"
 
 
 @contextmanager
-def holding(conn: Connection, tables: Sequence[Name]) -> Iterator[frozenset[Name]]:
-    """A REPEATABLE READ transaction that holds these tables and has no snapshot yet; gives those not to be had."""
+def holding(conn: Connection, tables: Sequence[Name], written: Sequence[Name] = ()) -> Iterator[frozenset[Name]]:
+    """A REPEATABLE READ transaction that holds these tables and has no snapshot yet; gives those not to be had.
+
+    Those to be `written` are locked against triggers, rules and indexes that others might put on them.
+    """
     busy: frozenset[Name] = frozenset()
     for attempt in range(2 * TRIES):
         if attempt >= TRIES:
-            busy |= {table for table in tables if not _can_be_had(conn, table)}
+            busy |= {table for table in tables if not _can_be_had(conn, [table], [])}
+            busy |= {table for table in written if not _can_be_had(conn, [], [table])}
         with conn.transaction():
-            if _locked(conn, [table for table in tables if table not in busy]):
+            if _locked(conn, *([one for one in each if one not in busy] for each in (tables, written))):
                 yield busy
                 return
             # The whole transaction, not a savepoint: psycopg then deallocates what it had prepared, and DEALLOCATE
@@ -46,17 +50,22 @@ def holding(conn: Connection, tables: Sequence[Name]) -> Iterator[frozenset[Name
     raise LockNotHad.by_reader(", ".join(str(table) for table in tables))
 
 
-def _can_be_had(conn: Connection, table: Name) -> bool:
+def _can_be_had(conn: Connection, tables: Sequence[Name], written: Sequence[Name]) -> bool:
     with conn.transaction(force_rollback=True):
-        return _locked(conn, [table])
+        return _locked(conn, tables, written)
 
 
-def _locked(conn: Connection, tables: Sequence[Name]) -> bool:
+def _locked(conn: Connection, tables: Sequence[Name], written: Sequence[Name]) -> bool:
     """Lock them all; False where that takes too long, or where one was renamed or dropped meanwhile."""
-    listed = sql.SQL(", ").join(table.identifier for table in tables)
-    lock = _LOCK.format(timeout=sql.Literal(LOCK_TIMEOUT), tables=listed) if tables else sql.SQL("")
+    locks = sql.SQL("").join(
+        _LOCK.format(
+            timeout=sql.Literal(LOCK_TIMEOUT), mode=mode, tables=sql.SQL(", ").join(one.identifier for one in each)
+        )
+        for mode, each in ((sql.SQL("ACCESS SHARE"), tables), (sql.SQL("ROW EXCLUSIVE"), written))
+        if each
+    )
     try:
-        conn.execute(_REPEATABLE + lock + _WRITE.format(timeout=sql.Literal(WRITE_TIMEOUT)), prepare=False)
+        conn.execute(_REPEATABLE + locks + _WRITE.format(timeout=sql.Literal(WRITE_TIMEOUT)), prepare=False)
     except (errors.LockNotAvailable, errors.UndefinedTable):
         return False
     return True
@@ -64,5 +73,5 @@ def _locked(conn: Connection, tables: Sequence[Name]) -> bool:
 
 # No statement here takes a snapshot; a SELECT would.
 _REPEATABLE = sql.SQL("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;")
-_LOCK = sql.SQL("SET LOCAL lock_timeout = {timeout}; LOCK TABLE {tables} IN ACCESS SHARE MODE;")
+_LOCK = sql.SQL("SET LOCAL lock_timeout = {timeout}; LOCK TABLE {tables} IN {mode} MODE;")
 _WRITE = sql.SQL("SET LOCAL lock_timeout = {timeout}")

@@ -55,7 +55,8 @@ class RefreshReport:
     held_back_by: tuple[Behind, ...] = ()
     """Stream tables that it reads and that were not refreshed with it: its data is as old as theirs."""
     notices: tuple[str, ...] = ()
-    """What its owner should know: at creation, which sources stay on triggers and the statement that changes it."""
+    """What its owner should know: at creation, which sources stay on triggers and the statement that changes it,
+    and whose row-level security does not apply."""
 
     @property
     def rows_read(self) -> int:

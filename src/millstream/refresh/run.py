@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import psycopg
 
-from millstream.catalog import relations, sources, stream_tables, upstreams
+from millstream.catalog import code, relations, sources, stream_tables, upstreams
 from millstream.catalog.history import Initiator
 from millstream.catalog.mutex import Mutex
 from millstream.catalog.prints import Memory
@@ -71,6 +71,7 @@ class Refresher:
     """How the refreshes of others, which are not asked for here, have ended."""
     ended_by: Callable[[BaseException], str | None] = lambda error: None
     """How Java has ended, where that may be the cause of an error."""
+    trusted_roles: tuple[str, ...] = ()
 
     def refresh(self, jobs: Sequence[Job], initiated_by: Initiator) -> list[Outcome]:
         """Refresh these in one cut; per job a report, what went wrong, or what must be mended first, in order."""
@@ -88,7 +89,8 @@ class Refresher:
         if not jobs:
             return []
         try:
-            with cut(self.conn, relations.names(self.conn, sorted(set().union(*map(reads, jobs))))) as now:
+            read = relations.names(self.conn, sorted(set().union(*map(reads, jobs))))
+            with cut(self.conn, read, self._open(jobs)) as now:
                 outcomes = self._unless_busy(now, jobs, initiated_by)
             staging.release(self.conn)
             return outcomes
@@ -104,9 +106,15 @@ class Refresher:
             # Of the cut as a whole: its start, what all of them share, or its COMMIT.
             return [failure_of(job.table.name, error) for job in jobs]
 
+    def _open(self, jobs: list[Job]) -> list[relations.Name]:
+        """The stream tables that others may put triggers on: locked before it is looked what is on them."""
+        relids = [job.table.relid for job in jobs if job.table.relid]
+        return relations.names(self.conn, sorted(code.open_tables(self.conn, relids, self.trusted_roles)))
+
     def _unless_busy(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[Outcome]:
         """Leave out what reads a source that was not to be had."""
-        busy = {job.table.id: ", ".join(str(one) for one in now.busy if one.oid in reads(job)) for job in jobs}
+        needed = {job.table.id: reads(job) | {job.table.relid or 0} for job in jobs}
+        busy = {id: ", ".join(str(one) for one in now.busy if one.oid in oids) for id, oids in needed.items()}
         ready = [job for job in jobs if not busy[job.table.id]]
         done = iter(self._in_cut(now, ready, initiated_by) if ready else ())
         return [LockNotHad.by_reader(name) if (name := busy[job.table.id]) else next(done) for job in jobs]
@@ -117,7 +125,9 @@ class Refresher:
         aside |= {job.table.id: NoSuchStreamTable.named(job.table.name) for job in jobs if job.table.id not in tables}
         current = [replace(job, table=tables[job.table.id]) for job in jobs if job.table.id in tables]
         read = sources.read_by_each(self.conn, list(tables))
-        aside_too, changes = looked_at(self.conn, self.memory, current, read, guarded=self.guarded)
+        aside_too, changes = looked_at(
+            self.conn, self.memory, current, read, guarded=self.guarded, trusted_roles=self.trusted_roles
+        )
         aside |= aside_too
         aside |= self._behind(now, [job for job in current if job.table.id not in aside], read)
         done = dict[int, Outcome]()

@@ -5,24 +5,36 @@ What is not sound is put aside, and the others go on:
     something under the query was replaced       a Gap: plan it again
     a source is not captured whole               a Gap: set capture up again
     a column that is read is not what it was     an error, told to whoever refreshes
+    code of others would run                     an error; the table waits until it is gone
+    the owner may not read what the query reads  an error; the table waits until it may
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from psycopg import Error as PostgresError
+from psycopg import errors
+
 from millstream.capture import inventory
-from millstream.catalog import grounds, guard, prints, sources, targets
+from millstream.catalog import code, grounds, guard, prints, rights, sources, targets
 from millstream.catalog.grounds import Change
 from millstream.catalog.prints import Memory
-from millstream.errors import SourceChanged, TargetDiffers, TargetMoved
+from millstream.errors import LockNotHad, MillstreamError, SourceChanged, TargetDiffers, TargetMoved
 from millstream.refresh.job import Gap, Job, Outcome, Read, reads
 from millstream.store import target
 from millstream.store.connection import Connection
+from millstream.store.trouble import failure_of
 
 
 def looked_at(
-    conn: Connection, memory: Memory, jobs: Sequence[Job], read: Read, *, guarded: bool
+    conn: Connection,
+    memory: Memory,
+    jobs: Sequence[Job],
+    read: Read,
+    *,
+    guarded: bool,
+    trusted_roles: Sequence[str] = (),
 ) -> tuple[dict[int, Outcome], dict[int, list[Change]]]:
     """Which of these must be put aside, and what has changed under the others; those that are as they were when
     they were last found sound are not looked at again."""
@@ -32,6 +44,7 @@ def looked_at(
     aside = {job.table.id: why for job in new if (why := _unplanned(conn, job, changes.get(job.table.id, ())))}
     aside |= _check_guards(conn, [job for job in new if job.table.id not in aside], guarded)
     aside |= _check_capture(conn, [job for job in new if job.table.id not in aside], read)
+    aside |= _check_rights(conn, [job for job in new if job.table.id not in aside], trusted_roles)
     for job in new:
         if job.table.id not in aside and job.table.id not in changes:
             memory.keep(job.table.id, job.grounds, found[job.table.id])
@@ -100,6 +113,36 @@ def _check_capture(conn: Connection, jobs: Sequence[Job], read: Read) -> dict[in
         elif own:
             aside[job.table.id] = Gap(tuple(own), "; ".join(own.values()))
     return aside
+
+
+def _check_rights(conn: Connection, jobs: Sequence[Job], trusted_roles: Sequence[str]) -> dict[int, Outcome]:
+    """Those that would run code of others, and those whose owners may not read what their queries read."""
+    relids = {job.table.id: job.table.relid or 0 for job in jobs}
+    aside = dict[int, Outcome]()
+    called = code.under(conn, {job.table.id: job.grounds for job in jobs}, trusted_roles)
+    written = code.on_tables(conn, list(relids.values()), trusted_roles)
+    owners = rights.owners(conn, list(relids.values()))
+    for job in jobs:
+        id, name = job.table.id, job.table.name
+        if id in called:
+            aside[id] = code.refused(conn, name, called[id], on_table=False)
+        elif relids[id] in written:
+            aside[id] = code.refused(conn, name, written[relids[id]], on_table=True)
+        elif error := _denied(conn, job, owners.get(relids[id])):
+            aside[id] = error
+    return aside
+
+
+def _denied(conn: Connection, job: Job, owner: str | None) -> MillstreamError | None:
+    try:
+        rights.check(conn, job.table.canonical_query, owner or rights.current_role(conn))
+    except MillstreamError as error:
+        return error
+    except errors.LockNotAvailable:
+        return LockNotHad.by_reader("what the query reads")
+    except PostgresError as error:
+        return failure_of(job.table.name, error)
+    return None
 
 
 def _uncaptured(job: Job, read: Sequence[sources.Source]) -> dict[int, str]:

@@ -13,7 +13,7 @@ from datetime import datetime
 import psycopg
 from pyspark.sql import SparkSession
 
-from millstream.catalog import grounds, shape, stream_tables
+from millstream.catalog import grounds, rights, shape, stream_tables
 from millstream.catalog.grounds import Grounds
 from millstream.catalog.locks import waiting_at_most
 from millstream.catalog.mutex import Mutex
@@ -27,7 +27,7 @@ from millstream.refresh.report import RefreshReport
 from millstream.refresh.run import Refresher, Witness
 from millstream.service import graph, keep
 from millstream.service.follower import Follower
-from millstream.service.planning import Planned, plan_query
+from millstream.service.planning import Planned, Rights, plan_query
 from millstream.service.steps import Steps
 from millstream.settings import Settings
 from millstream.spark.engine import Engine
@@ -115,13 +115,14 @@ class App:
             not settings.allow_direct_writes,
             known,
             self.ended_by,
+            settings.trusted_roles,
         )
 
     def plan(self, table: StreamTable) -> Planned:
         """The plan of a stream table; made again when its definition has changed."""
         known = self._plans.get(table.id)
         if known is None or known[0] != table.created_at:
-            known = (table.created_at, plan_recorded(self.conn, table))
+            known = (table.created_at, plan_recorded(self.conn, table, self.settings.trusted_roles))
             self._plans[table.id] = known
         return known[1]
 
@@ -186,11 +187,14 @@ def _main_session(dsn: str) -> Connection:
     return conn
 
 
-def plan_recorded(conn: Connection, table: StreamTable) -> Planned:
+def plan_recorded(conn: Connection, table: StreamTable, trusted_roles: tuple[str, ...]) -> Planned:
     """The plan of a query that is recorded, with the key that is recorded, for the columns that are stored."""
     keys = table.row_key.sources if table.row_key else {}
+    owner = rights.owners(conn, [table.relid or 0]).get(table.relid or 0)
     with waiting_at_most(conn, PLAN_PATIENCE):
-        planned = plan_query(conn, table.canonical_query, qualified=True, keys=keys)
+        planned = plan_query(
+            conn, table.canonical_query, qualified=True, keys=keys, rights=Rights(owner, trusted_roles)
+        )
         graph.refuse_cycle(conn, table.id, planned.upstreams)
         shape.check(conn, table.id, table.name, table.relid or 0, planned.canonical.columns)
         planned = planned.stored_in(grounds.of_target(conn, table.relid)) if table.relid else planned

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import get_args
 
 import psycopg
+from psycopg import sql
 
 from millstream.algebra.table import quoted
 from millstream.capture import trigger
-from millstream.catalog import grounds, guard, relations, sources, stream_tables, targets
+from millstream.catalog import grounds, guard, relations, rights, sources, stream_tables, targets
 from millstream.catalog.install import SCHEMAS
 from millstream.catalog.relations import Name
 from millstream.catalog.sources import Source
@@ -24,7 +25,7 @@ from millstream.scheduler.cadence import Cadence
 from millstream.service import graph, hand_over, keep
 from millstream.service.app import App
 from millstream.service.drop import drop_table
-from millstream.service.planning import Planned, plan_query
+from millstream.service.planning import Planned, Rights, plan_query
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb
 from millstream.settings import CDC_MODES
@@ -46,8 +47,9 @@ def create(
     refresh_mode: str = "AUTO",
     initialize: bool = True,
     cdc_mode: str | None = None,
+    owner: str | None = None,
 ) -> RefreshReport | None:
-    """Create a stream table and fill it."""
+    """Create a stream table for a role, the session's own by default, and fill it."""
     cadence = Cadence.parse(schedule, shortest=app.settings.min_schedule)
     if refresh_mode not in get_args(RefreshMode):
         raise BadSetting.of("refresh_mode", refresh_mode, "AUTO, DIFFERENTIAL or FULL")
@@ -55,12 +57,14 @@ def create(
         raise BadSetting.of("cdc_mode", cdc_mode, "trigger, auto or wal")
     schema, bare = _name(app, name)
     app.progress("planning the query", None)
-    planned = _with_key(app, plan_query(app.conn, query))
+    owner = rights.owner_for(app.conn, owner)
+    planned = _with_key(app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles)))
     if (cdc_mode or app.settings.cdc_mode) == "wal":
         hand_over.require(app, _as_sources(app, planned))
+    asked = _Asked(schema, bare, str(cadence), refresh_mode, cdc_mode, owner)
     # Until it is filled it stays locked: a process that finds it empty leaves it to us.
     with ExitStack() as locked:
-        table = _recorded(app, locked, schema, bare, planned, str(cadence), refresh_mode, cdc_mode)
+        table = _recorded(app, locked, asked, planned)
         planned = planned.stored_in(grounds.of_target(app.conn, table.relid)) if table.relid else planned
         app.know(table, planned)
         failpoint("create_recorded")
@@ -74,7 +78,7 @@ def create(
                 return None
             app.progress("filling the stream table", None)
             report = refresh(app, table.qualified, initiated_by="INITIAL")
-            return replace(report, notices=tuple(notices))
+            return replace(report, notices=(*notices, *_policies(app, table, planned)))
         except BaseException:
             _undo(app, table)
             raise
@@ -164,34 +168,46 @@ def _check_free(app: App, schema: str, name: str) -> None:
         )
 
 
-def _recorded(
-    app: App,
-    locked: ExitStack,
-    schema: str,
-    name: str,
-    planned: Planned,
-    schedule: str,
-    refresh_mode: str,
-    cdc_mode: str | None,
-) -> StreamTable:
+def _policies(app: App, table: StreamTable, planned: Planned) -> tuple[str, ...]:
+    """Of each source that has row-level security, that it does not apply here."""
+    policies = rights.with_policies(app.conn, list(planned.sources()))
+    for name in policies.values():
+        log.warning("row-level security is bypassed", table=table.name, source=name)
+    return tuple(rights.note(name) for name in policies.values())
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a stream table is created with, checked."""
+
+    schema: str
+    name: str
+    schedule: str
+    refresh_mode: str
+    cdc_mode: str | None
+    owner: str
+
+
+def _recorded(app: App, locked: ExitStack, asked: _Asked, planned: Planned) -> StreamTable:
     """The catalog's rows, the table and its state, in one transaction; the stream table is locked before its end."""
     with app.conn.transaction():
         table = stream_tables.add(
-            app.conn, schema_name=schema, name=name, query=planned.query, canonical_query=planned.canonical.text,
-            schedule=schedule, refresh_mode=refresh_mode, cdc_mode=cdc_mode,  # type: ignore[arg-type]  # checked above
-            row_key=planned.row_key(),
+            app.conn, schema_name=asked.schema, name=asked.name, query=planned.query,
+            canonical_query=planned.canonical.text, schedule=asked.schedule,
+            refresh_mode=asked.refresh_mode,  # type: ignore[arg-type]  # checked above
+            cdc_mode=asked.cdc_mode, row_key=planned.row_key(),
         )  # fmt: skip
-        locked.enter_context(app.mutex.stream_table(table.id, name))
-        _make_tables(app, table, planned)
+        locked.enter_context(app.mutex.stream_table(table.id, asked.name))
+        _make_tables(app, table, planned, asked.owner)
         for relid, (source, columns) in planned.sources().items():
             sources.reserve(app.conn, relid, source.schema, source.name)
             sources.depend(app.conn, table.id, relid, columns)
-        graph.refuse_cycle_of_new(app.conn, table.id, name, planned.upstreams)
+        graph.refuse_cycle_of_new(app.conn, table.id, asked.name, planned.upstreams)
         graph.record(app.conn, table.id, planned.upstreams)
     return stream_tables.get(app.conn, table.id)
 
 
-def _make_tables(app: App, table: StreamTable, planned: Planned) -> None:
+def _make_tables(app: App, table: StreamTable, planned: Planned, owner: str) -> None:
     names = Names(table.id, table.schema_name, table.name)
     for statement in target.create_sql(planned.block, names, planned.canonical.text):
         app.conn.execute(statement.encode())
@@ -200,4 +216,19 @@ def _make_tables(app: App, table: StreamTable, planned: Planned) -> None:
     targets.mark(app.conn, table.id)
     if not app.settings.allow_direct_writes:
         guard.put(app.conn, table.id, Name(relid, table.schema_name, table.name))
+    _give(app, table, owner)
     keep.make(app.conn, table, planned)
+
+
+def _give(app: App, table: StreamTable, owner: str) -> None:
+    """Make the stream table the owner's."""
+    alter = sql.SQL("ALTER TABLE {} OWNER TO {}")
+    try:
+        app.conn.execute(alter.format(sql.Identifier(table.schema_name, table.name), sql.Identifier(owner)))
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise NoRights.to(
+            f"own a table in schema {table.schema_name}",
+            role=owner,
+            grant=f"GRANT CREATE ON SCHEMA {quoted(table.schema_name)} TO {quoted(owner)};",
+            reason=error.diag.message_primary or "",
+        ) from error

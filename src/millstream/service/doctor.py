@@ -18,6 +18,7 @@ from millstream.capture.inventory import gaps_of
 from millstream.catalog import install, sources
 from millstream.errors import MillstreamError
 from millstream.service import repair
+from millstream.settings import Settings
 from millstream.spark.java import java
 from millstream.store.connection import NEWEST, OLDEST, Connection, session
 from millstream.store.statements import load
@@ -171,7 +172,8 @@ def _capture(conn: Connection) -> Check:
     wrong += [(relid, "; ".join(what)) for relid, what in gaps_of(conn, captured).items() if what]
     if not wrong:
         return Check("capture", True, f"sources: {len(captured)}, all captured whole")
-    hints = dict.fromkeys(repair.hint(conn, relid) for relid in dict(wrong))
+    trusted_roles = Settings().trusted_roles
+    hints = dict.fromkeys(repair.hint(conn, relid, trusted_roles) for relid in dict(wrong))
     return Check("capture", False, " | ".join(f"{names[relid]}: {what}" for relid, what in wrong), " ".join(hints))
 
 

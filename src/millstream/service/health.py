@@ -40,7 +40,7 @@ _WAYS = {"TRIGGER": "captured by triggers", "TRANSITIONING": "on its way to the 
 def _source(app: App, source: Source, trouble: str) -> Check:
     name = f"source {source.schema}.{source.name}"
     if trouble:
-        return Check(name, False, trouble, repair.hint(app.conn, source.relid))
+        return Check(name, False, trouble, repair.hint(app.conn, source.relid, app.settings.trusted_roles))
     since = f" since {source.turned_at:%Y-%m-%d %H:%M:%S} UTC" if source.turned_at else ""
     return Check(name, True, f"{_WAYS[source.mode]}{since}", source.reason or "")
 

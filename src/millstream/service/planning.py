@@ -17,12 +17,13 @@ from millstream.algebra.query_part import noted
 from millstream.algebra.relation import Relation, Scan
 from millstream.algebra.table import ROW, Table
 from millstream.algebra.types import PgType
-from millstream.catalog import grounds, queries, relations, stream_tables
+from millstream.catalog import code, grounds, queries, relations, stream_tables
+from millstream.catalog import rights as owner_rights
 from millstream.catalog.grounds import Grounds
 from millstream.catalog.queries import Canonical
 from millstream.catalog.row_key import RowKey
 from millstream.catalog.upstreams import Upstream
-from millstream.errors import BadQuery, MillstreamError, PlanningFailed, Unsupported, Volatile
+from millstream.errors import BadQuery, LockNotHad, MillstreamError, PlanningFailed, Unsupported, Volatile
 from millstream.large_stack import on_large_stack
 from millstream.observe import log
 from millstream.plan.block import Block, Key
@@ -32,6 +33,7 @@ from millstream.plan.workaround import for_function
 from millstream.service.graph import upstreams_under
 from millstream.sql import check, clock, position, steady
 from millstream.sql.build import build
+from millstream.sql.nodetree import converted_types
 from millstream.store import kept, state
 from millstream.store.connection import Connection
 from millstream.store.names import PART, ROW_ID, Names, Planning
@@ -77,16 +79,33 @@ class Planned:
         return replace(self, blocks=(*self.blocks[:-1], replace(self.block, key=key)))
 
 
+@dataclass(frozen=True)
+class Rights:
+    """Whose query it is, and whose code it may call."""
+
+    owner: str | None = None
+    """The role that must be allowed to read all of it; None for the role of the session."""
+    trusted_roles: tuple[str, ...] = ()
+
+
+OWN = Rights()
+
+
 @on_large_stack
 def plan_query(
-    conn: Connection, query: str, *, qualified: bool = False, keys: Mapping[int, Sequence[str]] | None = None
+    conn: Connection,
+    query: str,
+    *,
+    qualified: bool = False,
+    keys: Mapping[int, Sequence[str]] | None = None,
+    rights: Rights = OWN,
 ) -> Planned:
     """The plan of a query, as the user wrote it or as its canonical text; or why it is refused, and where.
 
     Of a source with several keys the one in `keys` is used, as long as it is one.
     """
     try:
-        return _planned(conn, query, qualified, keys or {})
+        return _planned(conn, query, qualified, keys or {}, rights)
     except (MillstreamError, RecursionError, psycopg.OperationalError, psycopg.errors.InsufficientPrivilege):
         raise
     except Exception as error:
@@ -94,16 +113,21 @@ def plan_query(
         raise PlanningFailed.at(noted(error), error) from error
 
 
-def _planned(conn: Connection, query: str, qualified: bool, keys: Mapping[int, Sequence[str]]) -> Planned:
+def _planned(
+    conn: Connection, query: str, qualified: bool, keys: Mapping[int, Sequence[str]], rights: Rights
+) -> Planned:
     with queries.rolled_back(conn):
         canonical = queries.reread(conn, query) if qualified else queries.canonical(conn, query)
         found = grounds.under(conn, canonical.text)
         upstreams = upstreams_under(conn, canonical.text)
+        # First: planning evaluates functions of constants, the server's planner does too.
+        code.check_under(conn, found, converted_types(canonical.tree), rights.trusted_roles)
+        _check_rights(conn, canonical, query, rights)
         called = _check(conn, canonical, query)
         _check_columns(canonical)
         _check_names([column.name for column in canonical.columns], query)
         try:
-            relation = build(canonical.text, _Catalog(conn, query, called, keys))
+            relation = build(canonical.text, _Catalog(conn, query, called, keys, rights))
             _check_sources(relation)
             blocks = cut(relation, canonical.columns, _Server(conn))
         except Unsupported as error:
@@ -118,6 +142,16 @@ def _look_at(blocks: Sequence[Block]) -> None:
         one.used()
         for leaf in one.leaves:
             _ = leaf.expr.as_ref
+
+
+def _check_rights(conn: Connection, canonical: Canonical, query: str, rights: Rights) -> None:
+    """Refuse what the owner may not read; what the server cannot plan, with its reason."""
+    try:
+        owner_rights.check(conn, canonical.text, rights.owner or owner_rights.current_role(conn))
+    except psycopg.errors.LockNotAvailable as error:
+        raise LockNotHad.by_reader("what the query reads") from error
+    except psycopg.Error as error:
+        raise queries.rejected(query, 0, error) from error
 
 
 @dataclass(frozen=True)
@@ -309,12 +343,15 @@ def _but_ours(key: tuple[str, ...]) -> tuple[str, ...]:
 class _Catalog:
     """Answers the builder's questions."""
 
-    def __init__(self, conn: Connection, query: str, called: _Called, keys: Mapping[int, Sequence[str]]) -> None:
+    def __init__(
+        self, conn: Connection, query: str, called: _Called, keys: Mapping[int, Sequence[str]], rights: Rights
+    ) -> None:
         self.conn = conn
         self.query = query
         self._called = called
         self.keys = keys
         self._known: dict[tuple[str, str], Table | str] = {}
+        self.rights = rights
 
     def table(self, schema: str, name: str) -> Table | str:
         """A table, or the canonical text of a view; asked for once, however often the query names it."""
@@ -327,6 +364,8 @@ class _Catalog:
         oid, kind = queries.relation_kinds(self.conn, [(schema, name)])[schema, name]
         if kind == "v":
             view = queries.view(self.conn, oid)
+            # Its text is read again, and a conversion in it may then mean another cast.
+            code.check_under(self.conn, {}, converted_types(view.tree), self.rights.trusted_roles)
             self._called |= _check(self.conn, view, self.query)
             return view.text
         where = position.find(self.query, name)

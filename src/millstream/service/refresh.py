@@ -245,6 +245,9 @@ def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator, known: D
 
 
 def _record_failure(app: App, table: StreamTable, error: MillstreamError, initiated_by: Initiator) -> None:
+    if error.waits and (table.status, table.last_error) == ("ERROR", str(error)):
+        # Nothing new: it is looked at again with every tick.
+        return
     log.error("refresh failed", table=table.name, code=error.code, message=error.message)
     if isinstance(error, NoSuchStreamTable):
         return
@@ -256,6 +259,9 @@ def _record_failure(app: App, table: StreamTable, error: MillstreamError, initia
         return
     count = stream_tables.record_failure(app.conn, table.id, error)
     history.add(app.conn, _entry(table, error, "FAILED", initiated_by))
+    if error.waits:
+        stream_tables.set_status(app.conn, table.id, "ERROR")
+        return
     if count >= app.settings.max_consecutive_errors and initiated_by == "SCHEDULER":
         stream_tables.set_status(app.conn, table.id, "SUSPENDED")
         log.error("suspended", table=table.name, errors=count)

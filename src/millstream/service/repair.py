@@ -14,9 +14,9 @@ from millstream.store.connection import Connection
 REPAIRED = "The next refresh sets capture up again and reinitialises what reads it."
 
 
-def hint(conn: Connection, relid: int) -> str:
+def hint(conn: Connection, relid: int, trusted_roles: tuple[str, ...]) -> str:
     """Return what to do about a source that is not captured whole."""
-    found = [(table, why) for table in _readers(conn, relid) if (why := _obstacle(conn, table))]
+    found = [(table, why) for table in _readers(conn, relid) if (why := _obstacle(conn, table, trusted_roles))]
     if not found:
         return REPAIRED
     drops = "; ".join(f"millstream drop {table.typed}" for table, _ in found)
@@ -30,13 +30,13 @@ def _readers(conn: Connection, relid: int) -> list[StreamTable]:
     return [table for table in tables if any(source.relid == relid for source in read.get(table.id, ()))]
 
 
-def _obstacle(conn: Connection, table: StreamTable) -> str:
+def _obstacle(conn: Connection, table: StreamTable, trusted_roles: tuple[str, ...]) -> str:
     """Return why its query cannot be planned any more; empty where it can."""
     # Imported here: `doctor` must not wait for Spark's modules where all is well.
     from millstream.service.app import plan_recorded
 
     try:
-        plan_recorded(conn, table)
+        plan_recorded(conn, table, trusted_roles)
     except MillstreamError as error:
         return error.detail.rstrip(".") if error.code == "MS301" else error.message
     return ""

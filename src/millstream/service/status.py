@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from millstream.capture import buffer
 from millstream.catalog import history as entries
-from millstream.catalog import sources, stream_tables
+from millstream.catalog import rights, sources, stream_tables
 from millstream.catalog.history import HistoryEntry
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import StreamTable
@@ -52,6 +52,9 @@ class StreamTableStatus:
     transient_errors: int = 0
     """Refreshes in a row that failed for a reason that passes by itself; they never suspend it."""
     last_transient_error: str | None = None
+    owner: str | None = None
+    notices: tuple[str, ...] = ()
+    """What its readers should know."""
 
     def as_dict(self) -> dict[str, Any]:
         """What `--json` prints."""
@@ -65,9 +68,19 @@ def status(app: App) -> list[StreamTableStatus]:
     tables = stream_tables.every(app.conn)
     read = sources.read_by_each(app.conn, [table.id for table in tables])
     waiting, sizes = _pending(app, tables, read), _sizes(app)
-    return [
+    owners = rights.owners(app.conn, [table.relid for table in tables if table.relid])
+    policies = rights.with_policies(app.conn, list({source.relid for each in read.values() for source in each}))
+    found = [
         _status(table, sizes.get(table.relid or 0, 0), waiting.get(table.id, 0), read.get(table.id, []))
         for table in tables
+    ]
+    return [
+        replace(
+            one,
+            owner=owners.get(table.relid or 0),
+            notices=tuple(rights.note(policies[o.relid]) for o in read.get(table.id, []) if o.relid in policies),
+        )
+        for one, table in zip(found, tables, strict=True)
     ]
 
 

@@ -123,3 +123,23 @@ def result_type(node: Node) -> int:
     if node.kind in ("BOOLEXPR", "NULLTEST", "BOOLEANTEST", "SCALARARRAYOPEXPR"):
         return 16
     return node.number(_TYPE_FIELD.get(node.kind, ""))
+
+
+# How the server prints a call that is a conversion, written out or not.
+_CONVERSIONS = ("1", "2")
+
+
+def converted_types(tree: Value) -> set[int]:
+    """The oids of all types that a query converts values from or to, written out or not."""
+    found = set[int]()
+    for node in walk(tree):
+        is_cast = node.kind == "FUNCEXPR" and node.word("funcformat") in _CONVERSIONS
+        if is_cast or node.kind in ("COERCEVIAIO", "ARRAYCOERCEEXPR", "CONVERTROWTYPEEXPR"):
+            found |= {result_type(node), *map(result_type, _arguments(node))}
+    return found - {0}
+
+
+def _arguments(node: Node) -> list[Node]:
+    listed = [node.fields.get("arg"), node.fields.get("args")]
+    parts = [part for one in listed for part in (one if isinstance(one, list) else [one])]
+    return [part for part in parts if isinstance(part, Node)]
