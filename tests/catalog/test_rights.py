@@ -305,12 +305,11 @@ def test_row_level_security_that_is_bypassed_is_told_at_creation_and_in_status(
     admin.execute("ALTER TABLE shop.t ENABLE ROW LEVEL SECURITY; CREATE VIEW shop.all_t AS SELECT id, a FROM shop.t")
     report = ms.create_stream_table("st", "SELECT id, a FROM shop.t")
     assert report is not None
-    assert len(report.notices) == 1
-    assert "shop.t has row-level security" in report.notices[0]
+    (told,) = [notice for notice in report.notices if "shop.t has row-level security" in notice]
     run(admin, roles, "GRANT SELECT ON shop.all_t TO {app}")
     again = ms.create_stream_table("through_view", "SELECT id, a FROM shop.all_t", owner=roles["app"])
     assert again is not None
-    assert again.notices == report.notices
-    assert {one.name: one.notices for one in ms.status()} == {"st": report.notices, "through_view": report.notices}
+    assert told in again.notices
+    assert {one.name: one.notices for one in ms.status()} == {"st": (told,), "through_view": (told,)}
     admin.execute("ALTER TABLE shop.t DISABLE ROW LEVEL SECURITY")
     assert [one.notices for one in ms.status()] == [(), ()]
