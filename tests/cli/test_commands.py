@@ -33,9 +33,9 @@ def test_init_connects_and_says_so(line: Line) -> None:
 
 def test_create_hands_over_what_was_given(line: Line) -> None:
     line.double.answers["create_stream_table"] = report(action="FULL", reason="initial")
-    options = ("--schedule", "5m", "--mode", "differential", "--no-initialize", "--cdc-mode", "wal")
+    options = ("--schedule", "5m", "--mode", "differential", "--no-initialize", "--cdc-mode", "wal", "--owner", "me")
     ended = line("create", "shop.totals", "SELECT 1", *options)
-    given = {"schedule": "5m", "refresh_mode": "DIFFERENTIAL", "initialize": False, "cdc_mode": "wal"}
+    given = {"schedule": "5m", "refresh_mode": "DIFFERENTIAL", "initialize": False, "cdc_mode": "wal", "owner": "me"}
     assert line.double.called("create_stream_table") == [(("shop.totals", "SELECT 1"), given)]
     assert ended.out.startswith("shop.totals is created. FULL: 1,234 rows read, 1 inserted")
 
@@ -89,6 +89,11 @@ def test_status_and_create_say_which_sources_stay_on_triggers_and_why(line: Line
     assert line("status").out.count(f"public.orders: TRIGGER. {reason}") == 1
     line.double.answers["create_stream_table"] = report(notices=(f"public.orders is captured by triggers. {reason}",))
     assert f"public.orders is captured by triggers. {reason}" in line("create", "totals", "SELECT 1").out
+
+
+def test_status_tells_what_readers_should_know(line: Line) -> None:
+    line.double.answers["status"] = [status(notices=("It holds all rows.",))]
+    assert line("status").err == "totals: It holds all rows.\n"
 
 
 def test_status_of_one_table_and_of_an_unknown_one(line: Line) -> None:

@@ -122,7 +122,6 @@ def _planned(
         upstreams = upstreams_under(conn, canonical.text)
         # First: planning evaluates functions of constants, the server's planner does too.
         code.check_under(conn, found, converted_types(canonical.tree), rights.trusted_roles)
-        _check_rights(conn, canonical, query, rights)
         called = _check(conn, canonical, query)
         _check_columns(canonical)
         _check_names([column.name for column in canonical.columns], query)
@@ -132,6 +131,8 @@ def _planned(
             blocks = cut(relation, canonical.columns, _Server(conn))
         except Unsupported as error:
             raise _placed(error, query) from error
+        # Last: what is refused for its form has a hint, the server's own complaint has none.
+        _check_rights(conn, canonical, query, rights)
     _look_at(blocks)
     return Planned(query, canonical, relation, blocks, found, upstreams)
 
