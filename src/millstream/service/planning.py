@@ -37,6 +37,7 @@ from millstream.sql.nodetree import converted_types
 from millstream.store import kept, state
 from millstream.store.connection import Connection
 from millstream.store.names import PART, ROW_ID, Names, Planning
+from millstream.store.trouble import code_of, failure
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,8 @@ def _check_rights(conn: Connection, canonical: Canonical, query: str, rights: Ri
     except psycopg.errors.LockNotAvailable as error:
         raise LockNotHad.by_reader("what the query reads") from error
     except psycopg.Error as error:
+        if failure("", code_of(error), "").retryable:
+            raise
         raise queries.rejected(query, 0, error) from error
 
 
