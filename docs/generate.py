@@ -23,7 +23,7 @@ from millstream.cli.app import COMMANDS, app, name_of
 from millstream.cli.exits import MEANINGS, exit_code
 from millstream.observe import failpoint
 from millstream.plan.capabilities import KEPT, KINDS, REFUSED
-from millstream.settings import OTHER_VARIABLES, PREFIX, Settings
+from millstream.settings import HARMLESS, OTHER_VARIABLES, PREFIX, Settings
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- Printed from the code by docs/generate.py; change it there. -->"
@@ -114,9 +114,13 @@ def default_of(value: object) -> str:
 
 def settings() -> str:
     """The settings, and the variables that are not settings."""
+    harmful = ", ".join(f"`{name}`" for name in Settings.model_fields if name not in HARMLESS)
     head = (
         "Set in code (`connect(settings=Settings(...))`), in the environment, or in the file `millstream.toml` of the\n"
-        "working directory; the first that says something wins. An unknown name or a bad value is refused (MS005)."
+        "working directory; the first that says something wins. An unknown name or a bad value is refused (MS005).\n\n"
+        "A file of the working directory that somebody else could have written (another user's, or one that others\n"
+        f"may write to) is refused if it sets {harmful}.\n"
+        "Name it in `MILLSTREAM_CONFIG` if you want what it says."
     )
     rows = (setting_row(name, field) for name, field in Settings.model_fields.items())
     other = ((f"`{name}`", meaning) for name, meaning in OTHER_VARIABLES.items())

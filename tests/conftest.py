@@ -54,7 +54,7 @@ def database(server: Server) -> Iterator[str]:
     with psycopg.connect(server.dsn, autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {name}")
         try:
-            yield f"postgresql://{ROLE}@127.0.0.1:{server.port}/{name}"
+            yield server.dsn_for(ROLE, name)
         finally:
             _roll_back_prepared(admin, name)
             _end_senders(admin, name)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from millstream.errors import BadSetting
-from millstream.settings import Settings
+from millstream.settings import HARMLESS, Settings
 
 
 @pytest.fixture(autouse=True)
@@ -148,4 +152,104 @@ def test_a_settings_file_that_cannot_be_read_is_refused(
     path.mkdir() if content is None else path.write_bytes(content)
     monkeypatch.setenv("MILLSTREAM_CONFIG", str(path))
     with pytest.raises(BadSetting):
+        Settings()
+
+
+STRANGER = 12_345
+# Each of these would run code of whoever wrote it, send rows elsewhere, or lower a protection.
+HARMFUL = {
+    "spark_conf": '[spark_conf]\n"spark.driver.extraJavaOptions" = "-javaagent:evil.jar"\n',
+    "spark_master": 'spark_master = "spark://evil:7077"\n',
+    "spark_driver_memory": 'spark_driver_memory = "256MB"\n',
+    "trusted_roles": 'trusted_roles = ["evil"]\n',
+    "allow_direct_writes": "allow_direct_writes = true\n",
+    "auto_replica_identity": "auto_replica_identity = true\n",
+}
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+
+
+def _of_another_user(file: Path) -> None:
+    os.chown(file, STRANGER, STRANGER)
+
+
+def _writable_by_all(file: Path) -> None:
+    file.chmod(0o666)
+
+
+def _writable_by_a_group(file: Path) -> None:
+    os.chown(file, -1, STRANGER)
+    file.chmod(0o664)
+
+
+def _link_of_another_user(file: Path) -> None:
+    file.rename("ours.toml")
+    file.symlink_to("ours.toml")
+    os.chown(file, STRANGER, STRANGER, follow_symlinks=False)
+
+
+WAYS = [
+    pytest.param(_of_another_user, marks=AS_ROOT),
+    _writable_by_all,
+    pytest.param(_writable_by_a_group, marks=AS_ROOT),
+    pytest.param(_link_of_another_user, marks=AS_ROOT),
+]
+
+
+@pytest.mark.parametrize("opened", WAYS)
+@pytest.mark.parametrize("name", HARMFUL)
+def test_a_file_that_others_could_have_written_sets_nothing_harmful(
+    name: str, opened: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bug: `millstream.toml` of any working directory could set Java's options, so a directory that somebody else
+    had prepared ran code with the rights of whoever ran a command in it."""
+    file = Path("millstream.toml")
+    file.write_text(HARMFUL[name])
+    ours = Settings()
+    opened(file)
+    with pytest.raises(BadSetting) as caught:
+        Settings()
+    assert name in caught.value.message
+    assert "MILLSTREAM_CONFIG" in caught.value.hint
+    # Both ways of the hint.
+    monkeypatch.setenv("MILLSTREAM_CONFIG", str(file.absolute()))
+    assert Settings() == ours
+    monkeypatch.delenv("MILLSTREAM_CONFIG")
+    _close(file)
+    assert Settings() == ours
+
+
+def _close(file: Path) -> None:
+    if os.geteuid() == 0:
+        os.chown(file, 0, 0, follow_symlinks=False)
+    file.chmod(0o644)
+
+
+@pytest.mark.parametrize("opened", WAYS)
+def test_a_file_that_others_could_have_written_sets_what_can_do_no_harm(opened: Callable[[Path], None]) -> None:
+    file = Path("millstream.toml")
+    file.write_text("max_lookup_rows = 7\n")
+    opened(file)
+    assert Settings().max_lookup_rows == 7
+
+
+def test_every_setting_is_known_to_be_harmless_or_harmful() -> None:
+    assert set(Settings.model_fields) == HARMLESS | set(HARMFUL)
+    assert not HARMLESS & set(HARMFUL)
+
+
+@AS_ROOT
+def test_a_command_in_a_directory_that_somebody_prepared_runs_no_java_of_theirs(tmp_path: Path) -> None:
+    file = Path("millstream.toml")
+    file.write_text(HARMFUL["spark_conf"])
+    _of_another_user(file)
+    command = [sys.executable, "-m", "millstream", "list", "--dsn", "postgresql://nobody@127.0.0.1:1/none"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "not trusted with spark_conf" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_file_that_cannot_be_read_is_refused_in_our_words() -> None:
+    Path("millstream.toml").write_bytes(b'spark_master = "\xff"\n')
+    with pytest.raises(BadSetting, match="settings file"):
         Settings()

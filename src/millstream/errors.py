@@ -226,6 +226,19 @@ class BadSetting(MillstreamError):
     def of(cls, name: str, value: object, expected: str) -> Self:
         return cls(f"bad value for {name}: {value!r}", hint=f"Expected {expected}.", name=name, value=value)
 
+    @classmethod
+    def by_others(cls, file: Path, reason: str, names: Sequence[str]) -> Self:
+        listed = ", ".join(names)
+        return cls(
+            f"{file} of the working directory is not trusted with {listed}",
+            detail=f"{reason[:1].upper()}{reason[1:]}, and these settings decide which code runs with your rights and "
+            "where rows go.",
+            hint=f"Look at {file.absolute()}. If you want what it says: make it yours and close it to others (chown, "
+            f"chmod go-w), or name it, with MILLSTREAM_CONFIG={file.absolute()} in the environment.",
+            file=file,
+            names=list(names),
+        )
+
 
 class NotInstalled(MillstreamError):
     """The catalog is not in this database, or is of another version."""

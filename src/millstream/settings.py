@@ -5,6 +5,10 @@
 The file is `millstream.toml` in the working directory, or the one MILLSTREAM_CONFIG names. An unknown
 name or a bad value is refused, wherever it stands: a misspelt setting that does nothing is worse
 than none. `docs/reference/settings.md` is printed from this class.
+
+A file in the working directory may be somebody else's: a directory that was unpacked, or is shared. One that others
+could have written sets only what can do no harm (`HARMLESS`): not where rows are sent, which code runs, or whom we
+trust. A file that MILLSTREAM_CONFIG names is the user's own choice.
 """
 
 from __future__ import annotations
@@ -19,17 +23,27 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
-    TomlConfigSettingsSource,
 )
 
-from millstream import duration
+from millstream import duration, ownership
 from millstream.errors import BadSetting
 
 PREFIX = "MILLSTREAM_"
 FILE = Path("millstream.toml")
+
+# What a file in the working directory that others could have written may set. A new setting is not among them until it
+# is known to run no code, to send nothing anywhere and to lower no protection.
+HARMLESS = frozenset(
+    {
+        "min_schedule", "differential_max_change_ratio", "max_lookup_rows", "max_lock_share", "max_recursion_steps",
+        "cdc_mode", "wal_transition_timeout", "slot_lag_warning", "slot_lag_critical", "heartbeat_interval",
+        "heartbeat_timeout", "max_consecutive_errors",
+    }
+)  # fmt: skip
 
 # Variables of our prefix that are not settings, and who reads them.
 OTHER_VARIABLES: dict[str, str] = {
@@ -207,7 +221,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The places to look in, the strongest first."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=_file())
+        return init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=_from_file())
 
 
 # The first must be less than the second.
@@ -220,6 +234,22 @@ def _file() -> Path:
     if named is not None and not Path(named).is_file():
         raise BadSetting.of("MILLSTREAM_CONFIG", named, "the path of a settings file")
     return Path(named) if named else FILE
+
+
+# TOML has values of many types; pydantic checks each.
+def _from_file() -> dict[str, Any]:
+    """What the settings file says; nothing where there is none."""
+    path = _file()
+    if not path.is_file():
+        return {}
+    with path.open("rb") as file:
+        # One that the user has named is the user's choice.
+        reason = ownership.distrust_opened(file, path) if path is FILE else None
+        values = tomllib.load(file)
+    refused = sorted(name for name in values if name in Settings.model_fields and name not in HARMLESS)
+    if reason and refused:
+        raise BadSetting.by_others(path, reason, refused)
+    return values
 
 
 def _refuse_unknown_variables() -> None:

@@ -240,7 +240,7 @@ def test_ctrl_c_while_spark_works_is_a_cancelled_refresh_and_not_a_failed_one(ds
 @pytest.fixture
 def clerks(server: Server) -> Iterator[str]:
     """A database of a role that is no superuser, with a stream table in it."""
-    dsn = f"postgresql://clerk@127.0.0.1:{server.port}/clerks"
+    dsn = server.dsn_for("clerk", "clerks")
     with connect(server.dsn) as conn:
         conn.execute("CREATE DATABASE clerks OWNER clerk")
         with connect(dsn) as own:

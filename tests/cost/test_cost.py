@@ -138,7 +138,7 @@ def database(server: Server) -> Iterator[str]:
     """One database for all cases."""
     with psycopg.connect(server.dsn, autocommit=True) as admin:
         admin.execute("CREATE DATABASE cost")
-        yield f"postgresql://tester@127.0.0.1:{server.port}/cost"
+        yield server.dsn_for("tester", "cost")
         admin.execute("DROP DATABASE cost WITH (FORCE)")
 
 

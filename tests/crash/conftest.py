@@ -138,7 +138,7 @@ def mill(server: Server, spark: SparkSession) -> Iterator[Mill]:
     """One mill for all crashes of a module: it has to stand them all."""
     with psycopg.connect(server.dsn, autocommit=True) as admin:
         admin.execute("CREATE DATABASE crashes")
-        running = Mill(f"postgresql://tester@127.0.0.1:{server.port}/crashes", spark)
+        running = Mill(server.dsn_for("tester", "crashes"), spark)
         try:
             yield running
         finally:

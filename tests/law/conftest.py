@@ -147,7 +147,7 @@ def module_law(server: Server, spark: SparkSession) -> Iterator[Law]:
     """The law over a database that the tests of a module share."""
     with psycopg.connect(server.dsn, autocommit=True) as admin:
         admin.execute("CREATE DATABASE law_shared")
-        dsn = f"postgresql://tester@127.0.0.1:{server.port}/law_shared"
+        dsn = server.dsn_for("tester", "law_shared")
         try:
             with millstream.connect(dsn, spark=spark) as ms, connect(dsn, application_name="application") as conn:
                 yield Law(ms, conn)

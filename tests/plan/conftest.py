@@ -29,7 +29,7 @@ def shop(server: Server) -> Iterator[Connection]:
     with psycopg.connect(server.dsn, autocommit=True) as admin:
         admin.execute("CREATE DATABASE plan_shop")
         try:
-            with connect(f"postgresql://tester@127.0.0.1:{server.port}/plan_shop") as conn:
+            with connect(server.dsn_for("tester", "plan_shop")) as conn:
                 install.install(conn)
                 conn.execute(TABLES)
                 yield conn

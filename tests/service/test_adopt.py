@@ -71,7 +71,7 @@ def elsewhere(server: Server) -> Iterator[Server]:
 def original(server: Server, spark: SparkSession) -> Iterator[str]:
     """A database with tables of the user's, and stream tables over some of them."""
     name = "adopt_original"
-    dsn = f"postgresql://tester@127.0.0.1:{server.port}/{name}"
+    dsn = server.dsn_for("tester", name)
     with psycopg.connect(server.dsn, autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {name}")
         with connect(dsn) as conn, opened(dsn, spark) as ms:

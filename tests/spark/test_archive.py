@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from millstream.spark import archive
 
 MAGIC = bytes.fromhex("a8ab0bf0")
@@ -70,3 +72,33 @@ def test_where_nothing_can_be_kept_java_starts_without(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert archive.java_options("java", tmp_path / "file" / "cache") == ""
     assert archive.java_options("java", tmp_path / "a path with spaces") == ""
+
+
+def test_a_directory_that_others_may_write_to_is_not_used(tmp_path: Path) -> None:
+    """The bug: whoever could write there had its classes run in our Java."""
+    Path(archive.java_options("java", tmp_path).removeprefix(LEAVE)).write_bytes(MAGIC)
+    assert archive.java_options("java", tmp_path).startswith(USE)
+    tmp_path.chmod(0o777)
+    assert archive.java_options("java", tmp_path) == ""
+    tmp_path.chmod(0o700)
+    assert archive.java_options("java", tmp_path).startswith(USE)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_a_directory_of_another_user_is_not_used(tmp_path: Path) -> None:
+    os.chown(tmp_path, 12_345, 12_345)
+    assert archive.java_options("java", tmp_path) == ""
+    assert archive.java_options("java", tmp_path / "below") == ""
+
+
+def test_an_archive_that_others_could_have_written_is_deleted(tmp_path: Path) -> None:
+    left = Path(archive.java_options("java", tmp_path).removeprefix(LEAVE))
+    left.write_bytes(MAGIC)
+    left.chmod(0o666)
+    assert archive.java_options("java", tmp_path).startswith(LEAVE)
+    left.write_bytes(MAGIC)
+    left.chmod(0o600)
+    taken = Path(archive.java_options("java", tmp_path).split()[0].removeprefix(USE))
+    taken.chmod(0o606)
+    assert archive.java_options("java", tmp_path).startswith(LEAVE)
+    assert list(tmp_path.iterdir()) == []

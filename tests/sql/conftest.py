@@ -27,7 +27,7 @@ def planner(server: Server) -> Iterator[Connection]:
     with psycopg.connect(server.dsn, autocommit=True) as admin:
         admin.execute("CREATE DATABASE sql_tests")
         try:
-            with connect(f"postgresql://tester@127.0.0.1:{server.port}/sql_tests") as conn:
+            with connect(server.dsn_for("tester", "sql_tests")) as conn:
                 install.install(conn)
                 conn.execute(TABLES)
                 yield conn

@@ -98,7 +98,7 @@ def course(server: Server, spark: SparkSession) -> Iterator[Course]:
     """Every stream table there can be, through all cycles."""
     with psycopg.connect(server.dsn, autocommit=True) as admin:
         admin.execute("CREATE DATABASE tpch")
-        dsn = f"postgresql://tester@127.0.0.1:{server.port}/tpch"
+        dsn = server.dsn_for("tester", "tpch")
         try:
             with millstream.connect(dsn, spark=spark) as ms, connect(dsn, application_name="application") as conn:
                 load(conn, SCALE)

@@ -8,6 +8,7 @@ itself compares the archive with its class path and does without where they diff
     spark-1a2b3c.4711.new     what the Java of process 4711 leaves when it ends; its first bytes are written last
 
 It lies in the user's cache directory, some 150 MB for each Spark that is installed, and may be deleted at any time.
+What is mapped is code: a directory that others could have written to is not used, and an archive of others is deleted.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import pyspark
 
+from millstream import ownership
 from millstream.observe import log
 
 # In days: archives that nobody has used for so long are of a Spark that is gone.
@@ -37,7 +39,11 @@ def java_options(java: str, directory: Path | None = None) -> str:
         return ""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if reason := ownership.distrust(directory):
+            log.warning("java's classes are not kept", directory=str(directory), why=reason)
+            return ""
         archive = directory / f"spark-{_key(java)}.jsa"
+        _delete_untrusted(directory)
         _adopt(archive)
         _forget(directory)
         if archive.exists():
@@ -58,6 +64,14 @@ def _cache() -> Path:
 def _key(java: str) -> str:
     told = "\n".join([java, pyspark.__version__, str(Path(pyspark.__file__).parent)])
     return hashlib.sha256(told.encode()).hexdigest()[:12]
+
+
+def _delete_untrusted(directory: Path) -> None:
+    """Delete archives that others could have written."""
+    for file in [*directory.glob("spark-*.jsa"), *directory.glob("spark-*.new")]:
+        if reason := ownership.distrust(file):
+            log.warning("an archive of java's classes is not trusted", file=str(file), why=reason)
+            file.unlink()
 
 
 def _adopt(archive: Path) -> None:

@@ -33,7 +33,7 @@ from pyspark.sql import SparkSession
 
 from millstream.errors import JavaMissing
 from millstream.observe import log
-from millstream.spark import archive
+from millstream.spark import archive, files
 from millstream.spark.java import java
 
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
@@ -128,15 +128,17 @@ def _session(conf: Mapping[str, str]) -> SparkSession:
 
 
 def _launched(conf: SparkConf) -> JavaGateway:
-    """Start Java; what it prints is listened to."""
+    """Start Java; what it prints is listened to, and what it writes is closed to others."""
+    directories = files.make(dict(conf.getAll()))
+    conf.set(_JAVA, f"{files.java_option(directories)} {conf.get(_JAVA, '')}")
     reading, writing = os.pipe()
     _heard.clear()
     listener = Thread(target=_listen, args=(reading,), name="java says", daemon=True)
     listener.start()
     try:
-        with os.fdopen(writing, "wb") as pipe:
-            printed = {"stdout": pipe, "stderr": pipe}
-            gateway: JavaGateway = launch_gateway(conf, printed)  # type: ignore[no-untyped-call]  # PySpark's
+        with os.fdopen(writing, "wb") as pipe, files.environment(directories):
+            how = {"stdout": pipe, "stderr": pipe, "umask": files.UMASK}
+            gateway: JavaGateway = launch_gateway(conf, how)  # type: ignore[no-untyped-call]  # PySpark's
     except PySparkRuntimeError as error:
         # Its last words may still be on their way.
         listener.join(timeout=5)
@@ -211,6 +213,7 @@ class Running:
                     stop()
             with suppress(Exception):
                 gateway.shutdown()
+        files.remove()
         SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
         SparkSession._instantiatedSession = None
 

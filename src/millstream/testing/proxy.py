@@ -7,14 +7,15 @@ import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event, Thread
 
 
 class Proxy:
-    """Forwards from a port of its own to another, unless it is silent."""
+    """Forwards from a TCP port of its own to a Unix-domain socket, unless it is silent."""
 
-    def __init__(self, port: int) -> None:
-        self.target = port
+    def __init__(self, target: Path) -> None:
+        self.target = target
         self._silent = Event()
         self._ended = Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -39,28 +40,30 @@ class Proxy:
         while not self._ended.is_set():
             with contextlib.suppress(OSError):
                 client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self.target))
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(str(self.target))
                 Thread(target=self._forward, args=(client, server, self._silent), name="proxied", daemon=True).start()
 
     def _forward(self, client: socket.socket, server: socket.socket, silent: Event) -> None:
         with client, server, contextlib.suppress(OSError):
+            ends = [client, server]
             while not self._ended.is_set():
-                if silent.is_set():
-                    self._ended.wait(0.05)
-                    continue
-                readable, _, _ = select.select([client, server], [], [], 0.05)
+                readable, _, _ = select.select(ends, [], [], 0.05)
                 for end in readable:
                     data = end.recv(1 << 16)
-                    if not data:
+                    if silent.is_set():
+                        # Lost on the way, the news that an end has closed too.
+                        ends = ends if data else [one for one in ends if one is not end]
+                    elif not data:
                         return
-                    if not silent.is_set():
+                    else:
                         (server if end is client else client).sendall(data)
 
 
 @contextmanager
-def proxy(port: int) -> Iterator[Proxy]:
+def proxy(target: Path) -> Iterator[Proxy]:
     """A proxy for the length of a `with` block."""
-    made = Proxy(port)
+    made = Proxy(target)
     try:
         yield made
     finally:

@@ -21,7 +21,7 @@ def restore(server: Server, file: Path, name: str, *, shift: int = 0) -> str:
     with psycopg.connect(server.dsn, autocommit=True) as admin:
         admin.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
         admin.execute(f'CREATE DATABASE "{name}"')
-    dsn = f"postgresql://tester@127.0.0.1:{server.port}/{name}"
+    dsn = server.dsn_for("tester", name)
     with psycopg.connect(dsn, autocommit=True) as conn:
         for number in range(shift):
             conn.execute(f"CREATE TABLE before_{number} (id int); DROP TABLE before_{number}")

