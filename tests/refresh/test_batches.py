@@ -31,35 +31,25 @@ from millstream.testing.server import Server, embedded
 # -- the choice, without a server --------------------------------------------------------------
 
 
-def job(id_: int) -> Job:
-    """A stream table: the table with oid 100 + its id."""
-    return Job(cast(StreamTable, SimpleNamespace(id=id_, relid=100 + id_, name=f"s{id_}")), ())
+def job(id_: int, upstreams: Sequence[int] = (), source: int = 0) -> Job:
+    """A stream table that reads these others, and a table."""
+    table = cast(StreamTable, SimpleNamespace(id=id_, relid=100 + id_, name=f"s{id_}"))
+    return Job(table, (), upstreams=frozenset(upstreams), recorded=frozenset({source}))
 
 
 def ids(found: Sequence[Graph]) -> list[list[int]]:
     return [[one.table.id for one in graph] for graph in found]
 
 
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> dict[int, set[int]]:
-    """By id of a stream table, the oids of the tables that it reads; for a test to fill."""
-    known = dict[int, set[int]]()
-    monkeypatch.setattr(module, "reads", lambda one: known[one.table.id])
-    return known
-
-
-def test_stream_tables_that_read_each_other_are_one_graph_and_a_shared_source_ties_nothing(
-    reads: dict[int, set[int]],
-) -> None:
+def test_stream_tables_that_read_each_other_are_one_graph_and_a_shared_source_ties_nothing() -> None:
     # A diamond 1 -> 2, 3 -> 4; a chain 5 -> 6; 7 reads the same source as 1.
-    reads |= {1: {10}, 2: {101}, 3: {101}, 4: {102, 103}, 5: {20}, 6: {105}, 7: {10}}
-    found = graphs([job(number) for number in range(1, 8)])
-    assert sorted(ids(found)) == [[1, 2, 3, 4], [5, 6], [7]]
+    jobs = [job(1), job(2, [1]), job(3, [1]), job(4, [2, 3]), job(5), job(6, [5]), job(7)]
+    assert sorted(ids(graphs(jobs))) == [[1, 2, 3, 4], [5, 6], [7]]
 
 
-def test_graphs_that_read_the_same_source_stand_beside_each_other(reads: dict[int, set[int]]) -> None:
-    reads |= {1: {30}, 2: {10}, 3: {30}, 4: {10}}
-    assert ids(graphs([job(number) for number in range(1, 5)])) == [[2], [4], [1], [3]]
+def test_graphs_that_read_the_same_source_stand_beside_each_other() -> None:
+    jobs = [job(1, source=30), job(2, source=10), job(3, source=30), job(4, source=10)]
+    assert ids(graphs(jobs)) == [[2], [4], [1], [3]]
 
 
 def test_a_cut_takes_as_many_graphs_as_fit_and_never_part_of_one() -> None:

@@ -48,6 +48,7 @@ def test_what_another_version_planned_is_made_anew(database: str, writer: psycop
         ms.create_stream_table("st", "SELECT a, max(b) AS m, array_agg(b ORDER BY b) AS n FROM t GROUP BY a")
     # As an older version left it: its state has other columns, and its plan reads otherwise.
     writer.execute("UPDATE millstream.blocks SET plan = 'Block result, as it used to be'")
+    writer.execute("UPDATE millstream.stream_tables SET planned_by = 'an older version'")
     writer.execute("DO $$ BEGIN EXECUTE (SELECT format('ALTER TABLE %s DROP COLUMN v0', state_relid::regclass) "
                    "FROM millstream.blocks); END $$")  # fmt: skip
     with millstream.connect(database) as ms:

@@ -67,6 +67,14 @@ def changed(conn: Connection, planned: Mapping[int, Grounds]) -> list[Change]:
     return [Change(*row) for row in conn.execute(_SQL["changed"], [[row[n] for row in rows] for n in range(4)])]
 
 
+def recorded(conn: Connection, stream_table_ids: Sequence[int]) -> dict[int, Grounds]:
+    """By id of a stream table, what its rows were last computed whole on."""
+    found: dict[int, Grounds] = {id: {} for id in stream_table_ids}
+    for id, kind, oid, digest in conn.execute(_SQL["recorded"], (list(stream_table_ids),)):
+        found[id][kind, oid] = digest
+    return found
+
+
 def record(conn: Connection, stream_table_id: int, planned: Grounds) -> None:
     """The rows were computed whole, on these."""
     kept = [(kind, oid, digest) for (kind, oid), digest in planned.items() if kind not in ("key", "target", "name")]

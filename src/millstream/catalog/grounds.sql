@@ -184,6 +184,9 @@ END) AS was (digest)
 WHERE now.digest IS DISTINCT FROM p.digest
     OR (p.kind NOT IN ('key', 'target', 'name') AND now.digest IS DISTINCT FROM was.digest);
 
+-- recorded --
+SELECT stream_table_id, kind, objid, digest FROM millstream.grounds WHERE stream_table_id = ANY (%s);
+
 -- forget --
 DELETE FROM millstream.grounds WHERE stream_table_id = %s;
 

@@ -55,6 +55,10 @@ class StreamTable:
     created_by: str
     row_key: RowKey | None = None
     """None where the table was created before keys were recorded."""
+    planned_by: str | None = None
+    """The version stamp of the planner that its blocks are of."""
+    asks_clock: bool | None = None
+    """Its query asks what time it is."""
     cut_at: datetime | None = None
     """When it was last refreshed; its data may be older, where it reads another stream table."""
     is_guarded: bool = False
@@ -160,12 +164,14 @@ def add(
     status: Status = "INITIALIZING",
     cdc_mode: str | None = None,
     row_key: RowKey | None = None,
+    planned_by: str | None = None,
+    asks_clock: bool | None = None,
 ) -> StreamTable:
     """Record a new stream table; `relid` may follow with `attach`."""
     row = {
         "schema_name": schema_name, "name": name, "relid": relid, "query": query, "canonical_query": canonical_query,
         "schedule": schedule, "refresh_mode": refresh_mode, "status": status, "cdc_mode": cdc_mode,
-        "row_key": Jsonb(row_key.as_dict()) if row_key else None,
+        "row_key": Jsonb(row_key.as_dict()) if row_key else None, "planned_by": planned_by, "asks_clock": asks_clock,
     }  # fmt: skip
     try:
         with conn.transaction():
@@ -195,6 +201,11 @@ def advance(
     """
     row = {"ids": list(ids), "frontier": frontier, "cut_at": cut_at, "action": action, "reason": reason}
     return dict(conn.execute(_SQL["advance"], row).fetchall())
+
+
+def set_planned(conn: Connection, id: int, *, planned_by: str, asks_clock: bool) -> None:
+    """Record by which planner its blocks were made, and whether its query asks what time it is."""
+    conn.execute(_SQL["set_planned"], (planned_by, asks_clock, id))
 
 
 def start_over(conn: Connection, id: int) -> None:

@@ -421,6 +421,12 @@ class Block:
         for branch in self.branches:
             yield from branch.inputs
 
+    @property
+    def asks_clock(self) -> bool:
+        """True if it reads the clock, or a filter of it does."""
+        by = (scan for one in self.inputs() for moving in one.moving for scan in moving.by)
+        return any(scan.table.is_clock for scan in (*by, *(one.scan for one in self.inputs())))
+
     def __str__(self) -> str:
         lines = [f"Block {self.name}"]
         for term in self.terms:

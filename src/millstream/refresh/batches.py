@@ -39,7 +39,6 @@ class Batches:
 
 def graphs(jobs: Sequence[Job]) -> list[Graph]:
     """The jobs in groups of which none reads a stream table of another; in each group they keep their order."""
-    of_table = {job.table.relid: job.table.id for job in jobs}
     group = {job.table.id: job.table.id for job in jobs}
 
     def root(id_: int) -> int:
@@ -48,8 +47,8 @@ def graphs(jobs: Sequence[Job]) -> list[Graph]:
         return id_
 
     for job in jobs:
-        for relid in reads(job) & of_table.keys():
-            group[root(job.table.id)] = root(of_table[relid])
+        for upstream in job.upstreams & group.keys():
+            group[root(job.table.id)] = root(upstream)
     found = dict[int, list[Job]]()
     for job in jobs:
         found.setdefault(root(job.table.id), []).append(job)
@@ -129,6 +128,7 @@ def footprints(conn: Connection, jobs: Sequence[Job]) -> dict[int, Footprint]:
     every = set().union(*touched.values())
     oids, names = [one for one in every if isinstance(one, int)], [one for one in every if isinstance(one, str)]
     weights = lock_table.weights(conn, oids, names)
+    # Of one that is not planned: nothing is staged, unless it changes and is planned after all.
     shapes = staging.shapes(conn, {job.names: job.blocks for job in jobs})
     found = dict[int, Footprint]()
     for job in jobs:

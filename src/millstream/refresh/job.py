@@ -16,7 +16,7 @@ from millstream.store.names import Names
 
 @dataclass(frozen=True)
 class Job:
-    """A stream table to refresh, with its plan."""
+    """A stream table to refresh, with its plan; without blocks where it is planned only if something has changed."""
 
     table: StreamTable
     blocks: tuple[Block, ...]
@@ -28,6 +28,8 @@ class Job:
     """The stream tables that it reads, by their ids."""
     whole: str = ""
     """The reason code where its rows must be computed whole, whatever has changed."""
+    recorded: frozenset[int] = frozenset()
+    """The tables that it reads by the catalog, where it has not been planned."""
 
     @property
     def block(self) -> Block:
@@ -42,9 +44,7 @@ class Job:
     @property
     def clock(self) -> bool:
         """Does its query ask what time it is?"""
-        inputs = [one for block in self.blocks for one in block.inputs()]
-        by = (scan for one in inputs for moving in one.moving for scan in moving.by)
-        return any(scan.table.is_clock for scan in (*by, *(one.scan for one in inputs)))
+        return any(block.asks_clock for block in self.blocks)
 
     def reads(self) -> Iterator[Input]:
         """Its inputs that are tables."""
@@ -66,17 +66,24 @@ class Gap:
 
 
 @dataclass(frozen=True)
+class Unplanned:
+    """A table that was not refreshed yet, since it must be planned: something that it reads has changed."""
+
+
+@dataclass(frozen=True)
 class Postponed:
     """A table that was not refreshed yet, since one that it reads must be tried again first."""
 
 
-Outcome = RefreshReport | MillstreamError | Gap | Postponed
+Outcome = RefreshReport | MillstreamError | Gap | Postponed | Unplanned
 # By id of a stream table: its sources as they are recorded.
 Read = Mapping[int, Sequence[sources.Source]]
 
 
 def reads(job: Job) -> set[int]:
     """The tables that it reads."""
+    if not job.blocks:
+        return set(job.recorded)
     return {one.scan.table.oid for one in job.reads()}
 
 

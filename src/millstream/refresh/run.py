@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import psycopg
 
 from millstream.catalog import code, relations, sources, stream_tables, upstreams
+from millstream.catalog.grounds import Change
 from millstream.catalog.history import Initiator
 from millstream.catalog.mutex import Mutex
 from millstream.catalog.prints import Memory
@@ -38,7 +39,7 @@ from millstream.refresh.carry_out import carry_out
 from millstream.refresh.cut import Cut, cut
 from millstream.refresh.decide import Decision, Facts, decide
 from millstream.refresh.facts import facts_of, slices
-from millstream.refresh.job import Gap, Job, Outcome, Postponed, Read, levels, reads
+from millstream.refresh.job import Gap, Job, Outcome, Postponed, Read, Unplanned, levels, reads
 from millstream.refresh.record import record_idle
 from millstream.refresh.report import RefreshReport
 from millstream.refresh.sound import looked_at
@@ -49,6 +50,13 @@ from millstream.store.trouble import failure_here, failure_of
 
 # Called in the cut's transaction when a table has been brought up to date, before the commit.
 Witness = Callable[[Cut, Job, RefreshReport], None]
+
+
+class _NotPlanned(Exception):
+    """Ends a cut in which these stream tables would have to be planned."""
+
+    def __init__(self, ids: set[int]) -> None:
+        self.ids = ids
 
 
 @dataclass
@@ -94,6 +102,8 @@ class Refresher:
                 outcomes = self._unless_busy(now, jobs, initiated_by)
             staging.release(self.conn)
             return outcomes
+        except _NotPlanned as error:
+            return [Unplanned() if job.table.id in error.ids else Postponed() for job in jobs]
         except LockNotHad as error:
             return [error for _ in jobs]
         except psycopg.errors.LockNotAvailable as error:
@@ -130,6 +140,7 @@ class Refresher:
         )
         aside |= aside_too
         aside |= self._behind(now, [job for job in current if job.table.id not in aside], read)
+        self._check_planned(now, current, read, aside, changes)
         done = dict[int, Outcome]()
         for level in levels([job for job in current if job.table.id not in aside]):
             done |= self._waiting(now, level, {**self.known, **aside, **done})
@@ -138,6 +149,24 @@ class Refresher:
             outcomes = self._decided(now, ready, facts, initiated_by)
             done |= {job.table.id: outcome for job, outcome in zip(ready, outcomes, strict=True)}
         return [aside.get(job.table.id) or done[job.table.id] for job in jobs]
+
+    def _check_planned(
+        self, now: Cut, jobs: list[Job], read: Read, aside: Mapping[int, Outcome], changes: Mapping[int, list[Change]]
+    ) -> None:
+        """Raise where a stream table that has not been planned is to change in this cut, before anything is written."""
+        unplanned = {job.table.id for job in jobs if not job.blocks}
+        if not unplanned:
+            return
+        ready = [job for job in jobs if job.table.id not in aside]
+        facts = facts_of(self.conn, now.buffers, ready, read, changes, self.max_change_ratio)
+        found = {job.table.id for job, one in zip(ready, facts, strict=True) if decide(one).action != "NO_DATA"}
+        found |= {id for id, outcome in aside.items() if isinstance(outcome, Gap)} | changes.keys()
+        found |= {job.table.id for job in ready if not job.blocks and job.recorded != _relids(read[job.table.id])}
+        for job in jobs:
+            # In the order of their dependencies: what reads one that changes may change with it.
+            found |= {job.table.id} if job.upstreams & found else set()
+        if found & unplanned:
+            raise _NotPlanned(found & unplanned)
 
     def _waiting(self, now: Cut, jobs: list[Job], outcomes: Mapping[int, Outcome]) -> dict[int, Outcome]:
         """Those that cannot be refreshed before what they read is: it is tried again, or was never filled."""
@@ -227,6 +256,10 @@ class Refresher:
             if isinstance(error, MillstreamError):
                 raise
             raise failure_here(job.table.name, error) from error
+
+
+def _relids(read: Sequence[sources.Source]) -> set[int]:
+    return {source.relid for source in read}
 
 
 def _explained(upstream: Behind, outcome: Outcome | None) -> Behind:

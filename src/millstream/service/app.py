@@ -7,13 +7,13 @@ per stream table kept while its definition stands.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 import psycopg
 from pyspark.sql import SparkSession
 
-from millstream.catalog import grounds, rights, shape, stream_tables
+from millstream.catalog import grounds, rights, shape, sources, stream_tables, upstreams
 from millstream.catalog.grounds import Grounds
 from millstream.catalog.locks import waiting_at_most
 from millstream.catalog.mutex import Mutex
@@ -27,7 +27,7 @@ from millstream.refresh.report import RefreshReport
 from millstream.refresh.run import Refresher, Witness
 from millstream.service import graph, keep
 from millstream.service.follower import Follower
-from millstream.service.planning import Planned, Rights, plan_query
+from millstream.service.planning import Planned, Rights, plan_query, version_stamp
 from millstream.service.steps import Steps
 from millstream.settings import Settings
 from millstream.spark.engine import Engine
@@ -64,6 +64,8 @@ class App:
         # Those whose blocks were found to keep what the plan asks for.
         self._kept: set[int] = set()
         self._is_closed = False
+        # Of those that have not been planned: what they stand on, read, and which stream tables they read.
+        self._recorded: dict[int, tuple[Grounds, frozenset[int], frozenset[int]]] = {}
 
     def engine(self) -> Engine:
         """Spark, started and warmed when first asked for, and again where its Java has ended."""
@@ -134,6 +136,7 @@ class App:
     def forget(self, id_: int) -> None:
         self._plans.pop(id_, None)
         self._kept.discard(id_)
+        self._recorded.pop(id_, None)
 
     def job(self, table: StreamTable, *, full: bool = False) -> Job:
         """What a refresh needs to know of a stream table."""
@@ -143,6 +146,33 @@ class App:
         upstreams = frozenset(one.id for one in planned.upstreams)
         return Job(table, planned.blocks, full, planned.grounds | _target(table), upstreams=upstreams)
 
+    def unplanned(self, tables: Sequence[StreamTable]) -> dict[int, Job]:
+        """Jobs without a plan, of those whose plan is not known yet and not needed while nothing changes.
+
+        What they read and stand on is in the catalog. Planning hundreds of stream tables, of which a few have changed,
+        would be most of what a new process does.
+        """
+        asked = [table for table in tables if self._may_stay_unplanned(table)]
+        new = [table.id for table in asked if table.id not in self._recorded]
+        if new:
+            stands_on, read = grounds.recorded(self.conn, new), sources.read_by_each(self.conn, new)
+            above = upstreams.every(self.conn)
+            for id_ in new:
+                relids = frozenset(source.relid for source in read[id_])
+                self._recorded[id_] = (stands_on[id_], relids, frozenset(one.id for one in above.get(id_, ())))
+        jobs = dict[int, Job]()
+        for table in asked:
+            found, relids, ids = self._recorded[table.id]
+            if found and relids:
+                jobs[table.id] = Job(table, (), grounds=found | _target(table), upstreams=ids, recorded=relids)
+        return jobs
+
+    def _may_stay_unplanned(self, table: StreamTable) -> bool:
+        if table.id in self._plans or table.frontier is None:
+            return False
+        # What another version planned is planned again, though nothing has changed: it may have planned wrongly.
+        return table.asks_clock is False and table.planned_by == version_stamp()
+
     def _check_kept(self, table: StreamTable, planned: Planned) -> None:
         """What the blocks keep must be what the plan asks for. Where somebody refreshes it right now, later."""
         with self.mutex.stream_tables([table.id]) as free:
@@ -151,6 +181,9 @@ class App:
             keep.make_anew(self.conn, table, planned)
             with self.conn.transaction():
                 graph.record(self.conn, table.id, planned.upstreams)
+                if (table.planned_by, table.asks_clock) != (version_stamp(), planned.asks_clock):
+                    stamp, asks_clock = version_stamp(), planned.asks_clock
+                    stream_tables.set_planned(self.conn, table.id, planned_by=stamp, asks_clock=asks_clock)
             self._kept.add(table.id)
 
     def _mutex(self) -> Mutex:

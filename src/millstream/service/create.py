@@ -25,7 +25,7 @@ from millstream.scheduler.cadence import Cadence
 from millstream.service import graph, hand_over, keep
 from millstream.service.app import App
 from millstream.service.drop import drop_table
-from millstream.service.planning import Planned, Rights, plan_query
+from millstream.service.planning import Planned, Rights, plan_query, version_stamp
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb
 from millstream.settings import CDC_MODES
@@ -196,6 +196,7 @@ def _recorded(app: App, locked: ExitStack, asked: _Asked, planned: Planned) -> S
             canonical_query=planned.canonical.text, schedule=asked.schedule,
             refresh_mode=asked.refresh_mode,  # type: ignore[arg-type]  # checked above
             cdc_mode=asked.cdc_mode, row_key=planned.row_key(),
+            planned_by=version_stamp(), asks_clock=planned.asks_clock,
         )  # fmt: skip
         locked.enter_context(app.mutex.stream_table(table.id, asked.name))
         _make_tables(app, table, planned, asked.owner)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from importlib.metadata import version
+from importlib.resources.abc import Traversable
 
 import psycopg
 from sqlglot import exp
@@ -58,6 +63,11 @@ class Planned:
         """The block whose output is the stream table."""
         return self.blocks[-1]
 
+    @property
+    def asks_clock(self) -> bool:
+        """True if the query asks what time it is."""
+        return any(block.asks_clock for block in self.blocks)
+
     def sources(self) -> dict[int, tuple[Table, tuple[str, ...]]]:
         """Each source with the columns the query uses."""
         used = dict[int, tuple[Table, set[str]]]()
@@ -90,6 +100,29 @@ class Rights:
 
 
 OWN = Rights()
+
+
+# What decides the blocks of a query, and what their rows mean.
+_PLANNERS = ("algebra", "sql", "plan", "store", "refresh", "service")
+
+
+@cache
+def version_stamp() -> str:
+    """The version of this Millstream's planner: a digest of its code, so that no change of it goes unnoticed."""
+    found = hashlib.sha256(version("sqlglot").encode())
+    files = [file for package in _PLANNERS for file in _files(resources.files(f"millstream.{package}"))]
+    for file in sorted(files, key=str):
+        if file.name.endswith((".py", ".sql")):
+            found.update(file.read_bytes())
+    return found.hexdigest()[:32]
+
+
+def _files(directory: Traversable) -> Iterator[Traversable]:
+    for entry in directory.iterdir():
+        if entry.is_dir():
+            yield from _files(entry)
+        else:
+            yield entry
 
 
 @on_large_stack

@@ -16,7 +16,7 @@ from millstream.errors import Cancelled, Conflict, JavaEnded, LockTableFull, Mil
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.refresh.batches import Batches, Graph, batches, graphs
-from millstream.refresh.job import Gap, Job, Postponed
+from millstream.refresh.job import Gap, Job, Postponed, Unplanned, reads
 from millstream.refresh.report import RefreshReport
 from millstream.scheduler.cadence import Cadence
 from millstream.service import hand_over
@@ -99,7 +99,10 @@ def _several(
     """Refresh these, then record failures and prune; the trouble of one does not stop the others."""
     done = Done()
     try:
-        jobs, failed = _sorted({table.id: job_of(app, table, full=table.id in full) for table in tables})
+        quiet = app.unplanned([table for table in tables if table.id not in full])
+        jobs, failed = _sorted(
+            {table.id: quiet.get(table.id) or job_of(app, table, full=table.id in full) for table in tables}
+        )
         done |= failed
         chosen = _cuts(app, jobs)
         for together in chosen.cuts:
@@ -228,7 +231,7 @@ def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator, known: D
     for _ in range(_TRIES):
         refresher = app.refresher({**known, **done})
         outcomes = list(zip(waiting, refresher.refresh(waiting, initiated_by), strict=True))
-        done |= {job.table.id: one for job, one in outcomes if not isinstance(one, Gap | Postponed)}
+        done |= {job.table.id: one for job, one in outcomes if not isinstance(one, Gap | Postponed | Unplanned)}
         without_java = {job.table.id for job, one in outcomes if isinstance(one, JavaEnded)}
         # What ends a second Java is not worth a third one.
         given_up, ended = without_java & ended, ended | without_java
@@ -239,6 +242,9 @@ def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator, known: D
         if gaps := [(job, one) for job, one in outcomes if isinstance(one, Gap)]:
             again, failed = _sorted(mended(app, gaps))
             waiting, done = _in_order([*waiting, *again]), done | failed
+        if unplanned := [job for job, one in outcomes if isinstance(one, Unplanned)]:
+            planned, failed = _sorted({job.table.id: job_of(app, job.table, full=False) for job in unplanned})
+            waiting, done = _in_order([*waiting, *planned]), done | failed
         if not waiting:
             return done
     return {job.table.id: Conflict.on(job.table.name, "Its sources keep changing.") for job in waiting} | done
@@ -299,7 +305,7 @@ def _has_moved(outcome: RefreshReport | MillstreamError) -> bool:
 
 
 def _prune(app: App, moved: Sequence[Job]) -> None:
-    relids = sorted({one.scan.table.oid for job in moved for one in job.reads()})
+    relids = sorted({relid for job in moved for relid in reads(job)})
     if relids:
         try:
             prune.prune(app.conn, relids)

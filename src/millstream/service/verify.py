@@ -50,7 +50,10 @@ class Verification:
 @verb
 def verify(app: App, name: str) -> Verification:
     """Refresh, and compare at the same snapshot."""
-    seen, id = list[Verification](), app.named(name).id
+    table = app.named(name)
+    seen, id = list[Verification](), table.id
+    # Comparing takes its plan, also where nothing has changed.
+    app.plan(table)
 
     def witness(now: Cut, job: Job, report: RefreshReport) -> None:
         # Others, that it reads, are refreshed with it.
