@@ -17,13 +17,16 @@ import os
 import random
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from millstream.errors import Unsupported
 from millstream.refresh import access, reduce
 from millstream.refresh.report import RefreshReport
+from millstream.spark import engine, parts
+from millstream.spark.engine import Engine
 from millstream.testing import oracle
 from millstream.testing.queries import Queries, Query
 from millstream.testing.randomness import Changes, RandomTable, random_tables
@@ -105,6 +108,16 @@ def count(touched: set[int], reports: list[RefreshReport]) -> None:
     tried["rows read"] += sum(report.rows_read for report in reports)
     tried["rows changed"] += sum(r.rows_inserted + r.rows_updated + r.rows_deleted for r in reports)
     tried.update(f"path {one.path}" for report in reports for one in report.inputs)
+
+
+def noting(method: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:
+    """The same method, whose calls are counted; it takes and gives what it did."""
+
+    def noted(*given: Any) -> Any:
+        calls.append(method.__name__)
+        return method(*given)
+
+    return noted
 
 
 def settled(law: Law, names: list[str]) -> None:
@@ -306,6 +319,20 @@ def test_scans_by_spark_tasks_give_the_same(law: Law, monkeypatch: pytest.Monkey
     queries = kept(law, Queries(changes.tables, dice), 2)
     count(changes.batch(), law.refresh(*queries))
     assert tried["path scan"]
+
+
+def test_rows_that_come_and_go_in_parts_give_the_same(law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where tables, and what is stored of a query's parts, are larger than the memory of Spark's driver."""
+    dice = random.Random(f"{SEED} parts")
+    changes = filled(law, dice)
+    take_path(law, "no lookups", monkeypatch)
+    monkeypatch.setattr(parts, "PART_BYTES", 5_000)
+    monkeypatch.setattr(engine, "_SMALL", 100)
+    stored = list[str]()
+    monkeypatch.setattr(Engine, "store", noting(Engine.store, stored))
+    queries = kept(law, Queries(changes.tables, dice), 3)
+    count(changes.batch(), law.refresh(*queries))
+    assert stored
 
 
 def test_thousands_of_cases_were_tried(capsys: pytest.CaptureFixture[str]) -> None:

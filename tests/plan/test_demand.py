@@ -22,7 +22,7 @@ from millstream.plan.demand import messages, seed_of_groups
 from millstream.refresh import reduce
 from millstream.refresh.demand import gather, rows_of
 from millstream.refresh.reading import ROW, schema_of
-from millstream.spark.engine import Rows
+from millstream.spark.engine import Engine, Rows
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -210,7 +210,7 @@ class Model:
         first = {one.name: self.images(one) for one in self.branch.inputs}
         flipped = {name: access.flipped(name) for name in self.bounds} if self.sends_flipped else {}
         held = gather(self.branch, first, access, before=1, flipped=flipped)  # type: ignore[arg-type]  # a stand-in
-        return {one.name: _rows(rows_of(one, held[one.name])) for one in self.branch.inputs}
+        return {one.name: _rows(rows_of(one, held[one.name], no_spark)) for one in self.branch.inputs}
 
     def joined(self, rows: dict[str, list[tuple[Row, int, int]]]) -> Counter[str]:
         """Net multiplicity of every row of the result."""
@@ -253,6 +253,11 @@ class Model:
             passing = [(row, *counts(self.bounds, name, row)) for row in values]
             rows[name] = [(row, was * self.before[name][row], now * self.after[name][row]) for row, was, now in passing]
         return rows
+
+
+def no_spark() -> Engine:
+    """All rows of these tables are at hand."""
+    raise AssertionError
 
 
 def _rows(table: Rows) -> list[tuple[Row, int, int]]:

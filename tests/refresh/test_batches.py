@@ -6,6 +6,8 @@ locks: nothing was refreshed any more, and statements of the application failed 
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import cast
@@ -94,6 +96,8 @@ def test_the_setting_that_is_named_gives_the_room_that_is_needed() -> None:
 SMALL = {"max_locks_per_transaction": "10", "max_connections": "40", "max_prepared_transactions": "0", "fsync": "off"}
 # As PostgreSQL comes.
 DEFAULT = {"max_locks_per_transaction": "64", "max_connections": "100", "max_prepared_transactions": "0"}
+# How many stream tables a server with PostgreSQL's own settings is tried with.
+MANY = int(os.environ.get("MILLSTREAM_TEST_MANY", "0"))
 QUERY = "SELECT k, count(*) AS n, sum(v) AS v FROM {} GROUP BY k"
 
 
@@ -195,6 +199,44 @@ def test_a_tick_is_divided_where_the_lock_table_has_no_room_for_all(
         change(writer, count)
         assert ticked() == ["DIFFERENTIAL"] * count
         assert len(cuts) == 1
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not MANY, reason="takes minutes: MILLSTREAM_TEST_MANY=500")
+def test_hundreds_of_stream_tables_are_refreshed_by_a_server_as_it_comes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Beyond some 200 stream tables PostgreSQL's lock table was exhausted, and nothing was refreshed any more."""
+
+    def exact(now: Cut, one: Job, report: RefreshReport) -> None:
+        oracle.check(now.conn, one.table.query, one.table.qualified)
+
+    def ticked(ms: Millstream, what: str) -> list[str]:
+        started = time.perf_counter()
+        actions: list[str] = [report.action for report in ms.tick()]
+        with capsys.disabled():
+            print(f"{what}: {time.perf_counter() - started:.1f} s", flush=True)
+        return actions
+
+    with embedded(settings=DEFAULT) as server, psycopg.connect(server.dsn, autocommit=True) as writer:
+        make_tables(writer, MANY)
+        with connected(server) as ms:
+            started = time.perf_counter()
+            for number in range(MANY):
+                query = QUERY.format(f"t{number}")
+                ms.create_stream_table(f"s{number}", query, schedule="continuous", initialize=False)
+            with capsys.disabled():
+                print(f"\ncreated: {time.perf_counter() - started:.1f} s", flush=True)
+            ms.app.witness = exact
+            assert ticked(ms, "first tick") == ["FULL"] * MANY
+            change(writer, MANY)
+            assert ticked(ms, "all changed") == ["DIFFERENTIAL"] * MANY
+            assert ticked(ms, "none changed") == ["NO_DATA"] * MANY
+        with connected(server) as ms:
+            ms.app.witness = exact
+            assert ticked(ms, "new process, none changed") == ["NO_DATA"] * MANY
+        change(writer, 1)
+        with connected(server) as ms:
+            ms.app.witness = exact
+            assert sorted(ticked(ms, "new process, one changed")) == ["DIFFERENTIAL", *["NO_DATA"] * (MANY - 1)]
 
 
 @pytest.mark.spark

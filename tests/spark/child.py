@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg
@@ -25,7 +26,7 @@ from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
 from millstream.settings import Settings
 from millstream.spark import session
-from millstream.spark.engine import Engine
+from millstream.spark.engine import Engine, Rows
 from millstream.testing import oracle
 
 TABLES = {
@@ -48,10 +49,10 @@ def kill_amid(times: int) -> None:
     """Kill it amid the next evaluations, so many of them."""
     left = iter(range(times))
 
-    def tune(engine: Engine, size: int) -> None:
+    def tune(engine: Engine, views: Mapping[str, Rows]) -> None:
         if next(left, None) is not None:
             kill_java()
-        TUNE(engine, size)
+        TUNE(engine, views)
 
     Engine._tune = tune  # type: ignore[assignment,method-assign]  # as a function, not as a method
 

@@ -31,7 +31,7 @@ def own(spark: SparkSession) -> Engine:
 
 def evaluated(own: Engine) -> pa.Table:
     names = {one: view_name(one) for one in "ab"}
-    return own.evaluate(STATEMENT.format(**names), dict.fromkeys(names.values(), ROWS)).rows
+    return own.evaluate(STATEMENT.format(**names), dict.fromkeys(names.values(), ROWS)).rows.table()
 
 
 def test_few_rows_are_joined_and_grouped_in_one_stage(own: Engine) -> None:

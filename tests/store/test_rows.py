@@ -72,3 +72,24 @@ def test_a_session_that_is_ended_amid_the_rows_is_lost(conn: Connection, databas
     with pytest.raises(psycopg.OperationalError):
         rows.fetch(conn, f"SELECT n, {end} FROM generate_series(1, 9) AS n", NUMBERS)
     assert conn.broken
+
+
+# -- in parts ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("number", "files"), [(0, False), (10, False), (5_000, True)])
+def test_rows_fetched_in_parts_are_the_same_rows(conn: Connection, number: int, files: bool) -> None:
+    query = f"SELECT n, repeat('w\n\"', n % 5) FROM generate_series(1, {number}) AS n"
+    parts = rows.fetch_parts(conn, query, NUMBERS, 10_000)
+    assert parts.is_one is not files
+    tables = list(parts)
+    assert all(table.nbytes < 20_000 for table in tables)
+    assert pa.concat_tables(tables) == rows.fetch(conn, query, NUMBERS)
+
+
+def test_tables_that_follow_each_other_are_sent_as_one(conn: Connection) -> None:
+    conn.execute("CREATE TEMPORARY TABLE words (n int, word text)")
+    empty, one = NUMBERS.empty_table(), pa.table({"n": [1, 2], "word": ["", None]}, schema=NUMBERS)
+    assert rows.send_each(conn, "words", NUMBERS, []) == 0
+    assert rows.send_each(conn, "words", NUMBERS, iter([empty, one, empty, one])) == 4
+    assert conn.execute("SELECT n, word FROM words").fetchall() == [(1, ""), (2, None)] * 2

@@ -28,12 +28,13 @@ from millstream.refresh.cut import Cut
 from millstream.refresh.reading import Moved
 from millstream.refresh.report import InputReport, Path, Tally
 from millstream.refresh.versions import Versions
+from millstream.spark import parts
 from millstream.spark.engine import Engine
 from millstream.spark.scan import PAGES_PER_TASK, Scanned, scan
 from millstream.store import staging
 from millstream.store.connection import pinned
 from millstream.store.names import Names
-from millstream.store.rows import fetch, postgres_type, send
+from millstream.store.rows import fetch, fetch_parts, postgres_type, send
 
 # Up to this many pages (8 MB) the driver reads a whole table itself: starting tasks would cost more.
 SMALL_PAGES = 1000
@@ -154,20 +155,30 @@ class Access:
         # What was written in this transaction nobody else can see.
         table = one.scan.table
         hidden = not table.stored or table.oid in self.cut.written
-        parts = [] if hidden else self._physical(one)
+        physical = [] if hidden else self._physical(one)
         moved = self.versions.moved(one)
-        if hidden or sum(pages for _, pages in parts) <= SMALL_PAGES:
+        if hidden or sum(pages for _, pages in physical) <= SMALL_PAGES:
             query = reading.all_sql(one, self.names.source(one.scan.table), before=before, moved=moved)
-            rows = fetch(self.cut.conn, query, reading.schema_of(one))
-            self._note(one, "read", rows.num_rows, why)
-            return rows
-        queries = [query for name, pages in parts for query in _ranges(one, name, pages, before, moved)]
+            return self._read(one, query, why)
+        queries = [query for name, pages in physical for query in _ranges(one, name, pages, before, moved)]
         # The scan's sessions queue behind a TRUNCATE that waits for the cut, and the cut waits for the scan: give way.
         version = self.cut.conn.info.server_version
         dsn = pinned(self.dsn, version=version, application_name="millstream scan", lock_timeout=SCAN_LOCK_TIMEOUT)
         scanned = scan(self.engine().spark, dsn, self.cut.exported, queries, reading.schema_of(one))
         self.scans.append((one, scanned, why))
         return scanned
+
+    def _read(self, one: Input, query: str, why: str) -> pa.Table | Scanned:
+        """The rows of a query that only this session can run; sent to Spark in parts where they are many."""
+        schema = reading.schema_of(one)
+        found = fetch_parts(self.cut.conn, query, schema, parts.PART_BYTES)
+        if found.is_one:
+            (rows,) = found
+            self._note(one, "read", rows.num_rows, why)
+            return rows
+        stored = self.engine().store(found, schema)
+        self._note(one, "read", stored.count(), why)
+        return stored
 
     def _physical(self, one: Input) -> list[tuple[str, int]]:
         """The relations that hold the rows, with their size in pages."""
@@ -223,7 +234,7 @@ class Access:
     def settle(self) -> None:
         """Once Spark has run: note what the scans have read."""
         for one, scanned, why in self.scans:
-            self._note(one, "scan", scanned.rows, why)
+            self._note(one, "scan", scanned.count(), why)
         self.scans.clear()
 
     def _note(self, one: Input, path: Path, rows: int, why: str) -> None:

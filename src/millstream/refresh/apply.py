@@ -20,18 +20,19 @@ from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.plan.block import AggregateHead, Block
 from millstream.refresh.report import Tally
+from millstream.spark.parts import Result
 from millstream.store import kept, members, staging, state, target
 from millstream.store.connection import Connection, users_path
 from millstream.store.names import Names
-from millstream.store.rows import fetch, postgres_type, send
+from millstream.store.rows import fetch, postgres_type, send_each
 
 
 class Groups(Protocol):
     """Evaluates groups: their keys in, their state out, or their rows."""
 
-    def groups(self, head: AggregateHead, keys: pa.Table, *, members: bool = False) -> pa.Table: ...
+    def groups(self, head: AggregateHead, keys: pa.Table, *, members: bool = False) -> Result: ...
 
-    def everything(self, *, members: bool = False) -> pa.Table: ...
+    def everything(self, *, members: bool = False) -> Result: ...
 
 
 class Apply:
@@ -49,7 +50,7 @@ class Apply:
         """Triggers of the user's that may change a row before it is written."""
         self._staged = set[str]()
 
-    def difference(self, rows: pa.Table | None, evaluation: Groups) -> None:
+    def difference(self, rows: Result | None, evaluation: Groups) -> None:
         """Apply a change, if there is one."""
         if rows is not None or self.inner:
             staging.clear(self.conn, self.names.staging())
@@ -74,7 +75,7 @@ class Apply:
         if not self.inner:
             self._merge_target(full=False)
 
-    def whole(self, rows: pa.Table, evaluation: Groups) -> None:
+    def whole(self, rows: Result, evaluation: Groups) -> None:
         """Apply a complete result, as the difference from what is stored."""
         staging.clear(self.conn, self.names.staging())
         if self.block.kept is not None:
@@ -96,7 +97,7 @@ class Apply:
         if not self.inner:
             self._merge_target(full=True)
 
-    def _rows(self, rows: pa.Table, evaluation: Groups, *, full: bool) -> None:
+    def _rows(self, rows: Result, evaluation: Groups, *, full: bool) -> None:
         """Bring stored rows up to date: compute those of the touched parts, compare, change what differs."""
         head = self.block.head
         with self.tally.phase("apply"):
@@ -123,22 +124,23 @@ class Apply:
         else:
             keys = self._keys(head, members.wanted_sql(head, self.names))
             if head.keys and keys.num_rows == 0:
-                self._stage(members.none(head), self.names.members)
+                self._stage(Result.of(members.none(head)), self.names.members)
                 return
             found = evaluation.groups(head, keys, members=True)
         self._stage(found, self.names.members)
 
     # -- steps -----------------------------------------------------------------------------
 
-    def _stage(self, rows: pa.Table, relation: str | None = None) -> None:
-        columns = ", ".join(f'"{field.name}" {postgres_type(_plain(field.type))}' for field in rows.schema)
+    def _stage(self, rows: Result, relation: str | None = None) -> None:
+        schema = plain(rows.schema)
+        columns = ", ".join(f'"{field.name}" {postgres_type(field.type)}' for field in schema)
         to = relation or self.names.delta
         if to in self._staged:
             staging.clear(self.conn, [to])
         self._staged.add(to)
         self._run(f"CREATE TEMPORARY TABLE IF NOT EXISTS {to.removeprefix('pg_temp.')} ({columns})")
-        send(self.conn, to, plainly(rows))
-        self._analyze(to, rows.num_rows)
+        count = send_each(self.conn, to, schema, (table.cast(schema) for table in rows.tables))
+        self._analyze(to, count)
         failpoint("staged")
 
     def _groups(self, head: AggregateHead, *, absolute: bool) -> None:
@@ -162,7 +164,7 @@ class Apply:
             return
         keys = self._keys(head, members.wanted_sql(head, self.names))
         some = keys.num_rows or not head.keys
-        rows = evaluation.groups(head, keys, members=True) if some else members.none(head)
+        rows = evaluation.groups(head, keys, members=True) if some else Result.of(members.none(head))
         with self.tally.phase("apply"):
             self._stage(rows, self.names.members)
 
@@ -259,11 +261,7 @@ class Apply:
         return self.conn.execute(statement.encode()).rowcount
 
 
-def _plain(type_: pa.DataType) -> pa.DataType:
-    """Arrow's large and small variants as the one type we stage."""
-    return pa.string() if pa.types.is_large_string(type_) else type_
-
-
-def plainly(rows: pa.Table) -> pa.Table:
-    """The rows in the types that are staged."""
-    return rows.cast(pa.schema([(field.name, _plain(field.type)) for field in rows.schema]))
+def plain(schema: pa.Schema) -> pa.Schema:
+    """The schema in the types that are staged: of Arrow's large and small variants, one."""
+    types = [pa.string() if pa.types.is_large_string(field.type) else field.type for field in schema]
+    return pa.schema(list(zip(schema.names, types, strict=True)))

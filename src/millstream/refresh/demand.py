@@ -7,7 +7,7 @@ is not held by the driver, so its neighbours are asked for everything in turn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
@@ -20,7 +20,7 @@ from millstream.refresh.access import Access
 from millstream.refresh.gathered import Asked, Gathered
 from millstream.refresh.reading import ROW, schema_of
 from millstream.refresh.reduce import LONG_JOIN, Reduction, alike, summed
-from millstream.spark.engine import Rows
+from millstream.spark.engine import Engine, Rows
 from millstream.spark.scan import Scanned
 
 # By name of an input: its rows of which a moving filter says one thing before and another after.
@@ -123,21 +123,15 @@ def distinct_keys(tables: list[pa.Table], columns: tuple[str, ...], nulls: tuple
     return keys.group_by(distinct).aggregate([]).select(list(columns))
 
 
-def rows_of(one: Input, gathered: Gathered, *, joined: int = 1) -> Rows:
+def rows_of(one: Input, gathered: Gathered, engine: Callable[[], Engine], *, joined: int = 1) -> Rows:
     """All rows of an input as Spark gets them: images, and stored rows each once; so many tables are joined."""
     schema = schema_of(one)
     images = gathered.first if gathered.first is not None else schema.empty_table()
     if isinstance(gathered.whole, Scanned):
-        return _with_images(gathered.whole, images)
+        return gathered.whole.and_images(engine().frame(images)) if images.num_rows else gathered.whole
     stored = [gathered.whole] if gathered.whole is not None else [_once(gathered.found)] if gathered.found else []
     rows = pa.concat_tables([images.select(schema.names), *(table.select(schema.names) for table in stored)])
     return summed(one, rows, corrected=joined >= LONG_JOIN and images.num_rows > 0)
-
-
-def _with_images(scanned: Scanned, images: pa.Table) -> Rows:
-    if images.num_rows == 0:
-        return scanned.frame
-    return scanned.frame.unionByName(scanned.frame.sparkSession.createDataFrame(images))
 
 
 def _once(found: list[pa.Table]) -> pa.Table:

@@ -19,6 +19,7 @@ from millstream.refresh.reading import schema_of
 from millstream.refresh.report import Tally
 from millstream.spark.engine import Engine, Rows, few, view_name
 from millstream.spark.inline import inline
+from millstream.spark.parts import Result
 from millstream.spark.scan import Scanned
 
 
@@ -32,7 +33,7 @@ class Evaluation:
     access: Access
     tally: Tally
 
-    def changes(self, frontier: Snapshot) -> pa.Table | None:
+    def changes(self, frontier: Snapshot) -> Result | None:
         """What the changes since the frontier do to the block; None where there are none."""
         views = dict[str, Rows]()
         with self.tally.phase("changes"):
@@ -42,11 +43,11 @@ class Evaluation:
         if not any(isinstance(rows, Scanned) or rows.num_rows for rows in (*images.values(), *flipped.values())):
             return None
         if self._read_in_place:
-            return _NOTHING
+            return Result.of(_NOTHING)
         for branch in self.block.branches:
             own = {one.name: images[one.name] for one in branch.inputs}
             with self.tally.phase("demand"):
-                views |= _views(branch, gather(branch, own, self.access, before=1, flipped=flipped))
+                views |= self._views(branch, gather(branch, own, self.access, before=1, flipped=flipped))
         failpoint("demand_read")
         return self._run(views)
 
@@ -56,37 +57,37 @@ class Evaluation:
             return schema_of(one).empty_table()
         return self.access.changes(one, frontier)
 
-    def step(self, name: str, rows: pa.Table) -> pa.Table:
+    def step(self, name: str, rows: pa.Table) -> Result:
         """What a recursive term makes of rows of the recursion, read as input `name`; all else as it is now."""
         branch = self.block.branches[0]
         with self.tally.phase("demand"):
             held = gather(branch, {name: rows}, self.access, before=0)
-        return self._run(_views(branch, {**held, name: Gathered(first=rows)}))
+        return self._run(self._views(branch, {**held, name: Gathered(first=rows)}))
 
-    def derivations(self, keys: pa.Table) -> pa.Table:
+    def derivations(self, keys: pa.Table) -> Result:
         """All rows of a term that have these values in columns of its body; without columns, all."""
         branch = self.block.branches[0]
         with self.tally.phase("demand"):
-            views = _views(branch, self._rows_of_groups(branch, keys))
+            views = self._views(branch, self._rows_of_groups(branch, keys))
         return self._run(views)
 
-    def everything(self, *, members: bool = False) -> pa.Table:
+    def everything(self, *, members: bool = False) -> Result:
         """The block over all rows of all inputs."""
         if self._read_in_place:
-            return _NOTHING
+            return Result.of(_NOTHING)
         with self.tally.phase("demand"):
-            views = {one.name: _frame(self.access.everything(one, before=0)) for one in self.block.inputs()}
+            views = {one.name: self.access.everything(one, before=0) for one in self.block.inputs()}
         failpoint("demand_read")
         return self._run(views, members=members)
 
-    def groups(self, head: AggregateHead, keys: pa.Table, *, members: bool = False) -> pa.Table:
+    def groups(self, head: AggregateHead, keys: pa.Table, *, members: bool = False) -> Result:
         """Certain groups, over all of their rows, or those rows; `keys` has the head's key columns."""
         if not head.keys:
             return self.everything(members=members)
         views = dict[str, Rows]()
         with self.tally.phase("demand"):
             for branch in self.block.branches:
-                views |= _views(branch, self._rows_of_groups(branch, keys))
+                views |= self._views(branch, self._rows_of_groups(branch, keys))
         return self._run(views, keys, members=members)
 
     @property
@@ -110,7 +111,12 @@ class Evaluation:
         held = gather(branch, {name: found}, self.access, before=0)
         return {**held, name: held[name].stored()}
 
-    def _run(self, views: dict[str, Rows], keys: pa.Table | None = None, *, members: bool = False) -> pa.Table:
+    def _views(self, branch: Branch, gathered: dict[str, Gathered]) -> dict[str, Rows]:
+        return {
+            one.name: rows_of(one, gathered[one.name], self.engine, joined=len(branch.inputs)) for one in branch.inputs
+        }
+
+    def _run(self, views: dict[str, Rows], keys: pa.Table | None = None, *, members: bool = False) -> Result:
         given = views if keys is None else {**views, "wanted": keys}
         items = {name: text for name, rows in given.items() if isinstance(rows, pa.Table) and (text := inline(rows))}
         named = {name: view_name(name) for name in given if name not in items}
@@ -126,11 +132,3 @@ class Evaluation:
 
 
 _NOTHING = pa.table({"__net": pa.array([], pa.int64())})
-
-
-def _views(branch: Branch, gathered: dict[str, Gathered]) -> dict[str, Rows]:
-    return {one.name: rows_of(one, gathered[one.name], joined=len(branch.inputs)) for one in branch.inputs}
-
-
-def _frame(rows: pa.Table | Scanned) -> Rows:
-    return rows.frame if isinstance(rows, Scanned) else rows

@@ -26,15 +26,17 @@ from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
 from millstream.plan.block import Block, Term
 from millstream.refresh.access import Access
-from millstream.refresh.apply import plainly
+from millstream.refresh.apply import plain
 from millstream.refresh.evaluate import Evaluation
+from millstream.spark.parts import Result
 from millstream.store import recursion, staging, state
 from millstream.store.connection import Connection
 from millstream.store.names import Names
-from millstream.store.rows import fetch, send
+from millstream.store.rows import fetch, send_each
 
 # Temporary tables from this size on are planned with statistics.
 _ANALYZED = 5_000
+_RUN = pa.field("__run", pa.int32())
 
 
 class Recursing:
@@ -174,22 +176,23 @@ class Recursing:
             if rows.num_rows and number >= self.most_steps:
                 raise RecursionTooDeep.after(self.most_steps)
             if rows.num_rows:
-                made = evaluation.step(term.itself, rows)
-                self._stage(place, made, run)
-                some = some or made.num_rows > 0
+                made = self._stage(place, evaluation.step(term.itself, rows), run)
+                some = some or made > 0
         return some
 
     def _next_run(self) -> int:
         self.runs += 1
         return self.runs
 
-    def _stage(self, number: int, rows: pa.Table, run: int) -> None:
+    def _stage(self, number: int, rows: Result, run: int) -> int:
         to = self.names.of_term(number).delta
         with self.access.tally.phase("apply"):
-            numbers = pa.repeat(pa.scalar(run, pa.int32()), rows.num_rows)
-            send(self.conn, to, plainly(rows).append_column("__run", numbers))
-            self._analyze(to, rows.num_rows)
+            schema = plain(rows.schema)
+            numbered = (_numbered(table.cast(schema), run) for table in rows.tables)
+            count = send_each(self.conn, to, schema.append(_RUN), numbered)
+            self._analyze(to, count)
         failpoint("staged")
+        return count
 
     def _carry_out(self, *, full: bool) -> None:
         if self.each_once:
@@ -213,3 +216,7 @@ class Recursing:
     def _run(self, statement: str) -> int:
         with self.access.tally.phase("apply"):
             return self.conn.execute(statement.encode()).rowcount
+
+
+def _numbered(rows: pa.Table, run: int) -> pa.Table:
+    return rows.append_column(_RUN, pa.repeat(pa.scalar(run, pa.int32()), rows.num_rows))

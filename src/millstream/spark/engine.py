@@ -1,7 +1,7 @@
 """Evaluate a statement on Spark over Arrow tables and scans.
 
-    views in   Arrow tables (small) or scans that Spark's tasks read themselves (large)
-    rows out   one Arrow table
+    views in   Arrow tables (small; larger ones are sent in parts) or scans that Spark's tasks read themselves
+    rows out   Arrow tables: one, where the inputs are small, otherwise many (see `parts.py`)
 
 Shuffle partitions, adaptive execution and code generation are chosen from the size of the input:
 for a hundred rows, planning and compiling cost more than the work.
@@ -13,7 +13,7 @@ import itertools
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import uuid4
@@ -24,11 +24,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.errors import Cancelled, Conflict, MillstreamError, QueryTooDeep, RefreshFailed, ValueOutOfRange
+from millstream.spark import parts
+from millstream.spark.parts import Result, Stored
+from millstream.spark.scan import Scanned, spark_schema
 from millstream.spark.session import Running
 from millstream.store.trouble import NO_LOCK, failure_in_spark, found_in
 
 # What a view is made of.
-Rows: TypeAlias = "pa.Table | DataFrame"
+Rows: TypeAlias = "pa.Table | Scanned"
 
 _SMALL = 100_000
 _counter = itertools.count()
@@ -42,7 +45,7 @@ _warm: set[str] = set()
 class Evaluated:
     """What a statement gave and cost."""
 
-    rows: pa.Table
+    rows: Result
     jobs: int
 
 
@@ -52,18 +55,19 @@ class Engine:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
         self.java = Running(spark)
+        self._stored = list[Stored]()
 
     def evaluate(self, statement: str, views: Mapping[str, Rows]) -> Evaluated:
-        """Run a statement over named views."""
+        """Run a statement over named views; what was stored for it is deleted."""
         size = _size(views)
-        self._tune(size)
+        self._tune(views)
         group = f"{_PROCESS}-{next(_counter)}"
         context = self.spark.sparkContext
         context.setJobGroup(group, "refresh")
         try:
             for name, rows in views.items():
                 self._frame(rows, one_partition=size <= _SMALL).createOrReplaceTempView(name)
-            rows = self.spark.sql(statement).toArrow()
+            rows = self._computed(self.spark.sql(statement), large=size > _SMALL)
         except PySparkException as error:
             if _is_interrupt(error):
                 raise KeyboardInterrupt from error
@@ -75,7 +79,30 @@ class Engine:
         finally:
             for name in views:
                 self.spark.catalog.dropTempView(name)
+            self._release()
         return Evaluated(rows, len(context.statusTracker().getJobIdsForGroup(group)))
+
+    def _computed(self, frame: DataFrame, *, large: bool) -> Result:
+        if not large:
+            try:
+                return Result.of(frame.toArrow())
+            except (PySparkException, Py4JJavaError) as error:
+                # A few rows can meet each other many times over.
+                if "maxResultSize" not in str(error):
+                    raise
+        result = parts.compute(frame)
+        return Result(result.schema, _translating(result.tables, self._directory()))
+
+    def store(self, tables: Iterable[pa.Table], schema: pa.Schema) -> Scanned:
+        """Send rows that are too many for the driver's memory; they are there for the next statement only."""
+        stored = parts.store(self.spark, tables, spark_schema(schema))
+        self._stored.append(stored)
+        return Scanned(stored.frame, len(stored.parts), lambda: stored.rows)
+
+    def _release(self) -> None:
+        for stored in self._stored:
+            stored.release()
+        self._stored.clear()
 
     def warm(self) -> None:
         """Run what every refresh runs, once on each Spark, so that the first real one finds compiled code."""
@@ -93,9 +120,17 @@ class Engine:
             names = {"a": f"ms_warm_a_{number}", "b": f"ms_warm_b_{number}"}
             self.evaluate(statement.format(**names), dict.fromkeys(names.values(), table))
 
+    def frame(self, rows: pa.Table) -> DataFrame:
+        """The rows as Spark has them: sent in parts where they are many."""
+        if rows.nbytes <= parts.PART_BYTES:
+            return self.spark.createDataFrame(rows)
+        return self.store(parts.split(rows), rows.schema).frame
+
     def _frame(self, rows: Rows, *, one_partition: bool) -> DataFrame:
-        if isinstance(rows, DataFrame):
-            return rows
+        if isinstance(rows, Scanned):
+            return rows.frame
+        if rows.nbytes > parts.PART_BYTES:
+            return self.frame(rows)
         frame = self.spark.createDataFrame(rows)
         # Said aloud: of a local table in one partition Spark does not know that it is in one, and exchanges it.
         return frame.coalesce(1) if one_partition else frame
@@ -105,8 +140,9 @@ class Engine:
         given = self.spark.sparkContext.getConf().get("spark.local.dir")
         return os.environ.get("SPARK_LOCAL_DIRS") or given or tempfile.gettempdir()
 
-    def _tune(self, size: int) -> None:
-        chosen = _FEW if size <= _SMALL else _many(self.spark.sparkContext.defaultParallelism)
+    def _tune(self, views: Mapping[str, Rows]) -> None:
+        tasks = sum(rows.tasks for rows in views.values() if isinstance(rows, Scanned))
+        chosen = _FEW if few(views) else _many(self.spark.sparkContext.defaultParallelism, tasks)
         for name, value in chosen.items():
             self.spark.conf.set(name, value)
 
@@ -137,13 +173,16 @@ _FEW: Mapping[str, str] = {
 }
 
 
-def _many(parallel: int) -> Mapping[str, str]:
+def _many(parallel: int, tasks: int) -> Mapping[str, str]:
     """For many rows: Spark's own ways, with adaptive execution to join small partitions.
 
+    As many partitions as tasks read the rows, each of some 32 MB: one may have to be sorted in little memory.
     Its tasks read what we send: as rows of the driver, the optimizer itself would compute with them, one by one.
     """
     return {
-        "spark.sql.shuffle.partitions": str(max(2, parallel * 2)),
+        "spark.sql.shuffle.partitions": str(max(2, parallel * 2, min(tasks, 1000))),
+        "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16MB",
         "spark.sql.leafNodeDefaultParallelism": str(parallel),
         "spark.sql.autoBroadcastJoinThreshold": str(10 * 1024 * 1024),
         "spark.sql.join.preferSortMergeJoin": "true",
@@ -152,6 +191,13 @@ def _many(parallel: int) -> Mapping[str, str]:
         "spark.sql.codegen.factoryMode": "FALLBACK",
         _LOCAL: "0",
     }
+
+
+def _translating(tables: Iterable[pa.Table], directory: str) -> Iterator[pa.Table]:
+    try:
+        yield from tables
+    except PySparkException as error:
+        raise _translated(error, directory) from error
 
 
 def view_name(kind: str) -> str:

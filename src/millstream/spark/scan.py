@@ -7,14 +7,15 @@ that exported the snapshot must stay open until the scan has run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 
-# Rows are read by leaf relation and page range.
+# Rows are read by leaf relation and page range, 32 MB at a time.
 PAGES_PER_TASK = 4096
+MOST_TASKS = 2000
 # Where it gives no connection, the server tells words and no SQLSTATE; in another language than English it counts as
 # a connection that was lost.
 _FULL = ("too many clients", "connection slots are reserved", "too many connections")
@@ -24,6 +25,9 @@ _LOST = "08006"
 def scan(spark: SparkSession, dsn: str, snapshot: str, queries: Sequence[str], schema: pa.Schema) -> Scanned:
     """A DataFrame over the rows of all queries, and a counter of the rows its tasks have read."""
     counter = spark.sparkContext.accumulator(0)
+    # Of a local table Spark knows the size, and would take the rows for as few as the queries that read them: it would
+    # hold all of them in memory, to join them there.
+    spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "0")
     parts = spark.createDataFrame(pa.table({"query": pa.array(list(queries), pa.string())}))
     names = schema.names
 
@@ -49,21 +53,24 @@ def scan(spark: SparkSession, dsn: str, snapshot: str, queries: Sequence[str], s
                     code = error.sqlstate or ("53300" if any(one in str(error) for one in _FULL) else _LOST)
                     raise RuntimeError(f"[SQLSTATE {code}] " + " ".join(str(error).split())) from error
 
-    spread = parts.repartition(max(1, min(len(queries), 64)))
-    frame = spread.mapInArrow(read, _spark_schema(schema))
-    return Scanned(frame, counter)
+    tasks = max(1, min(len(queries), MOST_TASKS))
+    frame = parts.repartition(tasks).mapInArrow(read, spark_schema(schema))
+    return Scanned(frame, tasks, lambda: int(counter.value))
 
 
+@dataclass(frozen=True)
 class Scanned:
-    """A scan that Spark will run as part of a statement, and what it has read so far."""
+    """Rows that Spark's tasks read as part of a statement."""
 
-    def __init__(self, frame: DataFrame, counter: Accumulator[int]) -> None:
-        self.frame = frame
-        self._counter = counter
+    frame: DataFrame
+    tasks: int
+    """How many tasks read them; each reads some 32 MB."""
+    count: Callable[[], int]
+    """How many rows have been read so far."""
 
-    @property
-    def rows(self) -> int:
-        return int(self._counter.value)
+    def and_images(self, images: DataFrame) -> Scanned:
+        """The same rows and some more."""
+        return replace(self, frame=self.frame.unionByName(images))
 
 
 _SPARK = {
@@ -72,5 +79,6 @@ _SPARK = {
 }  # fmt: skip
 
 
-def _spark_schema(schema: pa.Schema) -> str:
+def spark_schema(schema: pa.Schema) -> str:
+    """The schema of rows that travel, in Spark's words."""
     return ", ".join(f"{field.name} {_SPARK[field.type]}" for field in schema)

@@ -8,7 +8,10 @@ travel, so there is one codec for small reads and for staging.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import IO
 
 import psycopg
 import pyarrow as pa
@@ -30,6 +33,65 @@ def fetch(conn: Connection, query: str, schema: pa.Schema) -> pa.Table:
     with conn.lock:
         conn.wait(_copied(conn.pgconn, statement.encode(), data.write))
     return parsed(data.getbuffer(), schema)
+
+
+def fetch_parts(conn: Connection, query: str, schema: pa.Schema, part_bytes: int) -> Parts:
+    """The same in parts of about this size; several lie in a file until they are read."""
+    parts = Parts(schema, part_bytes)
+    statement = f"COPY ({query}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
+    try:
+        with conn.lock:
+            conn.wait(_copied(conn.pgconn, statement.encode(), parts.write))
+    except BaseException:
+        parts.close()
+        raise
+    return parts
+
+
+class Parts:
+    """Rows in parts of about one size. The last is in memory, those before it are in a temporary file."""
+
+    def __init__(self, schema: pa.Schema, part_bytes: int) -> None:
+        self.schema = schema
+        self.part_bytes = part_bytes
+        self._last = io.BytesIO()
+        self._file: IO[bytes] | None = None
+        self._sizes = list[int]()
+
+    def write(self, row: memoryview) -> None:
+        """Take one row of COPY's."""
+        self._last.write(row)
+        if self._last.tell() >= self.part_bytes:
+            self._spill()
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="millstream-rows-")  # noqa: SIM115 - closed by `close`
+        self._file.write(self._last.getbuffer())
+        self._sizes.append(self._last.tell())
+        self._last = io.BytesIO()
+
+    @property
+    def is_one(self) -> bool:
+        """True if no part had to be written to a file."""
+        return self._file is None
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Read them, once."""
+        try:
+            if self._file is not None:
+                self._file.seek(0)
+                for size in self._sizes:
+                    yield parsed(memoryview(self._file.read(size)), self.schema)
+            if self._last.tell() or self._file is None:
+                yield parsed(self._last.getbuffer(), self.schema)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Delete the file."""
+        if self._file is not None:
+            self._file.close()
 
 
 def _copied(pgconn: PGconn, statement: bytes, write: Callable[[memoryview], object]) -> PQGen[None]:
@@ -84,13 +146,24 @@ def parsed(data: memoryview, schema: pa.Schema) -> pa.Table:
 
 def send(conn: Connection, relation: str, table: pa.Table) -> None:
     """Append the rows to a (temporary) relation that has these columns."""
-    if table.num_rows == 0:
-        return
-    columns = ", ".join(f'"{name}"' for name in table.column_names)
-    data = io.BytesIO()
-    csv.write_csv(table, data, csv.WriteOptions(include_header=False, quoting_style="all_valid"))
+    send_each(conn, relation, table.schema, [table])
+
+
+def send_each(conn: Connection, relation: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
+    """Append the rows of tables that follow each other, by one COPY; how many there were."""
+    count, left = 0, iter(tables)
+    first = next((table for table in left if table.num_rows), None)
+    if first is None:
+        return 0
+    columns = ", ".join(f'"{name}"' for name in schema.names)
+    options = csv.WriteOptions(include_header=False, quoting_style="all_valid")
     with conn.cursor() as cursor, cursor.copy(f"COPY {relation} ({columns}) FROM STDIN (FORMAT csv)".encode()) as copy:
-        copy.write(data.getbuffer())
+        for table in chain([first], left):
+            data = io.BytesIO()
+            csv.write_csv(table, data, options)
+            copy.write(data.getbuffer())
+            count += table.num_rows
+    return count
 
 
 _POSTGRES = {
