@@ -33,7 +33,7 @@ def _started(cache: Path, options: str = "") -> str:
 def test_the_first_java_leaves_its_classes_and_the_next_takes_them(tmp_path: Path) -> None:
     assert _started(tmp_path) == ""
     left = tmp_path / "millstream"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline and not any(file.read_bytes()[:4] == MAGIC for file in left.glob("*.new")):
         time.sleep(0.2)
     log = tmp_path / "classes"
