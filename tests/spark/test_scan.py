@@ -19,4 +19,4 @@ def test_a_scan_is_not_taken_for_small_whatever_was_run_before(spark: SparkSessi
     session.conf.set("spark.sql.execution.arrow.localRelationThreshold", threshold)
     found = scan(session, "dbname=nowhere", "0-0-1", ["SELECT 1"], pa.schema([("i", pa.int64())]))
     size = found.frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
-    assert int(size.toString()) > 1 << 40
+    assert size > 1 << 40
