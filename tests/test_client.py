@@ -113,7 +113,7 @@ def test_bad_input_of_every_kind_is_an_error_of_ours_or_none(filled: Millstream)
     assert filled.refresh("st").action == "NO_DATA"
 
 
-@pytest.mark.parametrize("value", [None, 5, b"x", ["1m"], object()], ids=repr)
+@pytest.mark.parametrize("value", [None, 5, b"x", ["1m"], object()], ids=lambda value: type(value).__name__)
 def test_a_schedule_that_is_no_text_is_refused(filled: Millstream, value: Any) -> None:
     with pytest.raises(BadSetting, match="schedule"):
         filled.create_stream_table("new", "SELECT id FROM t", schedule=value)
