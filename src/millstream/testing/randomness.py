@@ -156,9 +156,11 @@ class Changes:
                 self.conn.execute(statement.encode())
 
     def fill(self, rows_per_case: int) -> None:
-        """Put rows in; some cases get none in some tables."""
+        """Put rows in; some cases get none in some tables, and sometimes a whole table gets none."""
+        empty = self.dice.choice(self.tables) if self.dice.random() < 0.15 else None
         for table in self.tables:
-            self._insert(table, [self._row(table) for _ in range(rows_per_case * self.cases)])
+            if table is not empty:
+                self._insert(table, [self._row(table) for _ in range(rows_per_case * self.cases)])
             if not table.key:
                 self._repeat(table)
             self.conn.execute(f"ANALYZE {table.name}".encode())

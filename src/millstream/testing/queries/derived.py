@@ -101,7 +101,15 @@ def _filtered(m: Maker) -> Body:
     listed, columns = m.listed(source.case, {**_joined_by(m, fixed), **more, **hiding(m, one.columns)})
     where = predicate(m, one.columns) if m.chance(0.5) else ""
     asked = condition(m, around(source)) if m.depth > 0 and m.chance(0.3) else ""
-    return f"SELECT {listed} {source.text(where, asked)}", columns
+    return f"SELECT {listed} {source.text(where, asked)}{_idle_order(m)}", columns
+
+
+def _idle_order(m: Maker) -> str:
+    """An ORDER BY that decides nothing."""
+    if not m.chance(0.1):
+        return ""
+    m.parts.add("ORDER BY in a subquery")
+    return f" ORDER BY {m.one_of(['1', '2 DESC', '1 NULLS FIRST', '2 DESC NULLS LAST, 1'])}"
 
 
 def _joined_by(m: Maker, fixed: dict[str, Term]) -> dict[str, Term]:
@@ -200,7 +208,9 @@ def _windowed(m: Maker) -> Body:
     case = [source.case] if m.cased else []
     keys = [*case, *(key for key in (j, g) if m.chance(0.4))]
     by = f"PARTITION BY {', '.join(keys)} " if keys else ""
-    ordered = f"({by}ORDER BY {', '.join(m.dice.sample([j, h, g], 3))})"
+    nulls = m.one_of(["", "", " NULLS FIRST", " DESC NULLS LAST", " DESC"])
+    ordered = f"({by}ORDER BY {', '.join(m.dice.sample([j, h, g], 3))}{nulls})"
+    excluded = m.one_of(["", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES"])
     calls = {
         "rank": Term(f"rank() OVER {ordered}", "int8"),
         "row_number": Term(f"row_number() OVER {ordered}", "int8"),
@@ -208,12 +218,59 @@ def _windowed(m: Maker) -> Body:
         "count over": Term(f"count(*) OVER ({by})", "int8"),
         "lag": Term(f"{m.one_of(['lag', 'lead'])}({j}) OVER {ordered}", "int4"),
         "first_value": Term(f"first_value({j}) OVER {ordered}", "int4"),
-        "moving": Term(f"max({j}) OVER ({by}ORDER BY {j}, {h}, {g} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)", "int4"),
+        "moving": Term(
+            f"max({j}) OVER ({by}ORDER BY {j}, {h}, {g} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW{excluded})", "int4"
+        ),
+        "range": Term(f"sum({j}) OVER ({by}ORDER BY {j} RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING{excluded})", "int8"),
+        "groups": Term(
+            f"count({h}) OVER ({by}ORDER BY {g}{nulls} GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING{excluded})", "int8"
+        ),
+        "named": Term("dense_rank() OVER w", "int8"),
+        "filtered over": Term(f"count(*) FILTER (WHERE {h} > 1) OVER {ordered}", "int8"),
     }
-    shown = {name: one.column(name) for name in "jhg"}
-    more = {"e0": calls[m.part(*calls)], **hiding(m, list(shown.values()))}
-    listed, columns = m.listed(source.case, {**shown, **more})
-    return f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}", columns
+    shown, call = {name: one.column(name) for name in "jhg"}, m.part(*calls)
+    listed, columns = m.listed(source.case, {**shown, "e0": calls[call], **hiding(m, list(shown.values()))})
+    window = f" WINDOW w AS {ordered}" if call == "named" else ""
+    return f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}{window}", columns
+
+
+def _with_values(m: Maker) -> Body:
+    """An item joined with rows that are written down, on either side."""
+    one = m.item()
+    rows = ", ".join(m.dice.sample(["(1, 'one')", "(2, NULL)", "(NULL, 'none')", "(2, 'two')", "(0, '')"], 3))
+    listed_rows = m.named(f"(VALUES {rows})", [("j", "int4"), ("g", "text")])
+    values = f"{listed_rows.sql} (j, g)"
+    kind, first = m.one_of(["INNER", "LEFT", "RIGHT", "FULL"]), m.chance(0.5)
+    m.parts.add("VALUES joined")
+    pair = (values, one.sql) if first else (one.sql, values)
+    v, a = listed_rows.alias, one.alias
+    source = Source(f"{pair[0]} {kind} JOIN {pair[1]} ON {v}.j = {a}.j", (one,), padded=kind != "INNER")
+    case = f"coalesce({source.case}, 0)" if m.cased else ""
+    shown = {
+        "j": m.one_of([Term(f"{v}.j", "int4"), Term(f"coalesce({v}.j, {a}.j)", "int4")]),
+        "h": one.column("h"),
+        "g": m.one_of([Term(f"{v}.g", "text"), one.column("g")]),
+        **hiding(m, one.columns),
+    }
+    listed, columns = m.listed(case, shown)
+    return f"SELECT {listed} {source.text()}", columns
+
+
+def _natural(m: Maker) -> Body:
+    """Two queries joined by the columns that they share."""
+    one, other, kind = m.item(), m.item(), m.one_of(["", "LEFT ", "RIGHT ", "FULL "])
+    m.parts.add("NATURAL JOIN")
+    case = ["cid"] if m.cased else []
+    texts = [
+        f"(SELECT {', '.join(f'{item.alias}.{name}' for name in [*case, *names])} FROM {item.sql})"
+        for item, names in ((one, "jh"), (other, "jg"))
+    ]
+    m.aliases += 2
+    listed, columns = m.listed(
+        "cid", {"j": Term("j", "int4"), "h": Term("h", one.column("h").kind), "g": Term("g", "text")}
+    )
+    tail = f"{texts[0]} AS a{m.aliases - 1} NATURAL {kind}JOIN {texts[1]} AS a{m.aliases}"
+    return f"SELECT {listed} FROM {tail}", columns
 
 
 def _first(m: Maker) -> Body:
@@ -234,7 +291,8 @@ def _limited(m: Maker) -> Body:
     source = Source(one.sql, (one,))
     fixed = {name: one.column(name) for name in "jhg"}
     listed, columns = m.listed(source.case, {**fixed, **hiding(m, list(fixed.values()), plain=True)})
-    order = ", ".join(str(place) + m.one_of(["", " DESC"]) for place in range(1, len(columns) + 1))
+    orders = ["", " DESC", " NULLS FIRST"]
+    order = ", ".join(str(place) + m.one_of(orders) for place in range(1, len(columns) + 1))
     offset = f" OFFSET {m.dice.randint(1, 3)}" if m.chance(0.3) else ""
     return f"SELECT {listed} {source.text()} ORDER BY {order} LIMIT {m.one_of([1, 3, 40])}{offset}", columns
 
@@ -246,6 +304,8 @@ BODIES: dict[str, Callable[[Maker], Body]] = {
     "grouped inside": _grouped,
     "padded": _padded,
     "windowed": _windowed,
+    "VALUES": _with_values,
+    "natural": _natural,
     "DISTINCT ON": _first,
     "limited": _limited,
     "function rows": spread,

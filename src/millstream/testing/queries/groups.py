@@ -65,6 +65,20 @@ def _gathered(m: Maker, source: Source) -> str:
     return f"{kinds[m.part(*kinds)]}{_filter(m, source)}"
 
 
+def grouping(m: Maker, keys: list[str]) -> str:
+    """What stands after GROUP BY: the keys, or sets of them."""
+    listed = ", ".join(keys)
+    if not m.chance(0.15):
+        return listed
+    how = m.part("ROLLUP", "CUBE", "GROUPING SETS", "GROUPING SETS", "GROUP BY DISTINCT")
+    if how == "GROUPING SETS":
+        sets = [f"({listed})", *m.dice.sample([f"({key})" for key in keys], m.dice.randint(0, len(keys)))]
+        return f"GROUPING SETS ({', '.join([*sets, *m.one_of([[], ['()'], [f'ROLLUP ({keys[0]})']])])})"
+    if how == "GROUP BY DISTINCT":
+        return f"DISTINCT ROLLUP ({listed}), CUBE ({keys[-1]})"
+    return f"{how} ({listed})"
+
+
 def having(m: Maker, source: Source) -> str:
     """A condition over a group."""
     m.parts.add("having")

@@ -28,6 +28,7 @@ class Maker:
     depth: int = 2
     setup: list[str] = field(default_factory=list)
     ctes: dict[str, tuple[str, Columns]] = field(default_factory=dict)
+    """By name: the text after AS, and the columns."""
     parts: set[str] = field(default_factory=set)
     aliases: int = 0
     clock: bool = False
@@ -81,7 +82,8 @@ class Maker:
 
     def cte(self, body: str, columns: Columns) -> str:
         name = f"w{len(self.ctes) + 1}"
-        self.ctes[name] = (body, columns)
+        how = self.part(*["WITH"] * 3, "MATERIALIZED", "NOT MATERIALIZED")
+        self.ctes[name] = (f"({body})" if how == "WITH" else f"{how} ({body})", columns)
         return name
 
     @contextmanager
@@ -95,7 +97,7 @@ class Maker:
 
     def whole(self, body: str) -> str:
         """A query with its WITH clause."""
-        listed = ", ".join(f"{name} AS ({text})" for name, (text, _) in self.ctes.items())
+        listed = ", ".join(f"{name} AS {text}" for name, (text, _) in self.ctes.items())
         if listed and body.startswith(_RECURSIVE):
             return f"{_RECURSIVE}{listed}, {body.removeprefix(_RECURSIVE)}"
         return f"WITH {listed} {body}" if listed else body

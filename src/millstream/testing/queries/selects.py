@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from millstream.testing.queries.conditions import comparison, predicate, tie
 from millstream.testing.queries.derived import constant_item
 from millstream.testing.queries.expressions import across, made, of_family
-from millstream.testing.queries.groups import having, keys, measure
+from millstream.testing.queries.groups import grouping, having, keys, measure
 from millstream.testing.queries.hiding import hidden
 from millstream.testing.queries.joins import OUTER, commas
 from millstream.testing.queries.joins import source as items_joined
 from millstream.testing.queries.laterals import with_lateral
 from millstream.testing.queries.maker import Maker
-from millstream.testing.queries.subqueries import Around, around, asking, condition, scalar
+from millstream.testing.queries.subqueries import Around, around, asking, condition, gathered, scalar
 from millstream.testing.queries.terms import Source, Term, free, literal
 from millstream.testing.randomness import COMPARED, KINDS
 
@@ -54,11 +54,16 @@ def _rows_over(m: Maker, source: Source, select: str) -> str:
         terms.append(Term("'fixed'::text", "text"))
     if m.depth > 0 and m.chance(0.25):
         m.parts.add("subquery in the select list")
-        terms.append(Term(asking(m, around(source)), "bool") if m.chance(0.5) else scalar(m, around(source)))
+        how = m.one_of([scalar, scalar, gathered, _asked])
+        terms.append(how(m, around(source)))
     if select != "SELECT":
         terms = [term for term in terms if term.kind not in ("jsonb", "ints")] or [source.items[0].column("j")]
     text = f"{select} {_named(source, terms)} {source.text(_where(m, source))}"
     return text + _first_rows(m, source, len(terms)) if m.chance(0.1) else text
+
+
+def _asked(m: Maker, host: Around) -> Term:
+    return Term(asking(m, host), "bool")
 
 
 def _first_rows(m: Maker, source: Source, terms: int) -> str:
@@ -81,14 +86,18 @@ def _grouped_over(m: Maker, source: Source) -> str:
         m.parts.add("subquery over groups")
         measures.append(scalar(m, _groups(source, found)).sql)
     outputs = [*case, *(key.sql for key in shown), *measures] or ["count(*)"]
+    by = [*case, *(key.sql for key in found)]
+    group = grouping(m, by) if by else _global(m)
+    if group != ", ".join(by):
+        outputs.append(f"grouping({', '.join(by)})")
     listed = ", ".join(f"{output} AS o{place}" for place, output in enumerate(outputs, 1))
-    group = ", ".join([*case, *(key.sql for key in found)])
-    if not group:
-        m.parts.add("global")
-    elif m.chance(0.1):
-        group = f"{m.part('ROLLUP', 'CUBE')} ({group})"
     text = f"SELECT {listed} {source.text(_where(m, source))}{f' GROUP BY {group}' if group else ''}"
     return text + _having(m, source, found)
+
+
+def _global(m: Maker) -> str:
+    m.parts.add("global")
+    return ""
 
 
 def _having(m: Maker, source: Source, found: Sequence[Term]) -> str:

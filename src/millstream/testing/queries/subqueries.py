@@ -64,6 +64,16 @@ def scalar(m: Maker, host: Around) -> Term:
         return _aggregated(m, host)
 
 
+def gathered(m: Maker, host: Around) -> Term:
+    """ARRAY of a subquery; in the order of its values, so that there is one answer."""
+    with m.deeper():
+        item = m.item()
+        value = m.one_of([item.column("j"), Term(f"coalesce({item.alias}.j, 1)", "int4")])
+        m.parts.add("ARRAY of a subquery")
+        order = m.one_of(["ORDER BY 1", "ORDER BY 1 DESC", "ORDER BY 1 NULLS FIRST"])
+        return Term(f"ARRAY(SELECT {value.sql} {tied(m, host, item)} {order})", "ints")
+
+
 # -- EXISTS ----------------------------------------------------------------------------------
 
 
