@@ -28,7 +28,21 @@ def sets_of(group: exp.Group) -> list[Set] | None:
     ]
     if not any(isinstance(item, exp.GroupingSets | exp.Rollup | exp.Cube) for item in items):
         return None
-    return [tuple(key for part in parts for key in part) for parts in product(*map(_sets, items))]
+    sets = [tuple(key for part in parts for key in part) for parts in product(*map(_sets, items))]
+    return _distinct(sets) if _says_distinct(group) else sets
+
+
+def _says_distinct(group: exp.Group) -> bool:
+    """True for GROUP BY DISTINCT: sqlglot has GROUP BY ALL as `all`, and DISTINCT as its opposite."""
+    return group.args.get("all") is False
+
+
+def _distinct(sets: list[Set]) -> list[Set]:
+    """Each set once; a set is its keys, in any order."""
+    found = dict[frozenset[str], Set]()
+    for keys in sets:
+        found.setdefault(frozenset(Expr.of(unwrapped(key)).sql for key in keys), keys)
+    return list(found.values())
 
 
 def _sets(item: exp.Expression) -> list[Set]:
