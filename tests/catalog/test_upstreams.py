@@ -19,6 +19,16 @@ def made(conn: Connection, name: str, query: str = "") -> int:
     return table.id
 
 
+def made_before(conn: Connection, name: str) -> int:
+    """The same in a catalog of an older version, whose columns our statements do not know."""
+    conn.execute(f"CREATE TABLE public.{name} (id int)".encode())
+    statement = (
+        "INSERT INTO millstream.stream_tables (schema_name, name, relid, query, canonical_query, schedule, refresh_mode) "
+        "VALUES ('public', %s, %s::regclass, '', '', '1s', 'AUTO') RETURNING id"
+    )
+    return int(conn.execute(statement, (name, f"public.{name}")).fetchall()[0][0])
+
+
 def test_what_is_put_replaces_what_was_there_and_goes_with_either_of_the_two(conn: Connection) -> None:
     install.install(conn)
     a, b, c = (made(conn, name) for name in "abc")
@@ -52,7 +62,7 @@ def test_an_upgrade_records_what_stream_tables_read(conn: Connection, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(install, "migrations", lambda: every[:new])
         install.install(conn)
-        a, b = made(conn, "a"), made(conn, "b")
+        a, b = made_before(conn, "a"), made_before(conn, "b")
         relid = conn.execute("SELECT 'public.b'::regclass::oid").fetchall()[0][0]
         sources.reserve(conn, relid, "public", "b")
         sources.depend(conn, a, relid, ["id"])

@@ -274,8 +274,11 @@ def _record_failure(app: App, table: StreamTable, error: MillstreamError, initia
 
 
 def _record_transient(app: App, table: StreamTable, error: MillstreamError) -> None:
+    """Count the error, unless somebody refreshes the stream table right now: that refresh would fail by this write."""
     try:
-        stream_tables.record_transient(app.conn, table.id, error)
+        with app.mutex.stream_tables([table.id]) as free:
+            if free:
+                stream_tables.record_transient(app.conn, table.id, error)
     except psycopg.Error as trouble:
         # The server may lack what it takes to write this down, too.
         if app.conn.closed or trouble_of(code_of(trouble)) is None:
