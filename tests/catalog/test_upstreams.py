@@ -23,8 +23,9 @@ def made_before(conn: Connection, name: str) -> int:
     """The same in a catalog of an older version, whose columns our statements do not know."""
     conn.execute(f"CREATE TABLE public.{name} (id int)".encode())
     statement = (
-        "INSERT INTO millstream.stream_tables (schema_name, name, relid, query, canonical_query, schedule, refresh_mode) "
-        "VALUES ('public', %s, %s::regclass, '', '', '1s', 'AUTO') RETURNING id"
+        "INSERT INTO millstream.stream_tables (schema_name, name, relid, query, canonical_query, refresh_mode, "
+        "schedule) "
+        "VALUES ('public', %s, %s::regclass, '', '', 'AUTO', '1s') RETURNING id"
     )
     return int(conn.execute(statement, (name, f"public.{name}")).fetchall()[0][0])
 

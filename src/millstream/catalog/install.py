@@ -20,7 +20,7 @@ from importlib import resources
 from psycopg import errors, sql
 
 from millstream.algebra.table import quoted
-from millstream.catalog import identity, relations, slots, stream_tables, targets, trust
+from millstream.catalog import identity, relations, roles, slots, stream_tables, targets, trust
 from millstream.catalog.locks import PATIENT, Patience, read_committed, under_lock, waiting_at_most
 from millstream.catalog.relations import Name
 from millstream.errors import LockNotHad, NameTaken, NoRights, NotInstalled, StillUsed
@@ -76,7 +76,9 @@ def install(conn: Connection, *, patience: Patience = INSTALLING) -> int:
     while True:
         try:
             with read_committed(conn), waiting_at_most(conn, patience.lock_timeout):
-                return _install(conn)
+                found = _install(conn)
+                roles.grant(conn)
+                return found
         except errors.UniqueViolation:
             # Somebody else has created our schemas while we did, and has committed.
             continue
