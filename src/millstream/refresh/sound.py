@@ -115,6 +115,10 @@ def _check_capture(conn: Connection, jobs: Sequence[Job], read: Read) -> dict[in
     return aside
 
 
+# The class of SQLSTATEs of a query that names what is not there, or not so any more.
+_NO_SUCH_THING = "42"
+
+
 def _check_rights(conn: Connection, jobs: Sequence[Job], trusted_roles: Sequence[str]) -> dict[int, Outcome]:
     """Those that would run code of others, and those whose owners may not read what their queries read."""
     relids = {job.table.id: job.table.relid or 0 for job in jobs}
@@ -141,6 +145,9 @@ def _denied(conn: Connection, job: Job, owner: str | None) -> MillstreamError | 
     except errors.LockNotAvailable:
         return LockNotHad.by_reader("what the query reads")
     except PostgresError as error:
+        if (error.sqlstate or "").startswith(_NO_SUCH_THING):
+            said = error.diag.message_primary or str(error)
+            return SourceChanged.query(job.table.name, f"{said[:1].upper()}{said[1:]}.")
         return failure_of(job.table.name, error)
     return None
 
