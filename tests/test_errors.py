@@ -29,7 +29,16 @@ TESTS = Path(__file__).parent
 
 HERE = "test_errors.py"
 ALTERED = "refresh/test_apply.py::test_a_table_that_was_altered_is_told_with_the_way_back_which_works"
+TRUSTED = "catalog/test_code.py::test_the_setting_trusted_roles_lets_code_of_a_role_run"
 FOLLOWED: dict[str, str] = {
+    "BadSetting.by_others": "test_settings.py::test_a_file_that_others_could_have_written_sets_nothing_harmful",
+    "OwnerLacksRight.to_read": "catalog/test_rights.py::test_what_the_owner_may_not_read_is_refused_until_it_may",
+    "OwnerLacksRight.by_policy": "catalog/test_rights.py::"
+    "test_row_level_security_that_is_bypassed_is_told_at_creation_and_in_status",
+    "ForeignCode.under_query": TRUSTED,
+    "ForeignCode.under_table": TRUSTED,
+    "ForeignCode.on_table": TRUSTED,
+    "ForeignCode._with": TRUSTED,
     "ServerDown.lost": "crash/test_server.py::test_a_server_that_is_down_is_reported_and_found_again",
     "JavaEnded.while_refreshing": "spark/test_session.py::"
     "test_java_killed_between_refreshes_or_amid_one_is_started_again_and_the_refresh_is_exact",
