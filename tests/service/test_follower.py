@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import resource
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +15,7 @@ from millstream.client import Millstream
 from millstream.errors import SpillFailed
 from millstream.service.steps import Steps
 from millstream.testing import oracle
+from millstream.testing.disk import files_of_at_most
 
 pytestmark = pytest.mark.spark
 
@@ -42,17 +40,6 @@ def writer(ms: Millstream, database: str, tmp_path: Path, monkeypatch: pytest.Mo
         ms.tick()
     ms.tick()
     return conn
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """Let this process write no larger file, as a quota or a full disk would."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_full_spill_disk_stops_only_what_is_captured_from_the_log(

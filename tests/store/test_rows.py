@@ -10,6 +10,7 @@ import pytest
 
 from millstream.store import rows
 from millstream.store.connection import Connection
+from millstream.testing.disk import files_of_at_most
 
 NUMBERS = pa.schema([("n", pa.int32()), ("word", pa.string())])
 MANY = 200_000
@@ -85,6 +86,15 @@ def test_rows_fetched_in_parts_are_the_same_rows(conn: Connection, number: int, 
     tables = list(parts)
     assert all(table.nbytes < 20_000 for table in tables)
     assert pa.concat_tables(tables) == rows.fetch(conn, query, NUMBERS)
+
+
+def test_a_full_disk_is_an_error_and_leaves_the_connection(conn: Connection) -> None:
+    """The session was ended amid the rows, and with it the transaction in which other stream tables were refreshed."""
+    query = "SELECT n, repeat('w', 100) FROM generate_series(1, 50000) AS n"
+    with conn.transaction():
+        with files_of_at_most(100_000), pytest.raises(OSError, match="too large"):
+            rows.fetch_parts(conn, query, NUMBERS, 50_000)
+        assert conn.execute("SELECT 1").fetchall() == [(1,)]
 
 
 def test_tables_that_follow_each_other_are_sent_as_one(conn: Connection) -> None:

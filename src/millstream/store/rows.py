@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import IO
 
@@ -42,6 +43,8 @@ def fetch_parts(conn: Connection, query: str, schema: pa.Schema, part_bytes: int
     try:
         with conn.lock:
             conn.wait(_copied(conn.pgconn, statement.encode(), parts.write))
+        if parts.failed is not None:
+            raise parts.failed
     except BaseException:
         parts.close()
         raise
@@ -57,17 +60,30 @@ class Parts:
         self._last = io.BytesIO()
         self._file: IO[bytes] | None = None
         self._sizes = list[int]()
+        self.failed: OSError | None = None
+        """Why the file could not be written."""
 
     def write(self, row: memoryview) -> None:
-        """Take one row of COPY's."""
+        """Take one row of COPY's.
+
+        After an error of the disk the other rows are taken and dropped: an exception in the middle of COPY would
+        end the session, and with it the refreshes of all other stream tables in the same transaction.
+        """
+        if self.failed is not None:
+            return
         self._last.write(row)
         if self._last.tell() >= self.part_bytes:
-            self._spill()
+            try:
+                self._spill()
+            except OSError as error:
+                self.failed = error
 
     def _spill(self) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="millstream-rows-")  # noqa: SIM115 - closed by `close`
         self._file.write(self._last.getbuffer())
+        # What is only buffered would be missed when it is read.
+        self._file.flush()
         self._sizes.append(self._last.tell())
         self._last = io.BytesIO()
 
@@ -91,7 +107,8 @@ class Parts:
     def close(self) -> None:
         """Delete the file."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):
+                self._file.close()
 
 
 def _copied(pgconn: PGconn, statement: bytes, write: Callable[[memoryview], object]) -> PQGen[None]:

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import resource
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from millstream.capture.wal.spill import Changes
 from millstream.errors import SpillFailed
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """Let this process write no larger file, as a quota or a full disk would."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+from millstream.testing.disk import files_of_at_most
 
 
 def test_a_disk_that_is_full_is_told_at_once_by_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
