@@ -16,8 +16,8 @@ from millstream import Millstream
 from millstream.catalog import identity, install, targets
 from millstream.errors import OtherDatabase, TargetMoved
 from millstream.store.connection import Connection, connect
-from millstream.testing.restore import dump, restore
-from millstream.testing.server import Server, embedded
+from millstream.testing.restore import another_cluster, dump, restore
+from millstream.testing.server import Server
 
 TABLES, STREAM_TABLES = 60, 24
 
@@ -25,9 +25,7 @@ TABLES, STREAM_TABLES = 60, 24
 @pytest.fixture(scope="module")
 def elsewhere(server: Server) -> Iterator[Server]:
     """Another cluster of the same version, in which oids have gone another way."""
-    with embedded(bindir=server.bindir, settings={"fsync": "off"}) as running:
-        with psycopg.connect(running.dsn, autocommit=True) as admin:
-            admin.execute("CREATE ROLE tester SUPERUSER LOGIN")
+    with another_cluster(server) as running:
         yield running
 
 

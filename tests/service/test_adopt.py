@@ -21,8 +21,8 @@ from millstream.service.steps import Steps
 from millstream.settings import Settings
 from millstream.store.connection import Connection, connect
 from millstream.testing import oracle
-from millstream.testing.restore import dump, restore
-from millstream.testing.server import Server, embedded
+from millstream.testing.restore import another_cluster, dump, restore
+from millstream.testing.server import Server
 
 pytestmark = pytest.mark.spark
 
@@ -61,9 +61,7 @@ _numbers = count(1)
 @pytest.fixture(scope="module")
 def elsewhere(server: Server) -> Iterator[Server]:
     """Another cluster of the same version."""
-    with embedded(bindir=server.bindir, settings={"fsync": "off"}) as running:
-        with psycopg.connect(running.dsn, autocommit=True) as admin:
-            admin.execute("CREATE ROLE tester SUPERUSER LOGIN")
+    with another_cluster(server) as running:
         yield running
 
 

@@ -76,7 +76,6 @@ def test_a_table_that_is_split_is_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     pieces = list(parts.split(ROWS))
     assert len(pieces) > 10
     assert all(piece.nbytes < 20_000 for piece in pieces)
-    assert pa.concat_tables(pieces).to_pylist()[1:] != []
     assert as_text(pa.concat_tables(pieces)) == as_text(ROWS)
 
 

@@ -129,9 +129,7 @@ class Engine:
     def _frame(self, rows: Rows, *, one_partition: bool) -> DataFrame:
         if isinstance(rows, Scanned):
             return rows.frame
-        if rows.nbytes > parts.PART_BYTES:
-            return self.frame(rows)
-        frame = self.spark.createDataFrame(rows)
+        frame = self.frame(rows)
         # Said aloud: of a local table in one partition Spark does not know that it is in one, and exchanges it.
         return frame.coalesce(1) if one_partition else frame
 

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
 
-from millstream.testing.server import Server
+from millstream.testing.server import Server, embedded
+
+
+@contextmanager
+def another_cluster(server: Server) -> Iterator[Server]:
+    """Start a cluster of the same version, with the role that the suite's databases belong to."""
+    with embedded(bindir=server.bindir, settings={"fsync": "off"}) as running:
+        with psycopg.connect(running.dsn, autocommit=True) as admin:
+            admin.execute("CREATE ROLE tester SUPERUSER LOGIN")
+        yield running
 
 
 def dump(server: Server, dsn: str, file: Path) -> None:
