@@ -51,6 +51,8 @@ class Stored:
 
 def store(spark: SparkSession, tables: Iterable[pa.Table], schema: str) -> Stored:
     """Send tables of this (Spark) schema, one after the other."""
+    # Of a local table of messages Spark knows a size, that of a few values, and would broadcast all rows in them.
+    spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "0")
     parts, rows = list[DataFrame](), 0
     for table in tables:
         messages = [_packed(batch) for batch in table.combine_chunks().to_batches(max_chunksize=_MESSAGE_ROWS)]

@@ -25,10 +25,8 @@ _LOST = "08006"
 def scan(spark: SparkSession, dsn: str, snapshot: str, queries: Sequence[str], schema: pa.Schema) -> Scanned:
     """A DataFrame over the rows of all queries, and a counter of the rows its tasks have read."""
     counter = spark.sparkContext.accumulator(0)
-    # Of a local table Spark knows the size, and would take the rows for as few as the queries that read them: it would
-    # hold all of them in memory, to join them there.
-    spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "0")
-    parts = spark.createDataFrame(pa.table({"query": pa.array(list(queries), pa.string())}))
+    tasks = max(1, min(len(queries), MOST_TASKS))
+    parts = _partitioned(spark, queries, tasks)
     names = schema.names
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -53,9 +51,22 @@ def scan(spark: SparkSession, dsn: str, snapshot: str, queries: Sequence[str], s
                     code = error.sqlstate or ("53300" if any(one in str(error) for one in _FULL) else _LOST)
                     raise RuntimeError(f"[SQLSTATE {code}] " + " ".join(str(error).split())) from error
 
-    tasks = max(1, min(len(queries), MOST_TASKS))
-    frame = parts.repartition(tasks).mapInArrow(read, spark_schema(schema))
+    frame = parts.mapInArrow(read, spark_schema(schema))
     return Scanned(frame, tasks, lambda: int(counter.value))
+
+
+def _partitioned(spark: SparkSession, queries: Sequence[str], tasks: int) -> DataFrame:
+    """Return the queries in so many partitions, as a frame whose size Spark does not know.
+
+    Spark takes the size of the queries for the size of the rows that they return. A local table has a size from the
+    start; the output of a shuffle (`repartition`) has one once adaptive execution has run it. With either, Spark would
+    broadcast the largest table: collect all of its rows into the driver's memory.
+    """
+    spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "0")
+    spark.conf.set("spark.sql.leafNodeDefaultParallelism", str(tasks))
+    # One batch for each query: Spark divides batches among the partitions, not rows.
+    batches = [pa.record_batch({"query": pa.array([query], pa.string())}) for query in queries]
+    return spark.createDataFrame(pa.Table.from_batches(batches))
 
 
 @dataclass(frozen=True)
