@@ -131,4 +131,5 @@ class Evaluation:
         return done.rows
 
 
-_NOTHING = pa.table({"__net": pa.array([], pa.int64())})
+# Not by way of an array: making one imports pandas, which takes longer than all else that a command imports.
+_NOTHING = pa.Table.from_batches([], pa.schema([("__net", pa.int64())]))
