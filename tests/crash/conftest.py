@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
 from millstream.store.connection import connect
-from millstream.testing import oracle
+from millstream.testing import forks, oracle
 from millstream.testing.server import Server
 from millstream.testing.writers import VIEWS, make_tables
 
@@ -197,10 +195,7 @@ def child_with_own_spark() -> Child:
 def _child(environment: Mapping[str, str]) -> Child:
     def run(dsn: str, *arguments: str, point: str | None = None, number: int = 1) -> Ended:
         armed = {VARIABLE: point, "MILLSTREAM_TEST_PASS": str(number)} if point else {}
-        done = subprocess.run(
-            [sys.executable, str(CHILD), dsn, *arguments], env={**os.environ, **environment, **armed},
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+        done = forks.run(CHILD, dsn, *arguments, environment={**os.environ, **environment, **armed}, timeout=120)
         ended = Ended(done.returncode, done.stdout, done.stderr)
         assert "backend" in ended.output, ended
         _wait_for_session(dsn, ended.backend)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +11,7 @@ import pytest
 
 from millstream.observe.failpoint import LOG_FAILPOINTS, VARIABLE
 from millstream.store.connection import Connection
+from millstream.testing import forks
 
 if TYPE_CHECKING:
     from tests.capture.wal.conftest import Log, Logged
@@ -39,8 +38,7 @@ def _killed(log: Log, point: str, number: int, how: str = "whole") -> None:
     """Run a process until it is killed at a pass of a failpoint."""
     assert log.slot is not None
     environment = {**os.environ, VARIABLE: point, "MILLSTREAM_TEST_PASS": str(number)}
-    command = [sys.executable, str(CHILD), log.dsn, log.slot.name, how]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    ended = forks.run(CHILD, log.dsn, log.slot.name, how, environment=environment, timeout=60)
     assert ended.returncode == -signal.SIGKILL, ended.stderr[-3000:]
 
 

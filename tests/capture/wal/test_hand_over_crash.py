@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ from millstream.capture.wal import slot
 from millstream.catalog import relations, slots, sources, stream_tables
 from millstream.observe.failpoint import HAND_OVER_FAILPOINTS, VARIABLE
 from millstream.store.connection import Connection, connect
+from millstream.testing import forks
 
 if TYPE_CHECKING:
     from tests.capture.wal.conftest import Log, Logged
@@ -60,10 +59,7 @@ def _writing(dsn: str) -> Iterator[None]:
 def _ran(dsn: str, goal: str, *, killed_at: str = "", **environment: str) -> None:
     """Run a process until it is killed at a failpoint, or without one to its end."""
     armed = {VARIABLE: killed_at} if killed_at else {}
-    command = [sys.executable, str(CHILD), dsn, goal]
-    ended = subprocess.run(
-        command, env={**os.environ, **armed, **environment}, capture_output=True, text=True, timeout=90, check=False
-    )
+    ended = forks.run(CHILD, dsn, goal, environment={**os.environ, **armed, **environment}, timeout=90)
     assert ended.returncode == (-signal.SIGKILL if killed_at else 0), ended.stderr[-3000:]
 
 
