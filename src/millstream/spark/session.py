@@ -35,6 +35,7 @@ from millstream.errors import JavaMissing
 from millstream.observe import log
 from millstream.spark import archive, files
 from millstream.spark.java import java
+from millstream.spark.watchdog import Watchdog
 
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
 
@@ -92,6 +93,9 @@ _TAIL = 20
 # What the Java of this process has said last.
 _heard = deque[str](maxlen=_TAIL)
 
+# By the process id of a Java that this process has started.
+_watchdogs: dict[int, Watchdog] = {}
+
 _starting = Lock()
 
 
@@ -143,6 +147,9 @@ def _launched(conf: SparkConf) -> JavaGateway:
         # Its last words may still be on their way.
         listener.join(timeout=5)
         raise JavaMissing.ended("\n".join(_heard) or str(error)) from error
+    process: Popen[bytes] | None = gateway.proc
+    if process is not None:
+        _watchdogs[process.pid] = Watchdog(process.pid, directories)
     return gateway
 
 
@@ -185,6 +192,8 @@ class Running:
             status = process.wait(patience)
         except TimeoutExpired:
             return None
+        if process.pid in _watchdogs:
+            _watchdogs.pop(process.pid).release()
         how = f"It was killed by signal {-status}." if status < 0 else f"It ended with status {status}."
         return " ".join([how, *_heard])
 
