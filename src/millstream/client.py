@@ -145,7 +145,8 @@ class Millstream:
     def uninstall(self, *, cascade: bool = False, forget: bool = False) -> None:
         """Remove Millstream and every stream table from the database; with `forget`, leave their tables alone."""
         self.app.reach()
-        install.uninstall(self.app.conn, cascade=cascade, forget=forget)
+        share = self.app.settings.max_lock_share
+        install.uninstall(self.app.conn, cascade=cascade, forget=forget, lock_share=share)
 
     @public
     def close(self) -> None:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
 from millstream.capture import trigger
 from millstream.catalog import blocks, install, relations, sources, stream_tables, targets
 from millstream.catalog.locks import Patience
 from millstream.errors import LockNotHad, NameTaken, NoRights, NotInstalled, StillUsed
+from millstream.observe.failpoint import UNINSTALL_FAILPOINTS, VARIABLE
 from millstream.store.connection import Connection, connect
+from millstream.testing import forks
+from millstream.testing.server import Server, embedded
 
 GOLDEN = Path(__file__).parent / "golden" / "catalog.txt"
+UNINSTALL = Path(__file__).with_name("uninstall_child.py")
 
 # What the catalog is, in words that every supported version of PostgreSQL prints alike.
 DESCRIPTION = """
@@ -143,6 +151,36 @@ def test_installing_at_once_is_installing_once(another: Callable[[], Connection]
         task.join()
     assert versions == [install.known()] * 8
     assert sessions[0].execute("SELECT count(*) FROM millstream.installation").fetchall() == [(1,)]
+
+
+def test_another_install_may_commit_before_any_statement_of_an_install(
+    another: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Schemas that another install created between two statements of ours were taken for those of a stranger."""
+    ours, other = another(), another()
+    for number in count(1):
+        statements = _install_before(monkeypatch, number, ours, other)
+        install.uninstall(other)
+        if statements[number - 1] == install.migrations()[0].text:
+            break
+    # Before it: the isolation, the timeouts, and the looks at what is there.
+    assert number > 5
+
+
+def _install_before(monkeypatch: pytest.MonkeyPatch, number: int, ours: Connection, other: Connection) -> list[object]:
+    """Install by one session, and by the other before a statement of the first; return the statements of the first."""
+    statements, run = list[object](), ours.execute
+
+    def execute(query: Any, *arguments: Any, **options: Any) -> Any:  # psycopg has overloads for each kind of query
+        statements.append(query)
+        if len(statements) == number:
+            install.install(other)
+        return run(query, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ours, "execute", execute)
+        assert install.install(ours) == install.known()
+    return statements
 
 
 def test_there_is_one_installation(conn: Connection) -> None:
@@ -325,3 +363,74 @@ def test_uninstalling_does_not_wait_for_a_long_writer_for_ever(
     assert install.version(conn) == install.known()
     writer.execute("COMMIT")
     install.uninstall(conn)
+
+
+# -- uninstalling more than the server's lock table holds --------------------------------------
+
+# The smallest lock table that PostgreSQL has.
+SMALL = {"max_locks_per_transaction": "10", "max_connections": "25", "max_prepared_transactions": "0", "fsync": "off"}
+MANY = 60
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Server]:
+    with embedded(bindir=os.environ.get("MILLSTREAM_TEST_BINDIR") or None, settings=SMALL) as server:
+        yield server
+
+
+def fill(conn: Connection, count: int) -> None:
+    """Install, with so many stream tables over tables of their own."""
+    install.install(conn)
+    for number in range(count):
+        conn.execute(f"CREATE TABLE IF NOT EXISTS source_{number} (id int PRIMARY KEY, t text)")
+        id = create_stream_table(conn, f"st_{number}", f"source_{number}", ["id", "t"])
+        conn.execute(f"CREATE VIEW millstream_state.block_{id}_0 AS SELECT * FROM millstream_state.state_{id}")
+
+
+def test_uninstalling_takes_no_more_locks_than_are_estimated(conn: Connection) -> None:
+    conn.execute(SHOP)
+    fill(conn, 3)
+    create_stream_table(conn, "of measures", "measures", ["v"])
+    estimate = install.removal_locks(conn)
+    with conn.transaction(force_rollback=True):
+        install._remove(conn, cascade=False, forget=False)
+        query = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid()"
+        assert estimate / 3 < conn.execute(query).fetchall()[0][0] <= estimate
+
+
+def test_uninstalling_more_than_the_lock_table_holds_goes_in_parts(small: Server) -> None:
+    """All in one transaction, "out of shared memory" ended it, for good, from some 500 stream tables on."""
+    with connect(small.dsn) as conn:
+        for number in range(MANY):
+            conn.execute(f"CREATE TABLE source_{number} (id int PRIMARY KEY, t text)")
+        before = everything(conn)
+        fill(conn, MANY)
+        with pytest.raises(psycopg.errors.OutOfMemory), conn.transaction():
+            install._remove(conn, cascade=False, forget=False)
+        # What one of them is used by is told before another is gone.
+        conn.execute("CREATE VIEW mine AS SELECT * FROM st_0")
+        filled = everything(conn)
+        with pytest.raises(StillUsed):
+            install.uninstall(conn)
+        assert everything(conn) == filled
+        conn.execute("DROP VIEW mine")
+        for point in UNINSTALL_FAILPOINTS:
+            # Not at the point of another: the stream tables go first.
+            environment = {**os.environ, VARIABLE: point}
+            ended = forks.run(UNINSTALL, small.dsn, environment=environment, timeout=120)
+            assert ended.returncode == -signal.SIGKILL, ended.stderr[-3000:]
+            assert install.version(conn) == install.known()
+            assert len(stream_tables.every(conn)) == (MANY - 1 if point == UNINSTALL_FAILPOINTS[0] else 0)
+        install.uninstall(conn)
+        assert everything(conn) == before
+
+
+def test_forgetting_more_than_the_lock_table_holds_leaves_their_tables(small: Server) -> None:
+    with connect(small.dsn) as conn:
+        fill(conn, MANY)
+        install.uninstall(conn, forget=True)
+        assert install.version(conn) is None
+        assert conn.execute("SELECT count(*) FROM pg_trigger").fetchall() == [(0,)]
+        assert conn.execute("SELECT count(*) FROM pg_class WHERE relname ~ '^st_\\d+$'").fetchall() == [(MANY,)]
+        for number in range(MANY):
+            conn.execute(f"DROP TABLE st_{number}, source_{number}")

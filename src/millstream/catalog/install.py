@@ -6,24 +6,27 @@ transaction: there is no half-installed state. No superuser is needed, only CREA
 created by us or not used at all, and a catalog that is there is looked at from outside first (`trust.py`).
 
 Uninstalling drops our functions and with them every trigger that calls one, wherever it is: nothing is left behind even
-where the catalog knows nothing of it.
+where the catalog knows nothing of it. It is one transaction where the server's lock table has room for that.
 """
 
 from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 
 from psycopg import errors, sql
 
 from millstream.algebra.table import quoted
-from millstream.catalog import identity, relations, roles, slots, stream_tables, targets, trust
+from millstream.catalog import identity, lock_table, relations, roles, slots, stream_tables, targets, trust
 from millstream.catalog.locks import PATIENT, Patience, read_committed, under_lock, waiting_at_most
 from millstream.catalog.relations import Name
 from millstream.errors import LockNotHad, NameTaken, NoRights, NotInstalled, StillUsed
+from millstream.observe.failpoint import failpoint
 from millstream.store.connection import Connection
 from millstream.store.statements import load
 
@@ -79,8 +82,8 @@ def install(conn: Connection, *, patience: Patience = INSTALLING) -> int:
                 found = _install(conn)
                 roles.grant(conn)
                 return found
-        except errors.UniqueViolation:
-            # Somebody else has created our schemas while we did, and has committed.
+        except (errors.UniqueViolation, errors.DuplicateSchema):
+            # Somebody else has created our schemas while we did, or just before we did, and has committed.
             continue
         except errors.LockNotAvailable as error:
             if time.monotonic() > deadline:
@@ -94,11 +97,14 @@ def _install(conn: Connection) -> int:
     Two who create the schemas meet at the unique index of pg_namespace: the second waits there, and then fails. Two who
     upgrade meet at the table of migrations.
     """
+    # The schemas before the version: those of another install that commits in between then come with their version, and
+    # are not taken for schemas of a stranger.
+    schemas = conn.execute(_SQL["schemas"]).fetchall()
     found = version(conn)
     if found == known():
         return found
     if found is None:
-        _check_room(conn)
+        _check_room(conn, schemas)
     else:
         conn.execute("LOCK TABLE millstream.migrations IN SHARE ROW EXCLUSIVE MODE")
         found = version(conn) or 0
@@ -131,11 +137,11 @@ def _close(conn: Connection) -> None:
         conn.execute(revoke)
 
 
-def _check_room(conn: Connection) -> None:
-    """The database has to let us create schemas, and their names have to be free."""
-    allowed, role, database = conn.execute(_SQL["may_create"]).fetchall()[0]
-    for schema, owner in conn.execute(_SQL["schemas"]):
+def _check_room(conn: Connection, schemas: Sequence[tuple[str, str]]) -> None:
+    """Raise unless the names of our schemas are free and the database lets us create them."""
+    for schema, owner in schemas:
         raise NameTaken.by_schema(schema, owner)
+    allowed, role, database = conn.execute(_SQL["may_create"]).fetchall()[0]
     if not allowed:
         raise NoRights.to(
             f'install Millstream in database "{database}"',
@@ -178,18 +184,30 @@ def captured(conn: Connection) -> list[int]:
     return [oid for (oid,) in conn.execute(_SQL["captured"])]
 
 
-def uninstall(conn: Connection, *, cascade: bool = False, forget: bool = False, patience: Patience = PATIENT) -> None:
+def uninstall(
+    conn: Connection,
+    *,
+    cascade: bool = False,
+    forget: bool = False,
+    patience: Patience = PATIENT,
+    lock_share: float = 0.5,
+) -> None:
     """Remove everything: triggers on sources, stream tables with their rows, the three schemas.
 
     With `cascade`, what users built on the stream tables goes too, and tables of their own that stand in our
     schema; without it that is an error. With `forget`, the stream tables stay as tables like any other, and nothing is
     done by an oid of the catalog. Where nothing is installed, nothing happens.
+
+    All of it is one transaction if that takes no more than `lock_share` of the server's free locks. Otherwise see
+    `_remove_in_parts`; what a process that is killed has left is removed by the next uninstall.
     """
     if version(conn) is None:
         return
     if not forget:
         require(conn)
     found = [slot for (slot,) in conn.execute(_SQL["slots"])]
+    if removal_locks(conn) > lock_table.read(conn).room(lock_share):
+        _remove_in_parts(conn, cascade, forget, patience)
     tables = relations.alterable(conn, captured(conn))
     under_lock(conn, tables, "ACCESS EXCLUSIVE", lambda: _remove(conn, cascade, forget), patience)
     # Last: it is not undone when a transaction is, and a slot without its catalog only waits to be dropped.
@@ -199,21 +217,31 @@ def uninstall(conn: Connection, *, cascade: bool = False, forget: bool = False, 
 
 def _remove(conn: Connection, cascade: bool, forget: bool) -> None:
     # Triggers go with our functions, also from tables that are not ours to alter any more.
-    for target in [] if forget else targets.inspect(conn):
-        if target.state in ("another", "unmarked"):
-            raise targets.moved(conn, target, stream_tables.get(conn, target.stream_table_id).name)
-        if target.found:
-            _drop_stream_table(conn, target.found, cascade)
+    for target in [] if forget else _present(conn):
+        _drop_stream_table(conn, target, cascade)
     for (publication,) in conn.execute(_SQL["publications"]).fetchall():
         conn.execute(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(publication)))
     for schema, table, former in [] if forget else conn.execute(_SQL["identities"]).fetchall():
         alter = sql.SQL("ALTER TABLE {} REPLICA IDENTITY {}")
         conn.execute(alter.format(sql.Identifier(schema, table), sql.SQL(former)))
+    _check_strangers(conn, cascade)
+    for schema in SCHEMAS:
+        conn.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+
+
+def _present(conn: Connection) -> list[Name]:
+    """Return the tables of stream tables that are there, the newest first; raise where one may not be ours."""
+    found = targets.inspect(conn)
+    for target in found:
+        if target.state in ("another", "unmarked"):
+            raise targets.moved(conn, target, stream_tables.get(conn, target.stream_table_id).name)
+    return [target.found for target in found if target.found]
+
+
+def _check_strangers(conn: Connection, cascade: bool) -> None:
     strangers = [str(Name(*row)) for row in conn.execute(_SQL["strangers"], (list(TABLES),))]
     if strangers and not cascade:
         raise StillUsed.schema("millstream", strangers)
-    for schema in SCHEMAS:
-        conn.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
 
 
 def _drop_stream_table(conn: Connection, table: Name, cascade: bool) -> None:
@@ -223,3 +251,88 @@ def _drop_stream_table(conn: Connection, table: Name, cascade: bool) -> None:
     except errors.DependentObjectsStillExist as error:
         lines = (error.diag.message_detail or "").splitlines()
         raise StillUsed.by(table.title, [line.split(" depends on ")[0] for line in lines]) from error
+
+
+# -- uninstalling in parts ---------------------------------------------------------------------
+
+
+def removal_locks(conn: Connection) -> int:
+    """Return how many locks it takes to remove everything in one transaction, at most."""
+    found: int = conn.execute(_SQL["removal_locks"]).fetchall()[0][0]
+    return found
+
+
+def _remove_in_parts(conn: Connection, cascade: bool, forget: bool, patience: Patience) -> None:
+    """Remove almost everything, in many transactions; what is left then needs few locks.
+
+    Nothing is removed before everything has been tried: whatever keeps a stream table from being dropped is an error
+    before the first is gone. The newest go first, so that readers go before what they read.
+    """
+    _check_strangers(conn, cascade)
+    if not forget:
+        for table in _present(conn):
+            with suppress(_Tried):
+                under_lock(conn, [table], "ACCESS EXCLUSIVE", partial(_try_to_drop, conn, table, cascade), patience)
+    for part in [] if forget else _stream_table_parts(conn, cascade):
+        under_lock(conn, part.tables, "ACCESS EXCLUSIVE", part.remove, patience)
+        failpoint("uninstall_stream_table")
+    for part in _capture_parts(conn):
+        under_lock(conn, part.tables, "ACCESS EXCLUSIVE", part.remove, patience)
+        failpoint("uninstall_capture")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one transaction removes, and the tables that it locks first."""
+
+    tables: Sequence[Name]
+    remove: Callable[[], None]
+
+
+def _stream_table_parts(conn: Connection, cascade: bool) -> Iterator[_Part]:
+    for target in targets.inspect(conn):
+        remove = partial(_remove_stream_table, conn, target.stream_table_id, cascade)
+        yield _Part([target.found] if target.found else [], remove)
+
+
+def _capture_parts(conn: Connection) -> Iterator[_Part]:
+    """Yield the triggers of each table, the functions and the buffer of each source, and what is left of states."""
+    for table in relations.alterable(conn, captured(conn)):
+        yield _Part([table], partial(_drop_triggers, conn, table))
+    for kind, schema, names in conn.execute(_SQL["parts"]).fetchall():
+        yield _Part([], partial(_drop_ours, conn, kind, schema, names))
+
+
+class _Tried(Exception):
+    """Rolls back what was only tried."""
+
+
+def _try_to_drop(conn: Connection, table: Name, cascade: bool) -> None:
+    _drop_stream_table(conn, table, cascade)
+    raise _Tried
+
+
+def _remove_stream_table(conn: Connection, id: int, cascade: bool) -> None:
+    """Drop a stream table with its state, and forget it."""
+    table = targets.ours(conn, id, stream_tables.get(conn, id).name)
+    if table:
+        _drop_stream_table(conn, table, cascade)
+    _remove_states(conn, id)
+    stream_tables.remove(conn, id)
+
+
+def _remove_states(conn: Connection, id: int) -> None:
+    """Drop the views and tables in which the blocks of a stream table are kept."""
+    for kind, schema, names in conn.execute(_SQL["states"], (id,)).fetchall():
+        _drop_ours(conn, kind, schema, names)
+
+
+def _drop_triggers(conn: Connection, table: Name) -> None:
+    for (trigger,) in conn.execute(_SQL["triggers_on"], (table.oid,)).fetchall():
+        conn.execute(sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(trigger), table.identifier))
+
+
+def _drop_ours(conn: Connection, kind: str, schema: str, names: Sequence[str]) -> None:
+    """Drop objects in a schema of ours, of the kind FUNCTION, VIEW or TABLE, with what depends on them."""
+    listed = sql.SQL(", ").join(sql.Identifier(schema, name) for name in names)
+    conn.execute(sql.SQL("DROP {} IF EXISTS {} CASCADE").format(sql.SQL(kind), listed))

@@ -90,3 +90,65 @@ FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = 'millstream' AND c.relkind IN ('r', 'p', 'm', 'f') AND c.relname <> ALL (%s)
 ORDER BY c.relname;
+
+-- removal_locks --
+-- The locks of a transaction that removes everything, at most. Dropping locks each object by itself: relations, types,
+-- constraints, defaults, rules, triggers, functions.
+WITH ours AS (
+    SELECT oid FROM pg_namespace WHERE nspname IN ('millstream', 'millstream_changes', 'millstream_state')
+), relations AS (
+    SELECT c.oid, c.reltype, c.reltoastrelid
+    FROM pg_class AS c
+    WHERE c.relkind <> 'i' AND (
+        c.relnamespace IN (SELECT oid FROM ours) OR c.oid IN (SELECT relid FROM millstream.stream_tables)
+    )
+), triggers AS (
+    SELECT t.oid, t.tgrelid
+    FROM pg_trigger AS t
+    JOIN pg_proc AS p ON p.oid = t.tgfoid
+    WHERE p.pronamespace IN (SELECT oid FROM ours) OR t.tgrelid IN (SELECT oid FROM relations)
+)
+SELECT
+    -- Each with its row type, the array type of that, and its TOAST table with an index.
+    (SELECT count(*) * 3 + count(*) FILTER (WHERE reltoastrelid <> 0) * 2 FROM relations)
+    + (SELECT count(*) FROM pg_index WHERE indrelid IN (SELECT oid FROM relations))
+    + (SELECT count(*) FROM pg_constraint WHERE conrelid IN (SELECT oid FROM relations))
+    + (SELECT count(*) FROM pg_attrdef WHERE adrelid IN (SELECT oid FROM relations))
+    + (SELECT count(*) FROM pg_rewrite WHERE ev_class IN (SELECT oid FROM relations))
+    + (SELECT count(*) + count(DISTINCT tgrelid) FROM triggers)
+    + (SELECT count(*) FROM pg_proc WHERE pronamespace IN (SELECT oid FROM ours))
+    + (SELECT count(*) * 2 FROM millstream.sources)
+    -- The server's own catalog, with its indexes.
+    + 100;
+
+-- states --
+-- The views and tables of a stream table in millstream_state, views first.
+SELECT CASE relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END, 'millstream_state', array_agg(relname ORDER BY relname)
+FROM pg_class
+WHERE relnamespace = 'millstream_state'::regnamespace AND relkind IN ('r', 'v') AND relname ~ ('^[a-z]+_' || %s::int8 || '_')
+GROUP BY relkind
+ORDER BY relkind DESC;
+
+-- triggers_on --
+SELECT t.tgname
+FROM pg_trigger AS t
+JOIN pg_proc AS p ON p.oid = t.tgfoid
+WHERE t.tgrelid = %s AND NOT t.tgisinternal AND t.tgparentid = 0
+    AND p.pronamespace IN (SELECT oid FROM pg_namespace WHERE nspname IN ('millstream', 'millstream_changes'));
+
+-- parts --
+-- The functions of each source, its buffer, and what is stored for each stream table; views before tables.
+SELECT kind, schema, array_agg(name ORDER BY name)
+FROM (
+    SELECT 1 AS step, 'FUNCTION' AS kind, 'millstream_changes' AS schema, proname AS name, split_part(proname, '_', 2) AS of
+    FROM pg_proc WHERE pronamespace = 'millstream_changes'::regnamespace AND proname ~ '^capture_\d'
+    UNION ALL
+    SELECT 2, 'TABLE', 'millstream_changes', relname, relname
+    FROM pg_class WHERE relnamespace = 'millstream_changes'::regnamespace AND relkind = 'r' AND relname ~ '^changes_\d'
+    UNION ALL
+    SELECT CASE relkind WHEN 'v' THEN 3 ELSE 4 END, CASE relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END,
+        'millstream_state', relname, split_part(relname, '_', 2)
+    FROM pg_class WHERE relnamespace = 'millstream_state'::regnamespace AND relkind IN ('r', 'v') AND relname ~ '^[a-z]+_\d'
+) AS parts (step, kind, schema, name, of)
+GROUP BY step, kind, schema, of
+ORDER BY step, of;

@@ -5,6 +5,7 @@
     create: recorded -> captured -> then as a refresh; drop: dropped, not committed -> committed
     hand-over: begun -> identity -> published -> slot -> waiting -> turned -> released; given up; taken back; lost
     adopt: examined -> resolved -> rewritten -> committed -> each source captured -> each stream table filled
+    uninstall in parts: each stream table gone -> the capture of each table and source gone
 
 Each step calls `failpoint(name)` when it is done. With MILLSTREAM_FAILPOINT=name in the environment the process
 dies there by SIGKILL: nothing is unwound, flushed or rolled back by us, as when the machine is switched off. Otherwise
@@ -67,6 +68,8 @@ ADOPT_FAILPOINTS: tuple[str, ...] = (
     "adopt_captured",
     "adopt_filled",
 )
+# Those of uninstalling in parts: a stream table is gone; triggers or a buffer are.
+UNINSTALL_FAILPOINTS: tuple[str, ...] = ("uninstall_stream_table", "uninstall_capture")
 ALL = (
     *FAILPOINTS,
     *LOG_FAILPOINTS,
@@ -74,6 +77,7 @@ ALL = (
     *CREATE_FAILPOINTS,
     *DROP_FAILPOINTS,
     *ADOPT_FAILPOINTS,
+    *UNINSTALL_FAILPOINTS,
 )
 
 
