@@ -32,6 +32,7 @@ TYPES: dict[str, tuple[str, ...]] = {
     'text COLLATE "C"': ("'a'", "'B'", "'ä'"),
     "varchar(20)": ("'x '", "' x'"),
     "char(5)": ("'ab'", "''", "'ab   '"),
+    "bpchar": ("'ab  '", "''", "' a '"),
     "date": ("'infinity'", "'-infinity'", "'0044-03-15 BC'", "'12000-01-01'", "'2024-02-29'"),
     "time": ("'24:00:00'", "'00:00:00'", "'12:34:56.789012'"),
     "timetz": ("'12:00:00+02'", "'24:00:00-05'"),
@@ -63,13 +64,14 @@ TYPES: dict[str, tuple[str, ...]] = {
 # Spark's equality is PostgreSQL's: they can be joined and grouped by.
 KEYS = [
     "boolean", "smallint", "integer", "bigint", "numeric(12,2)", "numeric", "real", "double precision", "text",
-    'text COLLATE "C"', "varchar(20)", "char(5)", "date", "time", "timetz", "timestamp", "timestamptz", "uuid", "bytea",
-    "int[]", "text[]", "mood", "posint", "inet", "cidr", "macaddr", "bit(3)", "bit varying", "pg_lsn",
+    'text COLLATE "C"', "varchar(20)", "char(5)", "bpchar", "date", "time", "timetz", "timestamp", "timestamptz",
+    "uuid", "bytea", "int[]", "text[]", "mood", "posint", "inet", "cidr", "macaddr", "bit(3)", "bit varying", "pg_lsn",
 ]  # fmt: skip
 # PostgreSQL has min() and max() of them.
 EXTREMES = [
     "smallint", "integer", "bigint", "numeric(12,2)", "numeric", "real", "double precision", "text",
-    'text COLLATE "C"', "varchar(20)", "char(5)", "date", "time", "timetz", "timestamp", "timestamptz", "interval",
+    'text COLLATE "C"', "varchar(20)", "char(5)", "bpchar", "date", "time", "timetz", "timestamp", "timestamptz",
+    "interval",
     "int[]", "text[]", "mood", "posint", "inet", "money", "pg_lsn",
 ]  # fmt: skip
 

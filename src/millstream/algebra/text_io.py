@@ -25,6 +25,8 @@ from millstream.algebra.types import PgType
 
 def output_sql(expression: str, type_: PgType) -> str:
     """The text of a value."""
+    if type_.base == "bpchar" and type_.kind == "base":
+        return f"pg_catalog.textin(pg_catalog.bpcharout({expression}))"
     if not type_.output:
         return f"({expression})::text"
     # A polymorphic function does not take a domain.

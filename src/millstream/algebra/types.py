@@ -44,6 +44,11 @@ class PgType:
     def is_domain(self) -> bool:
         return bool(self.underlying)
 
+    @property
+    def keeps_blanks(self) -> bool:
+        """True for bpchar without a declared length: equality ignores its trailing blanks, but they are stored."""
+        return self.kind == "base" and self.base == "bpchar" and self.unwrapped().name == "bpchar"
+
     def unwrapped(self) -> PgType:
         """The type underneath a domain."""
         return replace(self, name=self.underlying, underlying="") if self.underlying else self

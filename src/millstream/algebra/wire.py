@@ -10,7 +10,8 @@ extremes of that type are refused or left to PostgreSQL.
     timestamptz  -> microseconds since 2000-01-01 UTC; infinities are the ends of int8
     numeric(p,s) -> its text; becomes decimal(p,s) where Spark must compute with it
     numeric      -> where Spark only compares it, a text in the order of the numbers
-    char(n)      -> without its padding, as PostgreSQL compares it
+    char(n)      -> without its padding, as PostgreSQL compares it; its length is in its type
+    bpchar       -> with its blanks, by its output function; as a key without them, as PostgreSQL compares it
     jsonb        -> its text; carried only
 
 >>> wire_of(PgType(1082, "date", "date")).encode_sql("d")[:24]
@@ -154,7 +155,6 @@ _FIXED = {
         ordered=True,
     ),
     "time": Wire("int64", "bigint", "(extract(epoch FROM {x}) * 1000000)::int8", _TIME_OUT, equal=True, ordered=True),
-    "bpchar": Wire("string", "string", "{x}::text", equal=True),
 }
 
 # A text for each number, in the order of the numbers: how many digits stand before the point, then all digits. Of a
@@ -181,8 +181,9 @@ SPECIAL = ("NaN", "Infinity", "-Infinity")
 def wire_of(type_: PgType) -> Wire:
     """The way a value of this type is carried, joined and grouped by."""
     if type_.kind == "base" and type_.base in _FIXED:
-        wire = _FIXED[type_.base]
-        return _with_order_of_collation(wire, type_) if type_.base == "bpchar" else wire
+        return _FIXED[type_.base]
+    if _is_bpchar(type_):
+        return printed_wire_of(type_) if type_.keeps_blanks else key_wire_of(type_)
     if type_.base in ("text", "varchar") and type_.kind == "base":
         equal = type_.collation != "nondeterministic"
         return Wire("string", "string", "{x}::text", equal=equal, ordered=equal and type_.collation == "C")
@@ -191,10 +192,24 @@ def wire_of(type_: PgType) -> Wire:
     return _as_text(type_)
 
 
-def _with_order_of_collation(wire: Wire, type_: PgType) -> Wire:
-    if type_.collation == "nondeterministic":
-        return Wire(wire.arrow, wire.spark, wire.encode, wire.decode)
-    return wire
+def key_wire_of(type_: PgType) -> Wire:
+    """The way a value travels that is joined or grouped by: of any bpchar, without the blanks at its end."""
+    if not _is_bpchar(type_):
+        return wire_of(type_)
+    # The cast to text strips them.
+    return Wire("string", "string", "{x}::text", equal=type_.collation != "nondeterministic")
+
+
+def printed_wire_of(type_: PgType) -> Wire:
+    """The way a value travels beside others of its type, of another length perhaps: of any bpchar, with its blanks."""
+    if not _is_bpchar(type_):
+        return wire_of(type_)
+    encode = text_io.output_sql("{x}", type_)
+    return Wire("string", "string", encode, equal=type_.collation != "nondeterministic")
+
+
+def _is_bpchar(type_: PgType) -> bool:
+    return type_.kind == "base" and type_.base == "bpchar"
 
 
 def _as_text(type_: PgType) -> Wire:

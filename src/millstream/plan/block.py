@@ -26,8 +26,10 @@ from millstream.algebra.wire import (
     Wire,
     added_wire_of,
     extreme_wire_of,
+    key_wire_of,
     number_wire_of,
     order_wire_of,
+    printed_wire_of,
     tried_wire_of,
     untried_wire_of,
     wire_of,
@@ -35,7 +37,8 @@ from millstream.algebra.wire import (
 from millstream.plan.moving import Moving
 
 Use = Literal[
-    "carry", "key", "number", "order", "extreme", "added", "nan", "coarse", "fine", "beyond", "tried", "untried"
+    "carry", "key", "number", "order", "extreme", "added", "nan", "coarse", "fine", "beyond", "tried", "untried",
+    "printed",
 ]  # fmt: skip
 
 
@@ -69,7 +72,7 @@ def wire_for(type_: PgType, use: Use) -> Wire | None:
 _PARTS: dict[Use, Wire] = {"coarse": COARSE, "fine": FINE, "beyond": BEYOND, "nan": NAN}
 _WIRES: dict[Use, Callable[[PgType], Wire | None]] = {
     "number": number_wire_of, "order": order_wire_of, "added": added_wire_of, "extreme": extreme_wire_of,
-    "tried": tried_wire_of, "untried": untried_wire_of,
+    "tried": tried_wire_of, "untried": untried_wire_of, "key": key_wire_of, "printed": printed_wire_of,
 }  # fmt: skip
 
 

@@ -86,6 +86,7 @@ def _with_groups(
             plan.add_digits(name)
     for plan in plans:
         plan.add_signs()
+        plan.add_blanks()
     agreed = agreed_columns([plan.named for plan in plans])
     by_name = dict(agreed)
     state, reads = measures.State(), dict[Ref, Expr]()
@@ -109,11 +110,12 @@ def _with_groups(
 
 
 def _read_key(name: str, by_name: Mapping[str, Placed], state: measures.State) -> str:
-    """A key as it shows: equal numbers are one group, and 2.50 shows its digits, -0 its sign."""
-    key = f"s.{quoted(name)}"
+    """A key as it shows: equal values are one group, and 2.50 shows its digits, -0 its sign, bpchar its blanks."""
+    key, type_ = f"s.{quoted(name)}", by_name[name].type
+    assert type_ is not None
+    if type_.keeps_blanks:
+        return f"({key}::text || repeat(' ', {state.digits(f'{name}s')}))::{type_.name}"
     if f"{name}p" in by_name:
-        type_ = by_name[name].type
-        assert type_ is not None
         return f"CASE WHEN {key} = 0 AND {state.reaching(f'{name}p', 1)} = 0 THEN '-0'::{type_.name} ELSE {key} END"
     return state.showing(key, f"{name}s") if f"{name}s" in by_name else key
 
@@ -196,6 +198,17 @@ class GroupedBranch:
                 value = self.plan.placer.place(self.keys[name], "carry").expr.sql
                 plain = f"CASE WHEN CAST({value} AS TEXT) = '-0.0' THEN 0 ELSE 1 END"
                 self.named.append((f"{name}p", Placed(Expr.parse(plain), wire_of(INT4), INT4)))
+
+    def add_blanks(self) -> None:
+        """Have a column tell of each key that is bpchar without a length how many blanks it ends with.
+
+        PostgreSQL shows one of the equal values of a group; we show the longest.
+        """
+        for name, placed in [(name, placed) for name, placed in self.named if name in self.keys]:
+            if placed.type is not None and placed.type.keeps_blanks:
+                value = self.plan.placer.place(self.keys[name], "printed").expr.sql
+                blanks = f"LENGTH({value}) - LENGTH(RTRIM({value}))"
+                self.named.append((f"{name}s", Placed(Expr.parse(blanks), wire_of(INT4), INT4)))
 
     def _place(self, number: int, argument: measures.Argument, function: str) -> None:
         placer = self.plan.placer

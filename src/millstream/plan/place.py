@@ -170,8 +170,9 @@ class Placer:
             raise across(expression, "It may have more digits than Spark's numbers.")
         if scan is None:
             return Placed(literal(self._values([wire.encode_sql(expression.sql)])[0], wire), wire, type_)
-        # Where a key needs no canonical form it travels as it is, and shares the carried column.
-        use = "carry" if use == "key" and wire.canonical == "{x}" else use
+        # A key that needs no canonical form travels as it is, and shares the carried column.
+        if use in ("key", "printed") and wire == wire_of(type_) and (use == "printed" or wire.canonical == "{x}"):
+            use = "carry"
         leaf = self._own(scan, self.atoms.expanded(expression), type_, use, wire)
         ref = Expr.ref(self.names[scan.alias], leaf.name)
         return Placed(self._padded(expression, leaf, scan, ref), leaf.wire, type_)

@@ -78,7 +78,7 @@ def recursive(recursion: Recursion, block: Block, table: Table, server: Server) 
 
 def _check_equality(columns: Sequence[Column]) -> None:
     for column in columns:
-        if not wire_of(column.type).equal:
+        if not wire_of(column.type).equal or column.type.keeps_blanks:
             raise Unsupported.construct(
                 f"a recursive UNION of {column.type}",
                 reason="Whether two of its values are equal cannot be told by what is stored of them.",

@@ -200,6 +200,7 @@ def _case(placer: Placer, node: exp.Expression, use: Use) -> Placed:
     results = [branch.args["true"] for branch in node.args["ifs"]]
     default = node.args.get("default")
     values = results + ([default] if default is not None else [])
+    use = _use_of_alternatives(placer, node, use)
     placed = [placer.place(Expr.of(value), use) for value in values]
     wire, type_ = _common(placed, node), placer.type_of(node)
     made = exp.Case(
@@ -213,9 +214,15 @@ def _case(placer: Placer, node: exp.Expression, use: Use) -> Placed:
 
 
 def _coalesce(placer: Placer, node: exp.Expression, use: Use) -> Placed:
+    use = _use_of_alternatives(placer, node, use)
     placed = [placer.place(Expr.of(value), use) for value in (node.this, *node.expressions)]
     made = exp.Coalesce(this=placed[0].expr.node, expressions=[one.expr.node for one in placed[1:]])
     return Placed(Expr.of(made), _common(placed, node), placer.type_of(node))
+
+
+def _use_of_alternatives(placer: Placer, node: exp.Expression, use: Use) -> Use:
+    """How the alternatives of a value travel: char(5) and char(3) keep their blanks, since the result has no length."""
+    return "printed" if use == "carry" and placer.type_of(node).base == "bpchar" else use
 
 
 def _common(placed: list[Placed], node: exp.Expression) -> Wire:

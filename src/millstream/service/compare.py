@@ -2,7 +2,8 @@
 
 Rows are compared by their exact text; a number by its value, as PostgreSQL's `=` does: 1.0 is 1.00, and -0 is 0. Where
 an aggregate, DISTINCT or a set operation chooses among equal values, an interval is compared by its value, too:
-PostgreSQL's own choice of '1 day' or '24 hours' depends on the order of the rows.
+PostgreSQL's own choice of '1 day' or '24 hours' depends on the order of the rows. So is bpchar without a length, whose
+trailing blanks do not count.
 Floating-point results of an aggregate may differ in their last digits with the order of adding, in
 PostgreSQL itself too: those columns are compared rounded to 12 significant digits (`real` to 5), and the
 comparison says so.
@@ -85,6 +86,8 @@ def _compared(column: Column, rounded: bool, chosen: bool) -> str:
         text = f"({value} + 0)::text"
     elif chosen and column.type.base == "interval" and column.type.kind == "base":
         text = _LENGTH.format(x=value)
+    elif chosen and column.type.keeps_blanks:
+        text = f"rtrim({text}, ' ')"
     return f"{text} AS {quoted(column.name)}"
 
 

@@ -235,7 +235,8 @@ def _merged(one: Accumulator, head: AggregateHead) -> str:
     best = "LEAST" if one.function == "min" else "GREATEST"
     return (
         f"CASE WHEN g.absolute THEN {incoming} WHEN s.{present.name} + g.{present.name} = 0 THEN NULL "
-        f"ELSE {best}(s.{one.name}, {incoming}) END"
+        # Of equal values the incoming one: the stored one may be what was replaced by it ('1 day', '24 hours').
+        f"ELSE {best}({incoming}, s.{one.name}) END"
     )
 
 

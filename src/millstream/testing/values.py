@@ -19,6 +19,7 @@ TYPES: dict[str, list[str]] = {
     "text": ["", "a", "Zürich 注文", "x" * 10000],
     "varchar(20)": ["", "twenty characters   "],
     "char(5)": ["a", "abcde", ""],
+    "bpchar": ["a  ", "", "abcdefghi "],
     '"char"': ["x"],
     "name": ["n"],
     "date": ["2024-02-29", "infinity", "-infinity", "0044-03-15 BC", "20000-01-01"],
