@@ -34,7 +34,7 @@ format: setup  ## let ruff order the imports and lay out the code
 	$(BIN)/ruff format .
 
 docs: setup  ## print docs/reference/ from the code
-	$(BIN)/python docs/generate.py
+	$(BIN)/python -m docs.generate
 
 bench: setup  ## the benchmarks (BENCH=refresh_floor for one of them)
 	@set -e; for each in $(or $(BENCH:%=bench/%.py),$$(grep -l __main__ bench/*.py)); do \

@@ -17,14 +17,15 @@ from pathlib import Path
 import psycopg
 
 import millstream
-from millstream.capture import trigger
-from millstream.capture.inventory import triggers
+from millstream.capture.trigger import triggers as trigger
+from millstream.capture.trigger.inventory import triggers
 from millstream.capture.wal import slot
 from millstream.capture.wal.heartbeat import barrier
 from millstream.capture.wal.pipeline import Pipeline
-from millstream.catalog import install, relations
-from millstream.catalog.relations import Name
-from millstream.store.connection import Connection, session
+from millstream.catalog.installation import install
+from millstream.postgres import relations
+from millstream.postgres.connection import Connection, session
+from millstream.postgres.relations import Name
 
 ROWS = int(os.environ.get("BENCH_ROWS", "300000"))
 TIMES = int(os.environ.get("BENCH_TIMES", "3"))

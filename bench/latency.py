@@ -13,13 +13,13 @@ import time
 from threading import Event, Thread
 
 import pyarrow as pa
+from millstream.capture.transition.steps import Steps
 
 import millstream
 from millstream.catalog import sources
 from millstream.client import Millstream
-from millstream.service.steps import Steps
+from millstream.postgres.connection import connect
 from millstream.settings import Settings
-from millstream.store.connection import connect
 
 SECONDS = float(os.environ.get("BENCH_SECONDS", "20"))
 RATE = 1000

@@ -16,9 +16,9 @@ from psycopg import sql
 from pyspark import SparkContext
 
 import millstream
+from millstream.postgres.connection import connect
 from millstream.settings import Settings
-from millstream.store.connection import connect
-from millstream.testing.tpch.changes import Changes
+from millstream.testing.tpch.changes import TpchChanges
 from millstream.testing.tpch.load import load
 from millstream.testing.tpch.queries import queries
 
@@ -42,7 +42,7 @@ def main() -> None:
                 seconds = time.perf_counter() - started
                 (rows,) = conn.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(name))).fetchall()[0]
                 print(f"| {name} | {rows:,} | {seconds:.0f} | {java_peak()} | {peak('self')} |", flush=True)
-            Changes(conn, share=SHARE).cycle()
+            TpchChanges(conn, share=SHARE).cycle()
             for name in queries(SCALE):
                 report = ms.refresh(name)
                 assert report.action == "DIFFERENTIAL", report

@@ -25,8 +25,8 @@ from typing import TypeVar
 
 import millstream
 from millstream.errors import QueryError
-from millstream.store.connection import Connection, connect
-from millstream.testing.tpch.changes import Changes
+from millstream.postgres.connection import Connection, connect
+from millstream.testing.tpch.changes import TpchChanges
 from millstream.testing.tpch.load import load
 from millstream.testing.tpch.queries import queries
 
@@ -72,7 +72,7 @@ class Bench:
 
     ms: millstream.Millstream
     conn: Connection
-    changes: Changes
+    changes: TpchChanges
     refused: dict[str, str]
 
     def cycle(self, share: float) -> Iterator[Line]:
@@ -105,7 +105,7 @@ def main() -> None:
         sizes = load(conn, SCALE)
         print(f"TPC-H, scale {SCALE:g}: {', '.join(f'{rows:,} {table}' for table, rows in sizes.items())}")
         with millstream.connect(server.dsn) as ms:
-            bench = Bench(ms, conn, Changes(conn), refused=made(ms, conn))
+            bench = Bench(ms, conn, TpchChanges(conn), refused=made(ms, conn))
             for share in SHARES:
                 for _ in range(WARMING):
                     bench.warm(share)
@@ -126,7 +126,7 @@ def made(ms: millstream.Millstream, conn: Connection) -> dict[str, str]:
     return refused
 
 
-def show(share: float, measured: Iterator[Line], changes: Changes) -> None:
+def show(share: float, measured: Iterator[Line], changes: TpchChanges) -> None:
     """The table of one share of change, line by line as it is measured, and its sum."""
     print(f"\n### {share:.2%} changed: {changes.log['rf2']:,} orders turned over, as much of each table at random\n")
     print(HEAD)

@@ -20,13 +20,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import millstream
-from millstream.capture import hand_over, trigger
-from millstream.capture.inventory import triggers
+from millstream.capture.transition import cutover
+from millstream.capture.trigger import triggers as trigger
+from millstream.capture.trigger.inventory import triggers
 from millstream.capture.wal import slot
 from millstream.capture.wal.pipeline import Pipeline
-from millstream.catalog import install, relations, sources
-from millstream.store.connection import Connection, session
-from millstream.testing.server import Server
+from millstream.catalog import sources
+from millstream.catalog.installation import install
+from millstream.embedded.server import Server
+from millstream.postgres import relations
+from millstream.postgres.connection import Connection, session
 
 SECONDS = float(os.environ.get("BENCH_SECONDS", "4"))
 ROWS = 20_000
@@ -70,10 +73,10 @@ def captured(conn: Connection, server: Server, table: str, width: int, way: str)
         source = relations.table(conn, oid)
         trigger.install(conn, source, [column.name for column in source.columns])
     if way in ("log", "later"):
-        hand_over.begin(conn, oid)
-        hand_over.publish(conn, server.dsn, oid)
-        hand_over.turn(conn, oid)
-        hand_over.release(conn, oid)
+        cutover.begin(conn, oid)
+        cutover.publish(conn, server.dsn, oid)
+        cutover.turn(conn, oid)
+        cutover.release(conn, oid)
         assert not triggers(conn, [oid])[oid]
         if way == "log":
             pipeline = Pipeline(server.dsn, slot.name_of(conn))

@@ -1,6 +1,6 @@
 """Print docs/reference/ from the code: SQL, commands, settings, errors, failpoints.
 
-    python docs/generate.py        writes the pages; tests/test_docs.py checks that they are current
+    python -m docs.generate        writes the pages; tests/test_docs.py checks that they are current
 
 Nothing in these pages is written by hand: what they say of a command is its own help.
 """
@@ -16,13 +16,13 @@ from types import ModuleType
 from typing import Any
 
 import typer
+from docs.capabilities import KEPT, KINDS, REFUSED
 from pydantic.fields import FieldInfo
 
 from millstream import duration, errors
 from millstream.cli.app import COMMANDS, app, name_of
-from millstream.cli.exits import MEANINGS, exit_code
+from millstream.cli.exit_codes import MEANINGS, exit_code
 from millstream.observe import failpoint
-from millstream.plan.capabilities import KEPT, KINDS, REFUSED
 from millstream.settings import HARMLESS, OTHER_VARIABLES, PREFIX, Settings
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -47,8 +47,8 @@ def sql() -> str:
     """What is kept, how, at what cost; and what is refused."""
     head = (
         "Which SQL a stream table may have. Every example is planned by the test suite over the tables of\n"
-        "`tests/plan/conftest.py`: what stands under *Kept* is accepted and becomes those blocks, what stands under\n"
-        "*Refused* is refused with that code. The pages of the [operators](../operators/README.md) say more."
+        "`tests/compiler/conftest.py`: what stands under *Kept* is accepted and becomes those blocks, what stands\n"
+        "under *Refused* is refused with that code. The pages of the [operators](../operators/README.md) say more."
     )
     blocks = "A query becomes a chain of blocks, innermost first; the last one's rows are the stream table."
     kinds = table(("block", "what it does"), ((f"`{kind}`", told) for kind, told in KINDS.items()))

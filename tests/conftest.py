@@ -22,8 +22,8 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream
-from millstream.store.connection import Connection, connect
-from millstream.testing.server import Server, embedded
+from millstream.embedded.server import Server, embedded
+from millstream.postgres.connection import Connection, connect
 
 # Nothing here survives the run, so nothing need reach the disk.
 SETTINGS = {"fsync": "off", "full_page_writes": "off"}

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import millstream
 from millstream import Millstream, MillstreamError, Settings
 from millstream.errors import BadSetting, Closed, InternalError, ServerError
-from millstream.service import door, status
+from millstream.service import api_boundary, status
 
 pytestmark = pytest.mark.spark
 
@@ -186,7 +186,7 @@ def test_a_parameter_that_does_not_exist_stays_a_type_error(filled: Millstream) 
 
 
 def test_interrupts_pass_the_door() -> None:
-    @door.public
+    @api_boundary.public
     def interrupted() -> None:
         raise KeyboardInterrupt
 

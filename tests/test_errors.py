@@ -21,15 +21,16 @@ from typer.testing import CliRunner
 
 import millstream
 from millstream import Millstream, errors
-from millstream.catalog import install
+from millstream.catalog.installation import install
 from millstream.cli.app import app
 from millstream.errors import MillstreamError
 
 TESTS = Path(__file__).parent
 
+IDENTITY = "catalog/installation/test_identity.py"
 HERE = "test_errors.py"
-ALTERED = "refresh/test_apply.py::test_a_table_that_was_altered_is_told_with_the_way_back_which_works"
-TRUSTED = "catalog/test_code.py::test_the_setting_trusted_roles_lets_code_of_a_role_run"
+ALTERED = "refresh/apply/test_merge.py::test_a_table_that_was_altered_is_told_with_the_way_back_which_works"
+TRUSTED = "catalog/test_foreign_code.py::test_the_setting_trusted_roles_lets_code_of_a_role_run"
 FOLLOWED: dict[str, str] = {
     "BadSetting.by_others": "test_settings.py::test_a_file_that_others_could_have_written_sets_nothing_harmful",
     "OwnerLacksRight.to_read": "catalog/test_rights.py::test_what_the_owner_may_not_read_is_refused_until_it_may",
@@ -45,25 +46,25 @@ FOLLOWED: dict[str, str] = {
     "JavaEnded.of_given_session": "spark/test_session.py::"
     "test_a_given_session_that_has_ended_is_not_replaced_but_named",
     "NoRights.to": f"{HERE}::test_rights_that_are_granted_as_the_hint_says_suffice",
-    "NoRights.to_catalog": "catalog/test_install.py",
+    "NoRights.to_catalog": "catalog/installation/test_install.py",
     "NotInstalled.here": f"{HERE}::test_a_database_without_the_catalog_gets_one_as_the_hint_says",
-    "NotInstalled.older": "catalog/test_install.py::test_an_older_catalog_is_refused_until_it_is_upgraded",
-    "UntrustedCatalog.owned_by": "catalog/test_trust.py",
+    "NotInstalled.older": "catalog/installation/test_install.py::test_an_older_catalog_is_refused_until_it_is_upgraded",
+    "UntrustedCatalog.owned_by": "catalog/installation/test_trust.py",
     "UntrustedCatalog.holding": "service/test_verb.py::test_a_process_that_runs_notices_what_was_planted_since",
     "OtherDatabase.because": "service/test_adopt.py::test_every_stream_table_of_a_restored_database_comes_back_exact",
     "Closed.by_user": f"{HERE}::test_a_closed_connection_is_opened_again_as_the_hint_says",
     "NameTaken.by": f"{HERE}::test_a_name_that_is_taken_is_free_when_the_hint_is_followed",
-    "NameTaken.by_schema": "catalog/test_trust.py",
+    "NameTaken.by_schema": "catalog/installation/test_trust.py",
     "NoSuchStreamTable.named": f"{HERE}::test_commands_of_hints_work_with_odd_names",
     "StillUsed.by": f"{HERE}::test_commands_of_hints_work_with_odd_names",
     "StillUsed.schema": f"{HERE}::test_tables_in_our_schema_are_moved_as_the_hint_says",
     "TargetMoved.renamed": f"{HERE}::test_commands_of_hints_work_with_odd_names",
-    "TargetMoved.another": "catalog/test_identity.py::test_a_renamed_table_is_neither_dropped_nor_its_successor",
-    "TargetMoved.unmarked": "catalog/test_identity.py::test_a_table_without_our_mark_is_left_alone_and_the_hint_works",
+    "TargetMoved.another": f"{IDENTITY}::test_a_renamed_table_is_neither_dropped_nor_its_successor",
+    "TargetMoved.unmarked": f"{IDENTITY}::test_a_table_without_our_mark_is_left_alone_and_the_hint_works",
     "TargetMoved.dropped": f"{HERE}::test_commands_of_hints_work_with_odd_names",
     "TargetAltered.column": ALTERED,
     "TargetAltered.has": ALTERED,
-    "TriggerInterferes.by": "refresh/test_apply.py::test_a_trigger_that_changes_or_drops_rows_is_refused_by_name",
+    "TriggerInterferes.by": "refresh/apply/test_merge.py::test_a_trigger_that_changes_or_drops_rows_is_refused_by_name",
     "NotFilled.upstream": f"{HERE}::test_commands_of_hints_work_with_odd_names",
     "NotAdopted.listing": "service/test_adopt.py::test_what_cannot_be_resolved_is_listed_and_left_alone",
     "SourceChanged.shape": "service/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does",
@@ -75,14 +76,14 @@ FOLLOWED: dict[str, str] = {
     "test_a_source_that_is_locked_while_its_query_is_planned_holds_up_its_readers_only",
     "LockNotHad.by_writer": "service/test_troubles.py::"
     "test_a_stream_table_that_is_locked_holds_up_itself_only_and_not_for_long",
-    "SpillFailed.into": "service/test_follower.py::test_a_full_spill_disk_stops_only_what_is_captured_from_the_log",
+    "SpillFailed.into": "capture/wal/test_follower.py::test_a_full_spill_disk_stops_only_what_is_captured_from_the_log",
     "RefreshFailed.because": "service/test_health.py::"
     "test_it_is_red_where_the_last_refresh_failed_whatever_the_schedule",
     "Cancelled.by": "service/test_refresh.py::test_a_refresh_that_an_administrator_cancels_is_cancelled_and_not_failed",
     "ServerTrouble.of": "service/test_refresh.py::test_trouble_that_passes_is_counted_apart_and_never_suspends",
     "InternalError.of": "cli/test_errors.py::test_an_error_that_nobody_expected_is_told_without_a_traceback",
     "TargetDiffers.at": f"{HERE}::test_commands_of_hints_work_with_odd_names",
-    "TargetDiffers.without_index": "service/test_grounds.py",
+    "TargetDiffers.without_index": "catalog/test_definition_digests.py",
 }
 _BY_ITSELF = "It says that the trouble passes by itself; the tests of the module show that it does."
 NOT_FOLLOWED: dict[str, str] = {

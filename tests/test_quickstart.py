@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.store.connection import connect
-from millstream.testing.server import embedded
+from millstream.embedded.server import embedded
+from millstream.postgres.connection import connect
 
 QUICKSTART = (Path(__file__).parent.parent / "docs" / "quickstart.md").read_text()
 

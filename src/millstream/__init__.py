@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from millstream.client import Millstream, connect
+    from millstream.embedded.server import Server, embedded
     from millstream.errors import MillstreamError
     from millstream.settings import Settings
-    from millstream.testing.server import Server, embedded
 
 __version__ = "0.1.0"
 
@@ -19,8 +19,8 @@ _HOMES = {
     "MillstreamError": "millstream.errors",
     "connect": "millstream.client",
     "Settings": "millstream.settings",
-    "Server": "millstream.testing.server",
-    "embedded": "millstream.testing.server",
+    "Server": "millstream.embedded.server",
+    "embedded": "millstream.embedded.server",
 }
 
 

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from millstream.catalog import install
 from millstream.catalog.history import HistoryEntry
+from millstream.catalog.installation import install
 from millstream.errors import BadSetting, NotYet
 from millstream.refresh.report import RefreshReport
 from millstream.service import adopt, alter, create, drop, explain, health, refresh, status, verify
 from millstream.service.adopt import Adoption
+from millstream.service.api_boundary import public
 from millstream.service.app import App, Progress
 from millstream.service.doctor import Check
-from millstream.service.door import public
 from millstream.service.explain import Explanation
 from millstream.service.status import StreamTableStatus
 from millstream.service.verify import Verification
@@ -110,9 +110,9 @@ class Millstream:
     @public
     def table(self, name: str) -> DataFrame:
         """The stream table's rows as a Spark DataFrame."""
-        from millstream.service.frame import frame
+        from millstream.service.to_dataframe import to_dataframe
 
-        return frame(self.app, name)
+        return to_dataframe(self.app, name)
 
     @public
     def status(self) -> list[StreamTableStatus]:

@@ -16,13 +16,14 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from millstream.capture import trigger
-from millstream.capture.buffer import buffer_name, column_name, slice_condition
-from millstream.catalog import install, relations
+from millstream.capture.buffer.slices import buffer_name, column_name, slice_condition
+from millstream.capture.trigger import triggers
+from millstream.catalog.installation import install
 from millstream.catalog.sources import Source
 from millstream.frontier.snapshot import Snapshot
-from millstream.store.connection import Connection, connect
-from millstream.testing.bags import Bag, Slice
+from millstream.postgres import relations
+from millstream.postgres.connection import Connection, connect
+from millstream.testing.bags import Bag, BagSlice
 
 
 @dataclass
@@ -38,7 +39,7 @@ class Watched:
         with self._cut() as snapshot:
             self.frontier, self.content = snapshot, self._content()
 
-    def check(self) -> Slice:
+    def check(self) -> BagSlice:
         """Take a cut; the buffer must account for the whole difference. Return what it held."""
         with self._cut() as snapshot:
             taken, content = self._slice(), self._content()
@@ -49,7 +50,7 @@ class Watched:
         self.frontier, self.content = snapshot, content
         return taken
 
-    def skip(self) -> Slice:
+    def skip(self) -> BagSlice:
         """Take a cut without comparing, where a mark says that images do not tell the change."""
         with self._cut() as snapshot:
             taken, content = self._slice(), self._content()
@@ -63,14 +64,14 @@ class Watched:
         columns = [sql.SQL("{}::text").format(sql.Identifier(column.name)) for column in self.source.columns]
         return _bag(self.reader, columns, sql.Identifier(self.source.schema, self.source.name), sql.SQL("true"))
 
-    def _slice(self) -> Slice:
+    def _slice(self) -> BagSlice:
         columns = [sql.SQL("{}::text").format(column_name(column.attnum)) for column in self.source.columns]
         buffer, rows = buffer_name(self.source.relid), slice_condition(self.frontier)
 
         def images(action: str) -> Bag:
             return _bag(self.reader, columns, buffer, sql.SQL("action = {} AND {}").format(sql.Literal(action), rows))
 
-        return Slice(images("I"), images("D"), images("T").total(), images("X").total())
+        return BagSlice(images("I"), images("D"), images("T").total(), images("X").total())
 
 
 @dataclass
@@ -108,7 +109,7 @@ def watch(conn: Connection, database: str) -> Iterator[Watch]:
     def watched(name: str, columns: Sequence[str] | None = None, **options: Any) -> Watched:
         oid = conn.execute("SELECT %s::regclass::oid", (name,)).fetchall()[0][0]
         table = relations.table(conn, oid)
-        source = trigger.install(
+        source = triggers.install(
             conn, table, [c.name for c in table.columns] if columns is None else columns, **options
         )
         readers.append(connect(database))

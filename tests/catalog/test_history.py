@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from millstream.catalog import history, install, stream_tables
+from millstream.catalog import history, stream_tables
 from millstream.catalog.history import HistoryEntry
+from millstream.catalog.installation import install
 from millstream.frontier.snapshot import Snapshot
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 
 AT = datetime(2024, 6, 1, 12, 0, 0, 123456, tzinfo=UTC)
 

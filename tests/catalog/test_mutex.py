@@ -17,11 +17,12 @@ import psycopg
 import pytest
 
 import millstream
-from millstream.catalog import install, stream_tables
-from millstream.catalog.locks import Patience
+from millstream.catalog import stream_tables
+from millstream.catalog.installation import install
 from millstream.catalog.mutex import Mutex
 from millstream.errors import Busy, LockNotHad
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
+from millstream.postgres.table_locks import Patience
 
 Make = Callable[[], Mutex]
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from millstream.catalog import install, rights
+from millstream.catalog import rights
+from millstream.catalog.installation import install
 from millstream.client import Millstream
+from millstream.compiler.server.plan_query import Rights, plan_query
 from millstream.errors import NoRights, OwnerLacksRight
-from millstream.service.planning import Rights, plan_query
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 from millstream.testing import oracle
 
 SETUP = """

@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
-from millstream.catalog import install, sources, stream_tables
+from millstream.catalog import sources, stream_tables
+from millstream.catalog.installation import install
 from millstream.catalog.sources import CapturedColumn, Source
 from millstream.frontier.snapshot import Snapshot
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 
 ORDERS = Source(
     42, "public", "Orders", "TRIGGER",

@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from millstream.catalog import blocks, history, install, sources, stream_tables
+from millstream.catalog import blocks, history, sources, stream_tables
 from millstream.catalog.history import HistoryEntry
+from millstream.catalog.installation import install
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import NameTaken, NoSuchStreamTable
 from millstream.frontier.snapshot import Snapshot
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 
 AT = datetime(2024, 6, 1, 12, 0, tzinfo=UTC)
 
@@ -136,7 +137,7 @@ def test_removing_one_removes_what_is_its_own(conn: Connection) -> None:
     sources.add(conn, Source(42, "public", "orders", "TRIGGER", ()))
     for table in (kept, gone):
         sources.depend(conn, table.id, 42, ["a"])
-        blocks.add(conn, table.id, [blocks.Block(0, "main", "none", None, "scan")])
+        blocks.add(conn, table.id, [blocks.RecordedBlock(0, "main", "none", None, "scan")])
         history.add(conn, HistoryEntry(table.id, "FULL", "initial", "COMPLETED", "INITIAL", AT))
     stream_tables.remove(conn, gone.id)
     assert [table.name for table in stream_tables.every(conn)] == ["kept"]

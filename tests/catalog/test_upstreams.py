@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.catalog import install, sources, stream_tables, upstreams
+from millstream.catalog import sources, stream_tables, upstreams
+from millstream.catalog.installation import install
 from millstream.catalog.upstreams import Upstream
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 
 
 def made(conn: Connection, name: str, query: str = "") -> int:

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from millstream.cli.app import app
-from millstream.cli.doors import Doors
+from millstream.cli.entry_points import Doors
 from millstream.frontier.snapshot import Snapshot
 
 AT = datetime(2024, 6, 1, 12, 0, 0, tzinfo=UTC)

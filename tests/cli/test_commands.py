@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from millstream.catalog.upstreams import Behind
-from millstream.cli.exits import Exit
+from millstream.cli.exit_codes import Exit
 from millstream.errors import NoSuchStreamTable, RefreshFailed
 from millstream.observe import log
 

@@ -15,7 +15,7 @@ from millstream.cli.demo.board import Board
 from millstream.cli.demo.loop import MODES, PEEK, keep_fresh
 from millstream.cli.demo.story import CHAPTERS
 from millstream.cli.demo.view import plain, screen, sparkline
-from millstream.testing.shop import Count
+from millstream.embedded.shop import Count
 
 from .conftest import AT, report, status
 

@@ -9,8 +9,8 @@ import pytest
 import typer
 
 from millstream import errors
-from millstream.cli import uninstall
-from millstream.cli.exits import MEANINGS, Exit, exit_code
+from millstream.cli.commands import uninstall
+from millstream.cli.exit_codes import MEANINGS, Exit, exit_code
 
 from .conftest import Line
 

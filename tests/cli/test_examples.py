@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 
 from millstream.cli.app import COMMANDS, name_of
-from millstream.store.connection import connect
-from millstream.testing.server import embedded
+from millstream.embedded.server import embedded
+from millstream.postgres.connection import connect
 
 ORDERS = """
 CREATE TABLE orders (id bigint PRIMARY KEY, region text NOT NULL, amount numeric(12,2) NOT NULL);

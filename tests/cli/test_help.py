@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from millstream.cli.app import COMMANDS, name_of
-from millstream.cli.exits import MEANINGS
+from millstream.cli.exit_codes import MEANINGS
 
 from .conftest import Line
 

@@ -16,8 +16,8 @@ from uuid import uuid4
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from millstream.store.connection import connect
-from millstream.testing.server import Server, embedded
+from millstream.embedded.server import Server, embedded
+from millstream.postgres.connection import connect
 
 QUICKSTART = Path(__file__).parents[2] / "docs" / "quickstart.md"
 

@@ -13,10 +13,10 @@ import pytest
 
 from millstream.client import Millstream
 from millstream.errors import MillstreamError
+from millstream.postgres.connection import Connection
 from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
-from millstream.store.connection import Connection
 from millstream.testing import oracle
 from millstream.testing.writers import VIEWS, make_tables
 
@@ -29,7 +29,7 @@ class Verdict:
     action: str
     reason: str
     changes: int
-    found: oracle.Difference
+    found: oracle.OracleDifference
 
     def __str__(self) -> str:
         return f"{self.name}: {self.action} ({self.reason}) of {self.changes} changes: {self.found}"

@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millstream
-from millstream.capture import trigger
+from millstream.capture.trigger import triggers
 from millstream.catalog.sources import Source
 from millstream.client import Millstream
 from millstream.errors import MillstreamError
+from millstream.postgres.connection import Connection
 from millstream.refresh import cut, evaluate
-from millstream.store.connection import Connection
 from millstream.testing.writers import SHORT, VIEWS, Writers
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def test_a_transaction_that_began_before_the_create_and_writes_after_it_is_captu
 def test_a_commit_between_capture_and_the_first_cut_is_counted_once(
     ms: Millstream, judge: Judge, conn: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install = trigger.install
+    install = triggers.install
 
     # What trigger.install takes, handed on as it comes.
     def then_write(*args: object, **kwargs: object) -> Source:
@@ -103,7 +103,7 @@ def test_a_commit_between_capture_and_the_first_cut_is_counted_once(
         conn.execute("INSERT INTO visits VALUES ('page 1', 1), ('page 1', 1)")
         return source
 
-    monkeypatch.setattr(trigger, "install", then_write)
+    monkeypatch.setattr(triggers, "install", then_write)
     ms.create_stream_table("visited", VIEWS["visited"])
     assert ms.refresh("visited").action == "NO_DATA"
     assert not judge.wrong

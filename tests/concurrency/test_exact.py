@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.client import Millstream
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 from millstream.testing import oracle
 from millstream.testing.writers import STEPS, VIEWS, Writers
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.client import Millstream
-from millstream.store.connection import Connection, connect
+from millstream.postgres.connection import Connection, connect
 from millstream.testing import oracle
 from millstream.testing.writers import VIEWS, Writers
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 from psycopg import sql
 
-from millstream.capture import buffer
+from millstream.capture.buffer import slices
 from millstream.client import Millstream
 from millstream.errors import TargetDiffers
 from millstream.frontier.snapshot import Snapshot
+from millstream.postgres.connection import Connection, connect
 from millstream.refresh import cut
-from millstream.store.connection import Connection, connect
 from millstream.testing.writers import VIEWS, Writers
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def by_position(ms: Millstream, judge: Judge, conn: Connection, monkeypatch: pyt
     """The views are kept, with a frontier by log position."""
     positions = Positions()
     monkeypatch.setattr(cut, "_taken", positions.taken)
-    monkeypatch.setattr(buffer, "slice_condition", positions.slice_condition)
+    monkeypatch.setattr(slices, "slice_condition", positions.slice_condition)
     for name, query in VIEWS.items():
         ms.create_stream_table(name, query, schedule="1s")
     for (relid,) in conn.execute("SELECT relid FROM millstream.sources").fetchall():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from millstream.client import Millstream
+from millstream.postgres.connection import Connection
 from millstream.refresh import evaluate
 from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
-from millstream.store.connection import Connection
 from millstream.testing import oracle
 
 QUERY = "SELECT mod(n, 7) AS part, count(*) AS rows, sum(n) AS total FROM wide GROUP BY mod(n, 7)"

@@ -13,8 +13,8 @@ from psycopg import errors
 
 from millstream.client import Millstream
 from millstream.errors import LockNotHad
-from millstream.refresh import cut, evaluate, hold
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
+from millstream.refresh import cut, evaluate, source_locks
 from millstream.testing.writers import VIEWS
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def test_a_refresh_that_waited_for_a_truncate_sees_it(
 def test_a_source_that_stays_locked_holds_up_its_own_readers_only(
     ms: Millstream, judge: Judge, conn: Connection, another: Another, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hold, "LOCK_TIMEOUT", "50ms")
+    monkeypatch.setattr(source_locks, "LOCK_TIMEOUT", "50ms")
     for name, query in VIEWS.items():
         ms.create_stream_table(name, query)
     conn.execute("INSERT INTO visits VALUES ('page 1', 1)")

@@ -14,8 +14,8 @@ import pytest
 
 import millstream
 from millstream import Millstream
+from millstream.embedded.server import Server
 from millstream.refresh.report import RefreshReport
-from millstream.testing.server import Server
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -26,10 +26,10 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream
+from millstream.capture.transition import transitions
+from millstream.capture.transition.context import TransitionMemory
 from millstream.catalog import sources
 from millstream.observe import failpoint
-from millstream.service import hand_over
-from millstream.service.steps import Steps
 from millstream.settings import Settings
 
 
@@ -61,8 +61,8 @@ def move(ms: Millstream) -> None:
     app.settings = app.settings.model_copy(update={"cdc_mode": "trigger" if goal == "TRIGGER" else "auto"})
     deadline = time.monotonic() + 40
     while any(source.mode != goal for source in sources.every(app.conn)) and time.monotonic() < deadline:
-        app.steps = Steps()
-        hand_over.advance(app)
+        app.steps = TransitionMemory()
+        transitions.advance(app)
         time.sleep(0.02)
 
 

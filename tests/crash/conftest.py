@@ -15,13 +15,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millstream
+from millstream.embedded.server import Server
 from millstream.observe.failpoint import VARIABLE
+from millstream.postgres.connection import connect
 from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
-from millstream.store.connection import connect
 from millstream.testing import forks, oracle
-from millstream.testing.server import Server
 from millstream.testing.writers import VIEWS, make_tables
 
 # -- the mill --------------------------------------------------------------------------------

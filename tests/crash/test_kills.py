@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 import millstream
 from millstream import Millstream
 from millstream.catalog import sources
+from millstream.embedded.server import Server
 from millstream.observe.failpoint import (
     ADOPT_FAILPOINTS,
     CREATE_FAILPOINTS,
@@ -33,14 +34,13 @@ from millstream.observe.failpoint import (
     FAILPOINTS,
     HAND_OVER_FAILPOINTS,
 )
+from millstream.postgres.connection import Connection, connect
 from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
 from millstream.settings import Settings
-from millstream.store.connection import Connection, connect
 from millstream.testing import oracle
 from millstream.testing.restore import dump, restore
-from millstream.testing.server import Server
 from millstream.testing.writers import SHORT, VIEWS, Writers, make_tables
 
 if TYPE_CHECKING:

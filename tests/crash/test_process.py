@@ -14,7 +14,8 @@ import pytest
 from millstream.client import Millstream
 from millstream.errors import NameTaken
 from millstream.observe.failpoint import FAILPOINTS
-from millstream.refresh import apply, cut, evaluate, record, recurse
+from millstream.refresh import cut, evaluate, recursion
+from millstream.refresh.apply import merge, record
 from millstream.service import refresh
 from millstream.testing.writers import VIEWS
 
@@ -33,7 +34,7 @@ def passes(mill: Mill) -> Counter[str]:
     counted = Counter[str]()
     mill.change()
     with pytest.MonkeyPatch.context() as patch:
-        for module in (cut, evaluate, recurse, apply, record, refresh):
+        for module in (cut, evaluate, recursion, merge, record, refresh):
             patch.setattr(module, "failpoint", lambda name: counted.update([name]))
         assert mill.refresh() == DIFFERENTIAL
     return counted

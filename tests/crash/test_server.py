@@ -15,12 +15,13 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
+from millstream.embedded.server import Server, embedded
 from millstream.errors import MillstreamError, ServerDown
 from millstream.observe.failpoint import FAILPOINTS
-from millstream.refresh import apply, cut, evaluate, record, recurse
+from millstream.postgres.connection import connect
+from millstream.refresh import cut, evaluate, recursion
+from millstream.refresh.apply import merge, record
 from millstream.service import refresh
-from millstream.store.connection import connect
-from millstream.testing.server import Server, embedded
 from millstream.testing.writers import SHORT, VIEWS, Writers
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def when_passed(patch: pytest.MonkeyPatch, point: str, act: Callable[[], object]
         if name == point and left:
             left.pop()()
 
-    for module in (cut, evaluate, recurse, apply, record, refresh):
+    for module in (cut, evaluate, recursion, merge, record, refresh):
         patch.setattr(module, "failpoint", passed)
 
 

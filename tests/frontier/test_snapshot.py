@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.frontier.snapshot import Slice, Snapshot
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 
 XIDS = range(3, 40)
 

@@ -16,13 +16,13 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream
+from millstream.embedded.server import Server
 from millstream.errors import MillstreamError
+from millstream.postgres.connection import Connection, connect
 from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
-from millstream.store.connection import Connection, connect
 from millstream.testing import oracle
-from millstream.testing.server import Server
 
 # Sums of floats that are not exact differ in their last digits with the order of adding.
 CLOSE = 1e-9

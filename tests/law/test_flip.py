@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.plan.block import Input
-from millstream.refresh import reading, versions
-from millstream.refresh.access import Access
-from millstream.refresh.reading import Moved
+from millstream.algebra.block import Input
+from millstream.refresh.reads import read_sql, single_rows
+from millstream.refresh.reads.access_paths import AccessPaths
+from millstream.refresh.reads.read_sql import FilterVersions
 
 if TYPE_CHECKING:
     from tests.law.conftest import Law
@@ -132,30 +132,30 @@ def test_a_filter_that_stands_still_reads_nothing(moving: Law) -> None:
 
 
 def nothing_is_flipped(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Access, "flipped", lambda access, one: None)
+    patch.setattr(AccessPaths, "flipped", lambda access, one: None)
 
 
 def the_old_row_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    def as_it_is(access: versions.Versions, one: Input) -> Moved:
+    def as_it_is(access: single_rows.SingleRowVersions, one: Input) -> FilterVersions:
         moved = honest(access, one)
         return replace(moved, was=moved.now)
 
-    honest = versions.Versions.moved
-    patch.setattr(versions.Versions, "moved", as_it_is)
+    honest = single_rows.SingleRowVersions.moved
+    patch.setattr(single_rows.SingleRowVersions, "moved", as_it_is)
 
 
 def a_bound_that_is_missing_bounds_nothing(patch: pytest.MonkeyPatch) -> None:
-    honest = versions._between
-    patch.setattr(versions, "_between", lambda bound, old, new, *nulls: honest(bound, old, new, False, False))
+    honest = single_rows._between
+    patch.setattr(single_rows, "_between", lambda bound, old, new, *nulls: honest(bound, old, new, False, False))
 
 
 def a_flipped_row_counts_in_both_versions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Moved, "stored", lambda moved, before: ([str(before), "1"], []))
+    patch.setattr(FilterVersions, "stored", lambda moved, before: ([str(before), "1"], []))
 
 
 def images_are_taken_by_the_new_row(patch: pytest.MonkeyPatch) -> None:
-    honest = reading.images_sql
-    patch.setattr(reading, "images_sql", lambda one, images, moved: honest(one, images, replace(moved, was=moved.now)))
+    honest = read_sql.images_sql
+    patch.setattr(read_sql, "images_sql", lambda one, images, moved: honest(one, images, replace(moved, was=moved.now)))
 
 
 CONTROLS: dict[Callable[[pytest.MonkeyPatch], None], str] = {

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from millstream.errors import Unsupported
-from millstream.refresh import access, reduce
+from millstream.refresh.reads import access_paths, semijoin
 from millstream.refresh.report import RefreshReport
 from millstream.spark import engine, parts
 from millstream.spark.engine import Engine
 from millstream.testing import oracle
-from millstream.testing.queries import Queries, Query
-from millstream.testing.randomness import Changes, RandomTable, random_tables
+from millstream.testing.queries import Query, RandomQueries
+from millstream.testing.randomness import RandomChanges, RandomTable, random_tables
 
 if TYPE_CHECKING:
     from tests.law.conftest import Law
@@ -60,7 +60,7 @@ refused: Counter[str] = Counter()
 @pytest.fixture(autouse=True)
 def few_rows_are_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that meet none are left out, however few."""
-    monkeypatch.setattr(reduce, "FEW", 0)
+    monkeypatch.setattr(semijoin, "FEW", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -71,12 +71,12 @@ def seed_in_report(request: pytest.FixtureRequest) -> None:
 def take_path(law: Law, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make refreshes read in a certain way."""
     lookup, pages, keys = PATHS[name]
-    monkeypatch.setattr(access, "SMALL_PAGES", pages)
-    monkeypatch.setattr(access, "INLINE_KEYS", keys)
+    monkeypatch.setattr(access_paths, "SMALL_PAGES", pages)
+    monkeypatch.setattr(access_paths, "INLINE_KEYS", keys)
     law.ms.app.settings = law.ms.app.settings.model_copy(update={"max_lookup_rows": lookup})
 
 
-def kept(law: Law, queries: Queries, number: int) -> dict[str, Query]:
+def kept(law: Law, queries: RandomQueries, number: int) -> dict[str, Query]:
     """Stream tables over random queries; those that are refused are counted."""
     made = dict[str, Query]()
     while len(made) < number:
@@ -130,9 +130,9 @@ def settled(law: Law, names: list[str]) -> None:
         assert (full.rows_inserted, full.rows_updated, full.rows_deleted) == (0, 0, 0), name
 
 
-def filled(law: Law, dice: random.Random, *, cased: bool = True) -> Changes:
+def filled(law: Law, dice: random.Random, *, cased: bool = True) -> RandomChanges:
     """Random tables with rows in them."""
-    changes = Changes(law.conn, random_tables(dice, cased=cased), dice, cases=CASES if cased else 1)
+    changes = RandomChanges(law.conn, random_tables(dice, cased=cased), dice, cases=CASES if cased else 1)
     changes.create()
     changes.fill(ROWS_PER_CASE if cased else 9)
     return changes
@@ -142,7 +142,7 @@ def filled(law: Law, dice: random.Random, *, cased: bool = True) -> Changes:
 def test_random_queries_over_many_cases_equal_postgres(number: int, law: Law, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(f"{SEED} cased {number}")
     changes = filled(law, dice)
-    queries = kept(law, Queries(changes.tables, dice), QUERIES)
+    queries = kept(law, RandomQueries(changes.tables, dice), QUERIES)
     for batch in range(BATCHES):
         take_path(law, dice.choice(["lookups", "keys in a table", "no lookups", "some lookups"]), monkeypatch)
         touched = changes.batch()
@@ -159,7 +159,7 @@ def test_random_queries_that_ask_the_time_equal_postgres(
 ) -> None:
     dice = random.Random(f"{SEED} clock {number}")
     changes = filled(law, dice)
-    kept(law, Queries(changes.tables, dice, clock=True), QUERIES)
+    kept(law, RandomQueries(changes.tables, dice, clock=True), QUERIES)
     for batch in range(2 * BATCHES):
         take_path(law, dice.choice(list(PATHS)), monkeypatch)
         # Every other time nothing but the time has changed.
@@ -180,9 +180,9 @@ def test_random_queries_over_random_queries_equal_postgres(
     changes = filled(law, dice)
     lower = list[RandomTable]()
     for level in range(2):
-        queries = Queries([*changes.tables[:2], *lower, *lower], dice, prefix=f"l{level}")
+        queries = RandomQueries([*changes.tables[:2], *lower, *lower], dice, prefix=f"l{level}")
         lower += [layer(law, queries, f"s_{level}_{n}") for n in range(2)]
-    kept(law, Queries([*changes.tables[:1], *lower], dice), QUERIES - 2)
+    kept(law, RandomQueries([*changes.tables[:1], *lower], dice), QUERIES - 2)
     for batch in range(BATCHES):
         take_path(law, dice.choice(["lookups", "keys in a table", "no lookups", "some lookups"]), monkeypatch)
         touched = changes.batch()
@@ -198,12 +198,12 @@ def test_random_null_extended_sides_equal_postgres(number: int, law: Law) -> Non
     """Every query has a constant on the null-extended side of an outer join, in any form: there it may be NULL."""
     dice = random.Random(f"{SEED} null-extended {number}")
     changes = filled(law, dice)
-    queries = Queries(changes.tables, dice)
+    queries = RandomQueries(changes.tables, dice)
     names = [name for n in range(8) if created(law, name := f"s{n}", queries.null_extended())]
     count(changes.batch(), law.refresh(*names))
 
 
-def layer(law: Law, queries: Queries, name: str) -> RandomTable:
+def layer(law: Law, queries: RandomQueries, name: str) -> RandomTable:
     """A stream table that others read."""
     while True:
         query, table = queries.lower(name)
@@ -216,7 +216,7 @@ def test_random_queries_without_cases_equal_postgres(number: int, law: Law, monk
     """Small tables that are one database: here whole tables become empty, and fill again."""
     dice = random.Random(f"{SEED} plain {number}")
     changes = filled(law, dice, cased=False)
-    queries = kept(law, Queries(changes.tables, dice), QUERIES)
+    queries = kept(law, RandomQueries(changes.tables, dice), QUERIES)
     for batch in range(BATCHES):
         take_path(law, dice.choice(["lookups", "keys in a table", "no lookups"]), monkeypatch)
         touched = changes.batch()
@@ -232,7 +232,7 @@ def test_random_queries_without_cases_equal_postgres(number: int, law: Law, monk
 def test_one_large_batch_equals_many_small_ones(law: Law) -> None:
     dice = random.Random(f"{SEED} batches")
     changes = filled(law, dice)
-    queries = kept(law, Queries(changes.tables, dice), 2)
+    queries = kept(law, RandomQueries(changes.tables, dice), 2)
     for name, query in queries.items():
         law.create(f"{name}_late", query.sql)
     for _ in range(3):
@@ -249,7 +249,7 @@ def test_an_update_equals_a_delete_and_an_insert(law: Law) -> None:
     twins = {table.name: f"twin_{table.name}" for table in changes.tables}
     for table, twin in twins.items():
         law.change(f"CREATE TABLE {twin} (LIKE {table} INCLUDING INDEXES)", *followed(table, twin))
-    queries = kept(law, Queries(changes.tables, dice), 2)
+    queries = kept(law, RandomQueries(changes.tables, dice), 2)
     for name, query in queries.items():
         assert created(law, f"twin_{name}", twinned(query))
     count(changes.batch(), law.refresh(*queries))
@@ -287,7 +287,7 @@ def test_columns_that_nobody_reads_change_nothing(law: Law) -> None:
     changes = filled(law, dice)
     for table in changes.tables:
         law.change(f"ALTER TABLE {table.name} ADD COLUMN spare int")
-    queries = kept(law, Queries(changes.tables, dice), 3)
+    queries = kept(law, RandomQueries(changes.tables, dice), 3)
     law.change(*(f"UPDATE {table.name} SET spare = 1" for table in changes.tables))
     for name in queries:
         report = law.ms.refresh(name)
@@ -299,7 +299,7 @@ def test_columns_that_nobody_reads_change_nothing(law: Law) -> None:
 def test_the_order_of_from_changes_nothing(law: Law) -> None:
     dice = random.Random(f"{SEED} order")
     changes = filled(law, dice)
-    queries, pairs = Queries(changes.tables, dice), list[tuple[str, str]]()
+    queries, pairs = RandomQueries(changes.tables, dice), list[tuple[str, str]]()
     while len(pairs) < 2:
         one, other = queries.reordered()
         names = f"s{len(pairs)}", f"s{len(pairs)}_turned"
@@ -316,7 +316,7 @@ def test_scans_by_spark_tasks_give_the_same(law: Law, monkeypatch: pytest.Monkey
     dice = random.Random(f"{SEED} scans")
     changes = filled(law, dice)
     take_path(law, "scans", monkeypatch)
-    queries = kept(law, Queries(changes.tables, dice), 2)
+    queries = kept(law, RandomQueries(changes.tables, dice), 2)
     count(changes.batch(), law.refresh(*queries))
     assert tried["path scan"]
 
@@ -330,7 +330,7 @@ def test_rows_that_come_and_go_in_parts_give_the_same(law: Law, monkeypatch: pyt
     monkeypatch.setattr(engine, "_SMALL", 100)
     stored = list[str]()
     monkeypatch.setattr(Engine, "store", noting(Engine.store, stored))
-    queries = kept(law, Queries(changes.tables, dice), 3)
+    queries = kept(law, RandomQueries(changes.tables, dice), 3)
     count(changes.batch(), law.refresh(*queries))
     assert stored
 

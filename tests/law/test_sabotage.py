@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from millstream.algebra.block import Accumulator, AggregateHead, BlockColumn, Branch, Match, Read
 from millstream.algebra.relation import Filter, Project, Relation
-from millstream.plan import lower
-from millstream.plan.block import Accumulator, AggregateHead, BlockColumn, Branch, Match, Read
-from millstream.plan.demand import Message, messages
-from millstream.plan.lower import net
-from millstream.plan.lower.aggregate import _best, _sum
-from millstream.plan.lower.context import NET, Lowering
-from millstream.plan.lower.restrict import restrict
-from millstream.refresh import demand, evaluate
-from millstream.refresh.access import Access
-from millstream.refresh.demand import gather
-from millstream.refresh.gathered import Gathered
+from millstream.compiler import lowering
+from millstream.compiler.blocks.demand import KeyMessage, messages
+from millstream.compiler.lowering import consolidate
+from millstream.compiler.lowering.aggregate import _best, _sum
+from millstream.compiler.lowering.context import NET, Lowering
+from millstream.compiler.lowering.restrict import restrict
+from millstream.refresh import evaluate
+from millstream.refresh.reads import demand
+from millstream.refresh.reads.access_paths import AccessPaths
+from millstream.refresh.reads.demand import read_demanded
+from millstream.refresh.reads.input_rows import InputRows
 
 if TYPE_CHECKING:
     from tests.law.conftest import Law
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 # The package has the function of that name; the rules are patched in the module.
-aggregate = importlib.import_module("millstream.plan.lower.aggregate")
+aggregate = importlib.import_module("millstream.compiler.lowering.aggregate")
 
 SETUP = """
 CREATE TABLE customers (id int PRIMARY KEY, region text, credit int);
@@ -127,7 +128,7 @@ def breaks(*tables: str) -> Callable[[Sabotage], Sabotage]:
 
 def rewritten(rule: type[Relation], change: Callable[[str], str]) -> Sabotage:
     """A rule whose SELECT is changed as text."""
-    honest = lower.RULES[rule]
+    honest = lowering.RULES[rule]
 
     def dishonest(node: Relation, ctx: Lowering) -> str:
         step = honest(node, ctx)
@@ -136,7 +137,7 @@ def rewritten(rule: type[Relation], change: Callable[[str], str]) -> Sabotage:
         ctx.steps[-1] = (name, change(select))
         return step
 
-    return lambda patch: patch.setitem(lower.RULES, rule, dishonest)
+    return lambda patch: patch.setitem(lowering.RULES, rule, dishonest)
 
 
 @breaks("joined", "bag")
@@ -187,7 +188,7 @@ def inner_join_forgets_its_condition(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("united")
 def union_all_drops_a_part(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lower, "union_all", lambda parts, ctx: parts[0])
+    patch.setattr(lowering, "union_all", lambda parts, ctx: parts[0])
 
 
 @breaks("united", "mixed")
@@ -195,21 +196,21 @@ def union_all_removes_duplicates(patch: pytest.MonkeyPatch) -> None:
     def distinct(parts: Sequence[str], ctx: Lowering) -> str:
         return ctx.step("united", " UNION ".join(f"SELECT * FROM {part}" for part in parts))
 
-    patch.setattr(lower, "union_all", distinct)
+    patch.setattr(lowering, "union_all", distinct)
 
 
 @breaks("pages")
 def net_counts_each_row_once(patch: pytest.MonkeyPatch) -> None:
     def once(step: str, columns: Sequence[BlockColumn]) -> str:
-        return net.net_select(step, columns).replace("SUM(", "MAX(")
+        return consolidate.consolidate_select(step, columns).replace("SUM(", "MAX(")
 
-    patch.setattr(lower, "net_select", once)
+    patch.setattr(lowering, "consolidate_select", once)
 
 
 @breaks("cheapest")
 def net_keeps_what_cancels(patch: pytest.MonkeyPatch) -> None:
     # The old amount in the new region would be the least of its group.
-    patch.setattr(aggregate, "net_rows", net.weighed)
+    patch.setattr(aggregate, "consolidate_rows", consolidate.difference_rows)
 
 
 def instead_of(function: str, expression: str) -> Sabotage:
@@ -272,7 +273,7 @@ def restrict_lets_other_groups_through(patch: pytest.MonkeyPatch) -> None:
     def everything(step: str, head: AggregateHead, view: str, ctx: Lowering) -> str:
         return step
 
-    patch.setattr(lower, "restrict", everything)
+    patch.setattr(lowering, "restrict", everything)
 
 
 @breaks("extremes")
@@ -282,12 +283,12 @@ def restrict_loses_the_group_of_null(patch: pytest.MonkeyPatch) -> None:
         ctx.steps[-1] = (ctx.steps[-1][0], ctx.steps[-1][1].replace("<=>", "="))
         return name
 
-    patch.setattr(lower, "restrict", equal)
+    patch.setattr(lowering, "restrict", equal)
 
 
 @breaks("chain")
 def demand_leaves_the_last_message_out(patch: pytest.MonkeyPatch) -> None:
-    def fewer(branch: Branch, holders: Sequence[str], sizes: Mapping[str, float]) -> list[Message]:
+    def fewer(branch: Branch, holders: Sequence[str], sizes: Mapping[str, float]) -> list[KeyMessage]:
         return messages(branch, holders, sizes)[:-1]
 
     patch.setattr(demand, "messages", fewer)
@@ -295,7 +296,7 @@ def demand_leaves_the_last_message_out(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("joined", "chain", "totals")
 def demand_asks_one_side_only(patch: pytest.MonkeyPatch) -> None:
-    def one_way(branch: Branch, holders: Sequence[str], sizes: Mapping[str, float]) -> list[Message]:
+    def one_way(branch: Branch, holders: Sequence[str], sizes: Mapping[str, float]) -> list[KeyMessage]:
         return messages(branch, list(holders)[:1], sizes)
 
     patch.setattr(demand, "messages", one_way)
@@ -311,22 +312,22 @@ def demand_counts_rows_found_twice_twice(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("chain")
 def demand_forgets_rows_it_has_asked_for(patch: pytest.MonkeyPatch) -> None:
-    def new_ones_alone(gathered: Gathered, column: str, keys: pa.Table) -> tuple[list[pa.Table], pa.Table]:
+    def new_ones_alone(gathered: InputRows, column: str, keys: pa.Table) -> tuple[list[pa.Table], pa.Table]:
         known, new = honest(gathered, column, keys)
         return [rows[:0] for rows in known], new
 
-    honest = Gathered.known
-    patch.setattr(Gathered, "known", new_ones_alone)
+    honest = InputRows.known
+    patch.setattr(InputRows, "known", new_ones_alone)
 
 
 @breaks("extremes")
 def demand_reads_half_of_a_group(patch: pytest.MonkeyPatch) -> None:
-    def half(branch: Branch, first: dict[str, pa.Table], access: Access, *, before: int) -> dict[str, Gathered]:
+    def half(branch: Branch, first: dict[str, pa.Table], access: AccessPaths, *, before: int) -> dict[str, InputRows]:
         # Images stay whole; of the rows of a group that is recomputed, half are lost.
         rows = {name: table if before else table[: table.num_rows // 2] for name, table in first.items()}
-        return gather(branch, rows, access, before=before)
+        return read_demanded(branch, rows, access, before=before)
 
-    patch.setattr(evaluate, "gather", half)
+    patch.setattr(evaluate, "read_demanded", half)
 
 
 # -- the tests -------------------------------------------------------------------------------

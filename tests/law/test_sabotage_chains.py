@@ -14,22 +14,24 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from millstream.algebra.block import Block, Branch, Edge, Leaf, Match, Pair
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Aggregate, Join, Relation, Scan
+from millstream.compiler.blocks import chain, flatten, region
+from millstream.compiler.blocks.demand import KeyMessage, messages
+from millstream.compiler.blocks.flatten import FlatBranch
+from millstream.compiler.blocks.region import OuterJoin, OuterKind, Region
+from millstream.compiler.clauses import build
+from millstream.compiler.clauses.groups import group_by
+from millstream.compiler.decorrelate import bindings, restrict_groups
+from millstream.compiler.decorrelate.bindings import Bindings
+from millstream.compiler.lowering import left_join, mark_join, matching, null_extended
+from millstream.compiler.lowering.context import Lowering
+from millstream.compiler.placement.place import Placer
 from millstream.errors import MillstreamError
-from millstream.plan import chain, flatten, region
-from millstream.plan.block import Block, Branch, Edge, Leaf, Match, Pair
-from millstream.plan.demand import Message, messages
-from millstream.plan.flatten import Flat
-from millstream.plan.lower import left_join, mark_join, matching, null_extended
-from millstream.plan.lower.context import Lowering
-from millstream.plan.place import Placer
-from millstream.plan.region import Outer, OuterKind, Region
-from millstream.refresh import access, demand
-from millstream.sql import build, given, group_by, narrowed
-from millstream.sql.given import Given
+from millstream.refresh.reads import access_paths, demand
 from millstream.store import state
-from millstream.store.names import Names
+from millstream.store.names import BlockNames
 
 if TYPE_CHECKING:
     from tests.law.conftest import Law
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 # The package has the function of that name; its table of kinds is in the module.
-match = importlib.import_module("millstream.plan.lower.match")
+match = importlib.import_module("millstream.compiler.lowering.match")
 
 SETUP = """
 CREATE TABLE customers (id int PRIMARY KEY, region text, credit int);
@@ -174,10 +176,10 @@ def demand_does_not_complete(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Edge, "complete", never)
 
 
-def sent(change: Callable[[Message], Message]) -> Sabotage:
+def sent(change: Callable[[KeyMessage], KeyMessage]) -> Sabotage:
     """Other messages."""
 
-    def wrong(branch: Branch, holders: Sequence[str], sizes: Mapping[str, float]) -> list[Message]:
+    def wrong(branch: Branch, holders: Sequence[str], sizes: Mapping[str, float]) -> list[KeyMessage]:
         return [change(message) for message in messages(branch, holders, sizes)]
 
     return lambda patch: patch.setattr(demand, "messages", wrong)
@@ -210,7 +212,7 @@ def images(change: Callable[[str, str], str]) -> Sabotage:
     """Other images of an inner block's rows."""
     honest = state.images_sql
 
-    def wrong(block: Block, names: Names, action: str) -> str:
+    def wrong(block: Block, names: BlockNames, action: str) -> str:
         return change(action, honest(block, names, action))
 
     return lambda patch: patch.setattr(state, "images_sql", wrong)
@@ -282,11 +284,11 @@ def padding_is_always_null(patch: pytest.MonkeyPatch) -> None:
 
 
 def columns_are_not_sealed(patch: pytest.MonkeyPatch) -> None:
-    def unsealed(node: Join, kind: OuterKind, left: Flat, right: Flat) -> Flat:
+    def unsealed(node: Join, kind: OuterKind, left: FlatBranch, right: FlatBranch) -> FlatBranch:
         assert node.condition is not None
         inside = {**left.outputs, **right.outputs}
-        outer = Outer(kind, left.region, right.region, (node.condition.substitute(inside),))
-        return Flat(Region((outer,)), inside)
+        outer = OuterJoin(kind, left.region, right.region, (node.condition.substitute(inside),))
+        return FlatBranch(Region((outer,)), inside)
 
     patch.setattr(flatten, "_outer", unsealed)
 
@@ -304,24 +306,24 @@ def blocks_that_differ_are_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def values_that_meet_nothing_are_lost(patch: pytest.MonkeyPatch) -> None:
-    def groups_alone(groups: Aggregate, given: Given, fresh: Callable[[str], str]) -> Aggregate:
+    def groups_alone(groups: Aggregate, given: Bindings, fresh: Callable[[str], str]) -> Aggregate:
         return groups
 
-    patch.setattr(group_by, "one_row_for_each", groups_alone)
+    patch.setattr(group_by, "one_row_per_binding", groups_alone)
 
 
 def windows_forget_what_is_given(patch: pytest.MonkeyPatch) -> None:
     def unchanged(expression: Expr, keys: Sequence[Expr]) -> Expr:
         return expression
 
-    patch.setattr(build, "partitioned", unchanged)
+    patch.setattr(build, "partition_windows", unchanged)
 
 
 def equalities_of_nulls_are_plain(patch: pytest.MonkeyPatch) -> None:
     def plain(one: Expr, other: Expr) -> Expr:
         return Expr.parse(f"({one.sql}) = ({other.sql})")
 
-    patch.setattr(given, "same", plain)
+    patch.setattr(bindings, "not_distinct", plain)
 
 
 def optional_rows_are_taken_for_certain(patch: pytest.MonkeyPatch) -> None:
@@ -330,14 +332,14 @@ def optional_rows_are_taken_for_certain(patch: pytest.MonkeyPatch) -> None:
     def inner(relation: Relation) -> Relation:
         return replace(relation, kind="inner") if isinstance(relation, Join) else relation
 
-    certain, conditions = narrowed._certain, narrowed._conditions
-    patch.setattr(narrowed, "_certain", lambda relation: certain(inner(relation)))
-    patch.setattr(narrowed, "_conditions", lambda relation: conditions(inner(relation)))
+    certain, conditions = restrict_groups._certain, restrict_groups._conditions
+    patch.setattr(restrict_groups, "_certain", lambda relation: certain(inner(relation)))
+    patch.setattr(restrict_groups, "_conditions", lambda relation: conditions(inner(relation)))
 
 
 def any_columns_are_a_key(patch: pytest.MonkeyPatch) -> None:
     """Groups are kept of rows that count as often as they are asked for."""
-    patch.setattr(narrowed, "_is_one_row", lambda asking, ties: bool(ties))
+    patch.setattr(restrict_groups, "_is_one_row", lambda asking, ties: bool(ties))
 
 
 BESIDE_ITS_GROUP = (
@@ -387,7 +389,7 @@ def test_what_cancels_leads_nowhere_unless_images_are_not_netted(changed: Law, m
     def as_they_are(rows: pa.Table) -> pa.Table:
         return rows
 
-    monkeypatch.setattr(access, "_netted", as_they_are)
+    monkeypatch.setattr(access_paths, "_netted", as_they_are)
     assert paths() != {"changes"}
 
 

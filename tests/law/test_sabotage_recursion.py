@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.plan import recursive
-from millstream.refresh.recurse import Recursing
+from millstream.compiler.blocks import recursion_block
+from millstream.refresh.recursion import RecursionRefresh
 from millstream.store import recursion
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ def changed(module_law: Law) -> Law:
 
 
 def nothing_is_rederived(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Recursing, "_rederive", lambda recursing: None)
+    patch.setattr(RecursionRefresh, "_rederive", lambda recursing: None)
 
 
 def nothing_is_overdeleted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Recursing, "_overdelete", lambda recursing: False)
+    patch.setattr(RecursionRefresh, "_overdelete", lambda recursing: False)
 
 
 def overdeleting_stops_at_the_first_step(patch: pytest.MonkeyPatch) -> None:
@@ -61,12 +61,12 @@ def what_is_taken_out_still_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_is_new_leads_nowhere(patch: pytest.MonkeyPatch) -> None:
-    honest = Recursing._step
+    honest = RecursionRefresh._step
 
-    def only_backwards(recursing: Recursing, relation: str, number: int, run: int) -> bool:
+    def only_backwards(recursing: RecursionRefresh, relation: str, number: int, run: int) -> bool:
         return relation != recursing.names.steps and honest(recursing, relation, number, run)
 
-    patch.setattr(Recursing, "_step", only_backwards)
+    patch.setattr(RecursionRefresh, "_step", only_backwards)
 
 
 def levels_forget_the_changes_themselves(patch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_derivations_must_not_cancel(module_law: Law, monkeypatch: pytest.Monkey
     module_law.change("CREATE TABLE ways (s int, d int); INSERT INTO ways VALUES (1, 2), (2, 3)")
     query = TABLES["each"].replace("edges", "ways")
     with monkeypatch.context() as patch:
-        patch.setattr(recursive._Branch, "_support", lambda branch: [])
+        patch.setattr(recursion_block._Branch, "_support", lambda branch: [])
         module_law.create("cancelled", query)
     module_law.create("told_apart", query)
     module_law.change("DELETE FROM ways WHERE s = 1; INSERT INTO ways VALUES (3, 2)")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlglot import exp
 
+from millstream.compiler.clauses.recursive import search_cycle
 from millstream.errors import MillstreamError
-from millstream.sql import search_cycle
 
 if TYPE_CHECKING:
     from tests.law.conftest import Law

@@ -17,9 +17,10 @@ import pytest
 
 import millstream
 from millstream import Millstream
-from millstream.catalog.lock_table import LockTable
 from millstream.catalog.stream_tables import StreamTable
+from millstream.embedded.server import Server, embedded
 from millstream.errors import LockTableFull
+from millstream.postgres.lock_table import LockTable
 from millstream.refresh import batches as module
 from millstream.refresh.batches import LOCKS_PER_CUT, Footprint, Graph, batches, graphs
 from millstream.refresh.cut import Cut
@@ -28,7 +29,6 @@ from millstream.refresh.report import RefreshReport
 from millstream.settings import Settings
 from millstream.testing import oracle
 from millstream.testing.kinds import KINDS, make_table
-from millstream.testing.server import Server, embedded
 
 # -- the choice, without a server --------------------------------------------------------------
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.scheduler.graph import Graph, Read
+from millstream.scheduler.graph import Dependency, Graph
 
 NAMES = {id: f"t{id}" for id in range(6)}
 edges = st.lists(st.tuples(st.sampled_from(range(6)), st.sampled_from(range(6))), max_size=15, unique=True)
 
 
 def graph_of(pairs: list[tuple[int, int]]) -> Graph:
-    return Graph(NAMES, tuple(Read(reader, upstream) for reader, upstream in pairs))
+    return Graph(NAMES, tuple(Dependency(reader, upstream) for reader, upstream in pairs))
 
 
 def closure(pairs: list[tuple[int, int]]) -> set[tuple[int, int]]:
@@ -46,22 +46,22 @@ def test_a_cycle_is_found_exactly_where_a_table_reads_itself_and_leads_back_to_i
 
 
 def test_the_shortest_way_round_is_told() -> None:
-    long_way = [Read(0, 1), Read(1, 2), Read(2, 3), Read(3, 0)]
-    graph = Graph(NAMES, (*long_way, Read(1, 0, ("view public.v",))))
+    long_way = [Dependency(0, 1), Dependency(1, 2), Dependency(2, 3), Dependency(3, 0)]
+    graph = Graph(NAMES, (*long_way, Dependency(1, 0, ("view public.v",))))
     assert graph.printed(graph.cycle(0)) == "t0 -> t1 -> view public.v -> t0"
 
 
 def test_a_direct_self_read_is_a_cycle_and_what_only_leads_to_one_is_not() -> None:
-    graph = Graph(NAMES, (Read(0, 1), Read(1, 1)))
+    graph = Graph(NAMES, (Dependency(0, 1), Dependency(1, 1)))
     assert graph.cycle(0) == ()
     assert graph.printed(graph.cycle(1)) == "t1 -> t1"
 
 
 def test_a_graph_prints_one_read_a_line() -> None:
-    graph = Graph(NAMES, (Read(0, 1, ("view v", "function f()")), Read(1, 2)))
+    graph = Graph(NAMES, (Dependency(0, 1, ("view v", "function f()")), Dependency(1, 2)))
     assert str(graph) == "t0 -> view v -> function f() -> t1\nt1 -> t2"
 
 
 def test_a_read_of_a_table_without_a_name_cannot_be() -> None:
     with pytest.raises(ValueError, match="9"):
-        Graph(NAMES, (Read(0, 9),))
+        Graph(NAMES, (Dependency(0, 9),))

@@ -28,12 +28,12 @@ from typer.testing import CliRunner
 import millstream
 from millstream import Millstream
 from millstream.cli import app as cli
-from millstream.cli.exits import Exit
+from millstream.cli.exit_codes import Exit
+from millstream.embedded.server import Server, embedded
 from millstream.errors import MillstreamError, NoRights, UntrustedCatalog
 from millstream.service.app import App
 from millstream.service.doctor import doctor
 from millstream.settings import Settings
-from millstream.testing.server import Server, embedded
 
 ROLES = ("superuser", "service", "owner", "operator", "reader", "application", "stranger")
 LOOKING = {"operator", "reader"}

@@ -14,15 +14,15 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream
+from millstream.capture.transition import transitions
+from millstream.capture.transition.context import TransitionMemory
 from millstream.catalog import sources
+from millstream.embedded.server import Server
 from millstream.errors import NotAdopted, OtherDatabase
-from millstream.service import hand_over
-from millstream.service.steps import Steps
+from millstream.postgres.connection import Connection, connect
 from millstream.settings import Settings
-from millstream.store.connection import Connection, connect
 from millstream.testing import oracle
 from millstream.testing.restore import another_cluster, dump, restore
-from millstream.testing.server import Server
 
 pytestmark = pytest.mark.spark
 
@@ -125,8 +125,8 @@ def move_to_wal(ms: Millstream) -> None:
     deadline = time.monotonic() + 60
     while {source.name for source in sources.every(ms.app.conn) if source.mode == "WAL"} < {"parted", "t1", "t2", "t3"}:
         assert time.monotonic() < deadline, sources.every(ms.app.conn)
-        ms.app.steps = Steps()
-        hand_over.advance(ms.app)
+        ms.app.steps = TransitionMemory()
+        transitions.advance(ms.app)
 
 
 def write(conn: Connection, start: int) -> None:

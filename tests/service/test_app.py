@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream
+from millstream.compiler.server.plan_query import QueryPlan, plan_query
+from millstream.postgres.connection import Connection
 from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
 from millstream.service import app
-from millstream.service.planning import Planned, plan_query
-from millstream.store.connection import Connection
 from millstream.testing import oracle
 from millstream.testing.kinds import KINDS, make_table
 
@@ -54,7 +54,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The queries that have been planned since."""
     queries = list[str]()
 
-    def noted(conn: Connection, query: str, **options: Any) -> Planned:  # as they came
+    def noted(conn: Connection, query: str, **options: Any) -> QueryPlan:  # as they came
         queries.append(query)
         return plan_query(conn, query, **options)
 

@@ -113,7 +113,7 @@ def test_a_create_that_was_cut_short_before_its_columns_were_captured_is_finishe
 ) -> None:
     ms.create_stream_table("first", "SELECT id, g FROM t")
     with monkeypatch.context() as patch:
-        patch.setattr("millstream.capture.trigger.install", lambda *_, **__: None)
+        patch.setattr("millstream.capture.trigger.triggers.install", lambda *_, **__: None)
         ms.create_stream_table("second", "SELECT id, v FROM t", initialize=False)
     assert ms.refresh("second").action == "FULL"
     writer.execute("UPDATE t SET v = 0 WHERE id = 1")

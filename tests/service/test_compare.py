@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from millstream.client import Millstream
+from millstream.postgres.connection import Connection
 from millstream.service import compare
-from millstream.store.connection import Connection
 
 EQUAL = ("1 day", "24 hours", "23:59:60", "2 days -24:00:00", "1 mon -29 days")
 OTHERS = ("1 mon", "30 days", "720:00:00", "-1 day", "-24:00:00", "0", "1 year", "360 days", "00:00:00.000001")

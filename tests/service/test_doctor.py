@@ -6,11 +6,12 @@ from importlib import metadata
 
 import pytest
 
-from millstream.capture import trigger
-from millstream.catalog import install, relations
+from millstream.capture.trigger import triggers
+from millstream.catalog.installation import install
+from millstream.postgres import relations
+from millstream.postgres.connection import Connection
 from millstream.service import doctor as module
 from millstream.service.doctor import Check, doctor
-from millstream.store.connection import Connection
 
 
 def checked(dsn: str | None) -> dict[str, Check]:
@@ -61,7 +62,7 @@ def test_gaps_in_capture_are_named(conn: Connection, database: str) -> None:
     install.install(conn)
     conn.execute("CREATE TABLE t (id int)")
     oid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
-    trigger.install(conn, relations.table(conn, oid), ["id"])
+    triggers.install(conn, relations.table(conn, oid), ["id"])
     assert checked(database)["capture"] == Check("capture", True, "sources: 1, all captured whole")
     conn.execute("ALTER TABLE t DISABLE TRIGGER ALL; ALTER TABLE t RENAME id TO other")
     found = checked(database)["capture"]

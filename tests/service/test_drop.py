@@ -10,10 +10,10 @@ import pytest
 
 import millstream
 from millstream import Millstream
-from millstream.catalog.locks import Patience
 from millstream.errors import LockNotHad, StillUsed
+from millstream.postgres.connection import Connection, connect
+from millstream.postgres.table_locks import Patience
 from millstream.service import drop
-from millstream.store.connection import Connection, connect
 
 # What is left of stream tables, triggers, functions, buffers and state.
 LEFT = """

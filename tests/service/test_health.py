@@ -11,7 +11,7 @@ from millstream.catalog import stream_tables
 from millstream.client import Millstream
 from millstream.errors import Busy, MillstreamError, RefreshFailed
 from millstream.service.doctor import Check, doctor
-from millstream.service.repair import REPAIRED
+from millstream.service.repair_hint import REPAIRED
 
 pytestmark = pytest.mark.spark
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import millstream
 from millstream.client import Millstream
 from millstream.errors import Cancelled, MillstreamError, ServerTrouble
-from millstream.refresh import access
+from millstream.refresh.reads import access_paths
 from millstream.testing import oracle
 
 pytestmark = pytest.mark.spark
@@ -171,7 +171,7 @@ def test_a_scan_for_which_the_server_has_no_connection_left_is_tried_again(
         ms.uninstall()
         admin.execute(f"CREATE ROLE {role} LOGIN; GRANT CREATE, TEMPORARY ON DATABASE {name} TO {role}".encode())
         admin.execute(f"CREATE SCHEMA own AUTHORIZATION {role}; ALTER ROLE {role} SET search_path = own".encode())
-        monkeypatch.setattr(access, "SMALL_PAGES", -1)
+        monkeypatch.setattr(access_paths, "SMALL_PAGES", -1)
         try:
             with millstream.connect(make_conninfo(database, user=role), spark=spark) as theirs:
                 with psycopg.connect(database, user=role, autocommit=True) as conn:

@@ -15,6 +15,7 @@ import pytest
 
 import millstream
 from millstream.catalog import sources, stream_tables
+from millstream.embedded.server import free_port
 from millstream.errors import (
     BadQuery,
     BadSetting,
@@ -28,10 +29,9 @@ from millstream.errors import (
     Unsupported,
     Volatile,
     WrongVersion,
-)  # fmt: skip
+)
+from millstream.postgres import connection
 from millstream.spark import java
-from millstream.store import connection
-from millstream.testing.server import free_port
 
 SCHEMA = """
     CREATE TABLE orders (id int PRIMARY KEY, customer int, amount numeric(12,2), note text, at timestamptz, doc json);

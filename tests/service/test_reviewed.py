@@ -14,7 +14,7 @@ from millstream import Settings
 from millstream.catalog import stream_tables
 from millstream.client import Millstream
 from millstream.errors import BadQuery, BadSetting, MillstreamError, RefreshFailed, TargetMoved, Unsupported
-from millstream.store.connection import connect, pinned
+from millstream.postgres.connection import connect, pinned
 from millstream.testing import oracle
 
 pytestmark = pytest.mark.spark

@@ -9,12 +9,12 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from millstream.catalog.locks import Patience
 from millstream.client import Millstream
 from millstream.errors import LockNotHad, RefreshFailed, SourceChanged
+from millstream.postgres.connection import Connection
+from millstream.postgres.table_locks import Patience
 from millstream.refresh.evaluate import Evaluation
-from millstream.service import mend
-from millstream.store.connection import Connection
+from millstream.service import repair_hint as repair
 from millstream.testing import oracle
 
 pytestmark = pytest.mark.spark
@@ -42,7 +42,7 @@ def ticked(ms: Millstream) -> dict[str, str]:
 def test_a_source_whose_capture_waits_for_a_lock_holds_up_its_readers_only(
     ms: Millstream, writer: psycopg.Connection, another: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mend, "HASTY", Patience(seconds=0.3))
+    monkeypatch.setattr(repair, "HASTY", Patience(seconds=0.3))
     writer.execute("ALTER TABLE t DISABLE TRIGGER ALL; INSERT INTO u VALUES (2, 2, 2)")
     slow = another()
     with slow.transaction():
@@ -94,7 +94,7 @@ def test_a_column_that_a_reader_does_not_use_is_no_trouble_for_it(ms: Millstream
 def test_a_stream_table_that_is_locked_holds_up_itself_only_and_not_for_long(
     ms: Millstream, writer: psycopg.Connection, another: Callable[[], Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.refresh.hold.WRITE_TIMEOUT", "300ms")
+    monkeypatch.setattr("millstream.refresh.source_locks.WRITE_TIMEOUT", "300ms")
     writer.execute("INSERT INTO t VALUES (2, 2, 2); INSERT INTO u VALUES (2, 2, 2)")
     holder = another()
     with holder.transaction():

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 
 from millstream import Millstream
+from millstream.capture.transition import transitions
+from millstream.capture.transition.context import TransitionMemory
 from millstream.catalog import sources
-from millstream.service import hand_over
-from millstream.service.steps import Steps
 from millstream.testing import oracle
 
 pytestmark = pytest.mark.spark
@@ -95,8 +95,8 @@ def move_to_wal(ms: Millstream) -> None:
     deadline = time.monotonic() + 60
     while {source.name for source in sources.every(ms.app.conn) if source.mode == "WAL"} < {"s", "o"}:
         assert time.monotonic() < deadline, sources.every(ms.app.conn)
-        ms.app.steps = Steps()
-        hand_over.advance(ms.app)
+        ms.app.steps = TransitionMemory()
+        transitions.advance(ms.app)
 
 
 def wrong(ms: Millstream, allowed: set[str], names: Sequence[str] = tuple(PLACES)) -> dict[str, str]:

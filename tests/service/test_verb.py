@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 import millstream
-from millstream.catalog import install
-from millstream.catalog.locks import Patience
+from millstream.catalog.installation import install
 from millstream.catalog.mutex import Mutex
 from millstream.errors import Busy, LockNotHad, NotInstalled, UntrustedCatalog
+from millstream.postgres.connection import Connection
+from millstream.postgres.table_locks import Patience
 from millstream.service import drop
-from millstream.store.connection import Connection
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import psycopg
 import pytest
 
 from millstream import Millstream
+from millstream.postgres.connection import Connection
 from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
 from millstream.store import staging
-from millstream.store.connection import Connection
 from millstream.testing import oracle
 from millstream.testing.kinds import KINDS, make_table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 from millstream.testing import oracle
 
 QUERY = "SELECT v.a, v.b, v.c FROM (VALUES (1, 'x', 1.50), (1, 'x', 1.50), (2, NULL, NULL)) AS v (a, b, c)"

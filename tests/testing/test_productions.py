@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from millstream.sql import nodetree
-from millstream.store.connection import Connection
-from millstream.testing.queries import Queries, Query
+from millstream.compiler.server import node_tree
+from millstream.postgres.connection import Connection
+from millstream.testing.queries import Query, RandomQueries
 from millstream.testing.queries.productions import PRODUCTIONS, productions_of, seen
 from millstream.testing.randomness import random_tables
 
@@ -32,7 +32,7 @@ def analysed(conn: Connection, query: Query, name: str) -> frozenset[str]:
     sql = "SELECT ev_action::text FROM pg_rewrite WHERE ev_class = %s::regclass"
     ((tree,),) = conn.execute(sql, (name,)).fetchall()
     text = " ".join([*query.setup, query.sql])
-    return productions_of(seen(text, list(nodetree.walk(nodetree.parse(tree)))))
+    return productions_of(seen(text, list(node_tree.walk(node_tree.parse(tree)))))
 
 
 def test_the_page_lists_every_production_and_has_a_reason_for_each_that_is_not_written() -> None:
@@ -48,7 +48,7 @@ def test_the_random_queries_are_accepted_by_postgres(conn: Connection, cased: bo
     tables = random_tables(dice, cased=cased)
     for statement in (statement for table in tables for statement in table.ddl()):
         conn.execute(statement.encode())
-    queries = Queries(tables, dice)
+    queries = RandomQueries(tables, dice)
     found = set[str]()
     for number in range(QUERIES):
         found |= analysed(conn, queries.next(), f"v{number}")

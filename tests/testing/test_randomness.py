@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from millstream.store.connection import Connection
-from millstream.testing.queries import Queries
-from millstream.testing.randomness import KINDS, Changes, random_tables
+from millstream.postgres.connection import Connection
+from millstream.testing.queries import RandomQueries
+from millstream.testing.randomness import KINDS, RandomChanges, random_tables
 
 
 def contents(conn: Connection, seed: int, *, cased: bool) -> tuple[list[object], list[str]]:
@@ -16,12 +16,12 @@ def contents(conn: Connection, seed: int, *, cased: bool) -> tuple[list[object],
     dice = random.Random(seed)
     tables = random_tables(dice, cased=cased)
     with conn.transaction(force_rollback=True):
-        changes = Changes(conn, tables, dice, cases=10 if cased else 1)
+        changes = RandomChanges(conn, tables, dice, cases=10 if cased else 1)
         changes.create()
         changes.fill(4)
         touched = [sorted(changes.batch()) for _ in range(2)]
         rows = [conn.execute(f"SELECT t::text FROM {t.name} AS t ORDER BY 1".encode()).fetchall() for t in tables]
-    queries = Queries(tables, dice)
+    queries = RandomQueries(tables, dice)
     return [touched, rows, changes.log], [queries.next().sql for _ in range(10)]
 
 
@@ -36,8 +36,8 @@ def test_a_seed_gives_the_same_every_time(conn: Connection, cased: bool) -> None
 def test_postgres_accepts_every_query(conn: Connection, seed: int, cased: bool) -> None:
     dice = random.Random(seed)
     tables = random_tables(dice, cased=cased)
-    Changes(conn, tables, dice).create()
-    queries = Queries(tables, dice)
+    RandomChanges(conn, tables, dice).create()
+    queries = RandomQueries(tables, dice)
     for _ in range(60):
         query = queries.next()
         for statement in (*query.setup, f"EXPLAIN {query.sql}"):
@@ -48,7 +48,7 @@ def test_every_kind_of_part_is_generated() -> None:
     dice = random.Random(1)
     parts = set[str]()
     for number in range(1500):
-        parts |= Queries(random_tables(dice, cased=number % 2 == 0), dice).next().parts
+        parts |= RandomQueries(random_tables(dice, cased=number % 2 == 0), dice).next().parts
     wanted = {
         "plain", "grouped", "combined", "distinct at the top", "global", "having", "filter clause", "ids",
         "view", "CTE", "CTE used again", "subquery", "filtered", "united", "distinct", "grouped inside", "padded",
@@ -86,8 +86,8 @@ def test_every_kind_of_part_is_generated() -> None:
 def test_each_null_extended_query_has_a_constant_and_is_accepted_by_postgres(conn: Connection, cased: bool) -> None:
     dice = random.Random(3)
     tables = random_tables(dice, cased=cased)
-    Changes(conn, tables, dice).create()
-    queries = Queries(tables, dice)
+    RandomChanges(conn, tables, dice).create()
+    queries = RandomQueries(tables, dice)
     for _ in range(25):
         query = queries.null_extended()
         assert "constant" in query.parts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.store.connection import Connection
-from millstream.testing.tpch.changes import ALWAYS, SQL, STEPS, WIDE, Changes
+from millstream.postgres.connection import Connection
+from millstream.testing.tpch.changes import ALWAYS, SQL, STEPS, WIDE, TpchChanges
 from millstream.testing.tpch.load import load, sizes
 from millstream.testing.tpch.queries import queries
 
@@ -31,7 +31,7 @@ def test_the_tables_have_the_sizes_of_the_specification(conn: Connection) -> Non
 
 def test_changes_reach_every_table_and_every_query(conn: Connection) -> None:
     load(conn, SCALE)
-    changes = Changes(conn, share=0.01, every=True)
+    changes = TpchChanges(conn, share=0.01, every=True)
     changed, before = set[str](), answers(conn)
     for _ in range(5):
         changes.cycle()
@@ -48,7 +48,7 @@ def test_the_same_seed_makes_the_same_changes(conn: Connection) -> None:
     found = []
     for seed in (1, 1, 2):
         with conn.transaction(force_rollback=True):
-            changes = Changes(conn, seed=seed, every=True)
+            changes = TpchChanges(conn, seed=seed, every=True)
             changes.cycle()
             found.append((changes.log.copy(), sizes(conn), answers(conn)))
     assert found[0] == found[1]
@@ -58,7 +58,7 @@ def test_the_same_seed_makes_the_same_changes(conn: Connection) -> None:
 @pytest.mark.parametrize("share", [0.0001, 0.001, 0.01])
 def test_the_share_is_the_share_of_the_orders_turned_over(conn: Connection, share: float) -> None:
     load(conn, SCALE)
-    changes = Changes(conn, share=share)
+    changes = TpchChanges(conn, share=share)
     changes.cycle()
     assert changes.turned == changes.log["rf2"] == max(1, round(share * 15_000))
 

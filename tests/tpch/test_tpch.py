@@ -18,14 +18,14 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream
+from millstream.embedded.server import Server
 from millstream.errors import MillstreamError, QueryError
+from millstream.postgres.connection import connect
 from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
-from millstream.store.connection import connect
 from millstream.testing import oracle
-from millstream.testing.server import Server
-from millstream.testing.tpch.changes import Changes
+from millstream.testing.tpch.changes import TpchChanges
 from millstream.testing.tpch.load import load
 from millstream.testing.tpch.queries import queries
 
@@ -72,7 +72,7 @@ class Course:
         except QueryError as error:
             self.refused[name] = error
 
-    def cycle(self, changes: Changes) -> None:
+    def cycle(self, changes: TpchChanges) -> None:
         changes.cycle()
         self.ms.app.witness = self._witness
         try:
@@ -105,7 +105,7 @@ def course(server: Server, spark: SparkSession) -> Iterator[Course]:
                 course = Course(ms)
                 for name in QUERIES:
                     course.create(name)
-                changes = Changes(conn, SHARE, every=True)
+                changes = TpchChanges(conn, SHARE, every=True)
                 for _ in range(CYCLES):
                     course.cycle(changes)
                 yield course

@@ -36,7 +36,7 @@ SEARCH, CYCLE = "ms_search", "ms_cycle"
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchClause:
     """`SEARCH DEPTH FIRST BY by SET name`, or breadth first."""
 
     depth: bool
@@ -49,7 +49,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Cycle:
+class CycleClause:
     """`CYCLE by SET mark TO value DEFAULT other USING path`; the values may be left out, both."""
 
     by: tuple[str, ...]
@@ -121,18 +121,18 @@ class Verbatim(Postgres):
                 cte.set(CYCLE, self._parse_cycle())
             return cte
 
-        def _parse_search(self) -> Search:
+        def _parse_search(self) -> SearchClause:
             depth = bool(self._match_text_seq("DEPTH"))
             self._match_text_seq("BREADTH")
             self._match_text_seq("FIRST", "BY")
-            return Search(depth, self._parse_names(), self._parse_name_after("SET"))
+            return SearchClause(depth, self._parse_names(), self._parse_name_after("SET"))
 
-        def _parse_cycle(self) -> Cycle:
+        def _parse_cycle(self) -> CycleClause:
             by, mark = self._parse_names(), self._parse_name_after("SET")
             to = self._match_text_seq("TO") and self._parse_bitwise()
             default = self._match(TokenType.DEFAULT) and self._parse_bitwise()
             value, other = (printed(one) if isinstance(one, exp.Expression) else "" for one in (to, default))
-            return Cycle(by, mark, value, other, self._parse_name_after("USING"))
+            return CycleClause(by, mark, value, other, self._parse_name_after("USING"))
 
         def _parse_names(self) -> tuple[str, ...]:
             return tuple(one.name for one in self._parse_csv(self._parse_id_var))

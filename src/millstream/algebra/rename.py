@@ -27,7 +27,7 @@ from millstream.algebra.relation import (
     Scan,
     UnionAll,
     Window,
-)  # fmt: skip
+)
 
 Aliases = Mapping[str, str]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millstream.store.connection import Connection
-from millstream.store.statements import load
+from millstream.postgres.connection import Connection
+from millstream.postgres.sql_files import load
 
 _SQL = load("millstream.catalog", "blocks.sql")
 
 
 @dataclass(frozen=True)
-class Block:
+class RecordedBlock:
     """One block as it is recorded: its place in the chain, its head, where its state is, its printed plan."""
 
     position: int
@@ -22,7 +22,7 @@ class Block:
     plan: str
 
 
-def add(conn: Connection, stream_table_id: int, blocks: Sequence[Block]) -> None:
+def add(conn: Connection, stream_table_id: int, blocks: Sequence[RecordedBlock]) -> None:
     """Record the blocks of a stream table, in place of those it had."""
     conn.execute(_SQL["remove"], (stream_table_id,))
     for block in blocks:
@@ -30,6 +30,6 @@ def add(conn: Connection, stream_table_id: int, blocks: Sequence[Block]) -> None
         conn.execute(_SQL["add"], row)
 
 
-def of(conn: Connection, stream_table_id: int) -> list[Block]:
+def of(conn: Connection, stream_table_id: int) -> list[RecordedBlock]:
     """The blocks of a stream table, innermost first."""
-    return [Block(*row) for row in conn.execute(_SQL["of"], (stream_table_id,))]
+    return [RecordedBlock(*row) for row in conn.execute(_SQL["of"], (stream_table_id,))]

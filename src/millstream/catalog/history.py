@@ -13,8 +13,8 @@ from typing import Any, Literal
 from psycopg.types.json import Jsonb
 
 from millstream.frontier.snapshot import Snapshot
-from millstream.store.connection import Connection
-from millstream.store.statements import load
+from millstream.postgres.connection import Connection
+from millstream.postgres.sql_files import load
 
 Action = Literal["NO_DATA", "DIFFERENTIAL", "FULL", "REINITIALIZE", "SKIP"]
 Status = Literal["RUNNING", "COMPLETED", "FAILED", "SKIPPED", "CANCELLED"]

@@ -37,10 +37,10 @@ from typing import Literal, Self
 import psycopg
 from psycopg import errors, sql
 
-from millstream.catalog.locks import Patience
 from millstream.errors import Busy
-from millstream.store.connection import Connection, session
-from millstream.store.statements import load
+from millstream.postgres.connection import Connection, session
+from millstream.postgres.sql_files import load
+from millstream.postgres.table_locks import Patience
 
 Name = Literal["leader", "transitions"]
 

@@ -16,10 +16,10 @@ import psycopg
 from psycopg import sql
 
 from millstream.algebra.table import quoted
-from millstream.catalog.code import how
+from millstream.catalog.foreign_code import how
 from millstream.errors import BadSetting, NoRights, OwnerLacksRight
-from millstream.store.connection import Connection
-from millstream.store.statements import load
+from millstream.postgres.connection import Connection
+from millstream.postgres.sql_files import load
 
 _SQL = load("millstream.catalog", "rights.sql")
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from millstream.algebra.block import Key
 from millstream.errors import SourceChanged
-from millstream.plan.block import Key
 from millstream.store.names import ROW_ID
 
 

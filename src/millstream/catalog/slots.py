@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from psycopg import errors
 
 from millstream.frontier import lsn
-from millstream.store.connection import Connection
-from millstream.store.statements import load
+from millstream.postgres.connection import Connection
+from millstream.postgres.sql_files import load
 
 _SQL = load("millstream.catalog", "slots.sql")
 

@@ -14,10 +14,10 @@ from typing import Any, Literal
 from psycopg.types.json import Jsonb
 
 from millstream.algebra.table import quoted
-from millstream.catalog import relations
 from millstream.frontier.snapshot import Snapshot
-from millstream.store.connection import Connection
-from millstream.store.statements import load
+from millstream.postgres import relations
+from millstream.postgres.connection import Connection
+from millstream.postgres.sql_files import load
 
 Mode = Literal["TRIGGER", "TRANSITIONING", "WAL"]
 Origin = Literal["t", "l"]
@@ -47,7 +47,7 @@ RETURNED = "Returned to triggers: "
 
 
 @dataclass(frozen=True)
-class Turn:
+class Cutover:
     """A hand-over: of the transactions that this snapshot sees, the rows of this origin count."""
 
     seen: Snapshot
@@ -66,7 +66,7 @@ class Source:
     members: tuple[int, ...] = ()
     reason: str | None = None
     """Why it is in this mode, where that needs saying."""
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[Cutover, ...] = ()
     """The hand-overs that some reader has not passed yet, in their order."""
     published_at: int | None = None
     """A transaction's id: the log holds all of every transaction with a higher one."""
@@ -181,7 +181,7 @@ def remove(conn: Connection, relid: int) -> None:
 def _source(row: tuple[Any, ...]) -> Source:
     relid, schema, name, mode, columns, members, reason, turns, published_at, published_as, identities, turned_at = row
     captured = tuple(CapturedColumn(**column) for column in columns)
-    turned = tuple(Turn(Snapshot.parse(seen), origin) for seen, origin in turns)
+    turned = tuple(Cutover(Snapshot.parse(seen), origin) for seen, origin in turns)
     former = {int(oid): text for oid, text in identities.items()}
     return Source(
         relid, schema, name, mode, captured, tuple(members), reason, turned, published_at, tuple(published_as), former,

@@ -20,8 +20,8 @@ from millstream.catalog.row_key import RowKey
 from millstream.catalog.sources import Source
 from millstream.errors import NameTaken, NoSuchStreamTable, typed
 from millstream.frontier.snapshot import Snapshot
-from millstream.store.connection import Connection, users_path
-from millstream.store.statements import load
+from millstream.postgres.connection import Connection, users_path
+from millstream.postgres.sql_files import load
 
 RefreshMode = Literal["AUTO", "DIFFERENTIAL", "FULL"]
 Status = Literal["INITIALIZING", "ACTIVE", "SUSPENDED", "ERROR"]

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from millstream.catalog.relations import Name
 from millstream.errors import TargetMoved
-from millstream.store.connection import Connection
-from millstream.store.statements import load
+from millstream.postgres.connection import Connection
+from millstream.postgres.relations import Name
+from millstream.postgres.sql_files import load
 
 State = Literal["ours", "absent", "another", "unmarked"]
 

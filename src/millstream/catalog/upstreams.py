@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from millstream.store.connection import Connection
-from millstream.store.statements import load
+from millstream.postgres.connection import Connection
+from millstream.postgres.sql_files import load
 
 _SQL = load("millstream.catalog", "upstreams.sql")
 

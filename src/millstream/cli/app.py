@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from millstream.cli import (
+from millstream.cli import demo, stdio
+from millstream.cli.command import AS_JSON, Program, with_example
+from millstream.cli.commands import (
     adopt,
     create,
-    demo,
     doctor,
     drop,
     explain,
@@ -21,13 +22,11 @@ from millstream.cli import (
     init,
     refresh,
     status,
-    streams,
     uninstall,
     verify,
 )
-from millstream.cli import list as list_
-from millstream.cli.command import AS_JSON, Program, with_example
-from millstream.cli.doors import REAL
+from millstream.cli.commands import list as list_
+from millstream.cli.entry_points import REAL
 from millstream.cli.events import shown
 
 # Each has an EXAMPLE that runs, and a function `run` whose parameters are its arguments and options.
@@ -89,7 +88,7 @@ for _command in COMMANDS:
 
 def main() -> None:
     """The entry point of the installed program."""
-    streams.make_fit()
+    stdio.make_fit()
     try:
         app(prog_name="millstream")
     finally:

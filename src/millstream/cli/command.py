@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from millstream.cli.events import with_java
-from millstream.cli.exits import INTERRUPTED, MEANINGS, exit_code
+from millstream.cli.exit_codes import INTERRUPTED, MEANINGS, exit_code
 from millstream.cli.output import print_error, print_interrupted
 from millstream.errors import BadSetting, InternalError, MillstreamError
 from millstream.observe import log
@@ -91,9 +91,9 @@ class Command(TyperCommand):
 def _ours(error) -> MillstreamError:
     """The error as one of ours; of one that nobody expected, the traceback is an event, which `--verbose` shows."""
     # Imported here: a command that succeeds needs none of it.
-    from millstream.service.door import translated
+    from millstream.service.api_boundary import translate_error
 
-    told = translated(error)
+    told = translate_error(error)
     if isinstance(told, InternalError):
         origin = told.__cause__ or error
         log.debug("unexpected error", traceback="".join(format_exception(origin)))

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from millstream.cli.streams import is_unicode
+from millstream.cli.stdio import is_unicode
 from millstream.errors import MillstreamError
 from millstream.frontier.snapshot import Snapshot
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from millstream.capture.buffer import buffer_name
-from millstream.catalog import lock_table, relations
-from millstream.plan.block import Block
+from millstream.algebra.block import Block
+from millstream.capture.buffer.slices import buffer_name
+from millstream.postgres import lock_table, relations
+from millstream.postgres.connection import Connection
 from millstream.refresh.job import Job, reads
 from millstream.store import staging
-from millstream.store.connection import Connection
 
 # What a cut locks besides: our catalog and the server's, with their indexes.
 LOCKS_PER_CUT = 80

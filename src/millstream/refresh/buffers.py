@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from millstream.capture import buffer
-from millstream.capture.buffer import Pair, Pending
+from millstream.capture.buffer import slices
+from millstream.capture.buffer.slices import Pair, Pending
 from millstream.catalog.sources import Source
 from millstream.errors import MillstreamError
 from millstream.frontier.snapshot import Snapshot
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 
 # A session that sees in the buffers all that was committed before it was asked for.
 Log = Callable[[], Connection]
@@ -56,20 +56,20 @@ class Buffers:
         """What waits in each slice."""
         logged = [pair for pair in pairs if self._is_logged(*pair)]
         triggered = [pair for pair in pairs if not self._is_logged(*pair)]
-        found = dict(zip(triggered, buffer.pending(self.conn, triggered, sources=self.sources), strict=True))
+        found = dict(zip(triggered, slices.pending(self.conn, triggered, sources=self.sources), strict=True))
         if logged:
             assert self.log is not None, "the log has been waited for"
-            waiting = buffer.pending(self.log, logged, sources=self.sources, until=self.end)
+            waiting = slices.pending(self.log, logged, sources=self.sources, until=self.end)
             found |= dict(zip(logged, waiting, strict=True))
         return found
 
     def slice(self, relid: int, frontier: Snapshot) -> tuple[Connection, str]:
         """The session that reads a slice, and the condition that its rows meet."""
-        parts = [buffer.slice_condition(frontier)]
+        parts = [slices.slice_condition(frontier)]
         if relid in self.sources:
-            parts.append(buffer.origin_condition(self.sources[relid]))
+            parts.append(slices.origin_condition(self.sources[relid]))
         if not self._is_logged(relid, frontier):
             return self.conn, " AND ".join(part.as_string(self.conn) for part in parts)
         assert self.log is not None, "the log has been waited for"
-        parts.append(buffer.seen_condition(self.end))
+        parts.append(slices.seen_condition(self.end))
         return self.log, " AND ".join(part.as_string(self.conn) for part in parts)

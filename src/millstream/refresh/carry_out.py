@@ -8,23 +8,23 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from millstream.catalog import grounds
+from millstream.algebra.block import Block
+from millstream.catalog import definition_digests
 from millstream.catalog.history import Initiator
 from millstream.errors import TargetMoved
 from millstream.frontier.snapshot import Slice
-from millstream.plan.block import Block
-from millstream.refresh.access import Access
-from millstream.refresh.apply import Apply
+from millstream.postgres.connection import Connection
+from millstream.refresh.apply.merge import Apply
+from millstream.refresh.apply.record import initiator, record, record_idle
 from millstream.refresh.cut import Cut
 from millstream.refresh.decide import Decision
 from millstream.refresh.evaluate import Evaluation
 from millstream.refresh.job import Job, reads
-from millstream.refresh.record import initiator, record, record_idle
-from millstream.refresh.recurse import Recursing
+from millstream.refresh.reads.access_paths import AccessPaths
+from millstream.refresh.reads.single_rows import SingleRowVersions
+from millstream.refresh.recursion import RecursionRefresh
 from millstream.refresh.report import RefreshReport, Tally
-from millstream.refresh.versions import Versions
 from millstream.spark.engine import Engine
-from millstream.store.connection import Connection
 
 
 class Means(Protocol):
@@ -47,8 +47,8 @@ def carry_out(
     """
     started, tally = time.perf_counter(), Tally()
     since = job.table.cut_at if decision.action == "DIFFERENTIAL" else None
-    versions = Versions(now, job.names, since)
-    access = Access(now, job.names, means.engine, means.dsn, means.max_lookup_rows, tally, versions, netted=netted)
+    versions = SingleRowVersions(now, job.names, since)
+    access = AccessPaths(now, job.names, means.engine, means.dsn, means.max_lookup_rows, tally, versions, netted=netted)
     changed = False
     for block in job.blocks:
         if block.terms:
@@ -77,7 +77,7 @@ def carry_out(
     )  # fmt: skip
     recorded = record(means.conn, now, job, report)
     if decision.action != "DIFFERENTIAL":
-        grounds.record(means.conn, job.table.id, job.grounds)
+        definition_digests.record(means.conn, job.table.id, job.grounds)
     return recorded
 
 
@@ -88,10 +88,10 @@ def _check_target(conn: Connection, job: Job) -> None:
         raise TargetMoved.renamed(job.table.name)
 
 
-def _recurse(means: Means, job: Job, block: Block, access: Access, decision: Decision) -> None:
+def _recurse(means: Means, job: Job, block: Block, access: AccessPaths, decision: Decision) -> None:
     evaluations = [Evaluation(term.block, means.engine, access, access.tally) for term in block.terms]
     names = job.names.at(block.position)
-    recursion = Recursing(means.conn, block, names, evaluations, access, means.max_recursion_steps)
+    recursion = RecursionRefresh(means.conn, block, names, evaluations, access, means.max_recursion_steps)
     if decision.action == "DIFFERENTIAL":
         assert job.table.frontier is not None
         recursion.difference(job.table.frontier)

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from millstream.catalog.relations import Name
 from millstream.catalog.upstreams import Behind
 from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
+from millstream.postgres.connection import Connection
+from millstream.postgres.relations import Name
 from millstream.refresh.buffers import Buffers
-from millstream.refresh.hold import holding
-from millstream.store.connection import Connection
+from millstream.refresh.source_locks import hold_sources
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Cut:
 @contextmanager
 def cut(conn: Connection, tables: Sequence[Name] = (), written: Sequence[Name] = ()) -> Iterator[Cut]:
     """Open the transaction, hold these tables, take the snapshot; commit at the end of the block."""
-    with holding(conn, tables, written) as busy:
+    with hold_sources(conn, tables, written) as busy:
         yield _taken(conn, busy)
     failpoint("committed")
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from millstream.algebra.block import AggregateHead, Block, Branch, Input
+from millstream.compiler.blocks.demand import group_seed
+from millstream.compiler.lowering import lower
 from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
-from millstream.plan.block import AggregateHead, Block, Branch, Input
-from millstream.plan.demand import seed_of_groups
-from millstream.plan.lower import lower
-from millstream.refresh.access import Access
-from millstream.refresh.demand import gather, rows_of
-from millstream.refresh.gathered import Gathered
-from millstream.refresh.reading import schema_of
+from millstream.refresh.reads.access_paths import AccessPaths
+from millstream.refresh.reads.demand import read_demanded, rows_of
+from millstream.refresh.reads.input_rows import InputRows
+from millstream.refresh.reads.read_sql import schema_of
 from millstream.refresh.report import Tally
 from millstream.spark.engine import Engine, Rows, few, view_name
 from millstream.spark.inline import inline
@@ -30,7 +30,7 @@ class Evaluation:
     block: Block
     engine: Callable[[], Engine]
     """Started when it is first needed: where nothing has changed it is not."""
-    access: Access
+    access: AccessPaths
     tally: Tally
 
     def changes(self, frontier: Snapshot) -> Result | None:
@@ -47,7 +47,7 @@ class Evaluation:
         for branch in self.block.branches:
             own = {one.name: images[one.name] for one in branch.inputs}
             with self.tally.phase("demand"):
-                views |= self._views(branch, gather(branch, own, self.access, before=1, flipped=flipped))
+                views |= self._views(branch, read_demanded(branch, own, self.access, before=1, flipped=flipped))
         failpoint("demand_read")
         return self._run(views)
 
@@ -61,8 +61,8 @@ class Evaluation:
         """What a recursive term makes of rows of the recursion, read as input `name`; all else as it is now."""
         branch = self.block.branches[0]
         with self.tally.phase("demand"):
-            held = gather(branch, {name: rows}, self.access, before=0)
-        return self._run(self._views(branch, {**held, name: Gathered(first=rows)}))
+            held = read_demanded(branch, {name: rows}, self.access, before=0)
+        return self._run(self._views(branch, {**held, name: InputRows(first=rows)}))
 
     def derivations(self, keys: pa.Table) -> Result:
         """All rows of a term that have these values in columns of its body; without columns, all."""
@@ -95,10 +95,10 @@ class Evaluation:
         """PostgreSQL reads the first rows itself, by an index where there is one."""
         return self.block.kept is not None and self.block.kept.kind == "limit"
 
-    def _rows_of_groups(self, branch: Branch, keys: pa.Table) -> dict[str, Gathered]:
-        seed = seed_of_groups(branch, keys.column_names)
+    def _rows_of_groups(self, branch: Branch, keys: pa.Table) -> dict[str, InputRows]:
+        seed = group_seed(branch, keys.column_names)
         if seed is None:
-            return {one.name: Gathered(whole=self.access.everything(one, before=0)) for one in branch.inputs}
+            return {one.name: InputRows(whole=self.access.everything(one, before=0)) for one in branch.inputs}
         name, pairs = seed
         one = branch.input(name)
         wanted = keys.select([key for key, _ in pairs])
@@ -106,12 +106,12 @@ class Evaluation:
         found = self.access.lookup(one, [leaf for _, leaf in pairs], wanted, before=0, nulls=range(len(pairs)))
         if isinstance(found, Scanned):
             rest = [other for other in branch.inputs if other.name != name]
-            whole = {other.name: Gathered(whole=self.access.everything(other, before=0)) for other in rest}
-            return {name: Gathered(whole=found), **whole}
-        held = gather(branch, {name: found}, self.access, before=0)
+            whole = {other.name: InputRows(whole=self.access.everything(other, before=0)) for other in rest}
+            return {name: InputRows(whole=found), **whole}
+        held = read_demanded(branch, {name: found}, self.access, before=0)
         return {**held, name: held[name].stored()}
 
-    def _views(self, branch: Branch, gathered: dict[str, Gathered]) -> dict[str, Rows]:
+    def _views(self, branch: Branch, gathered: dict[str, InputRows]) -> dict[str, Rows]:
         return {
             one.name: rows_of(one, gathered[one.name], self.engine, joined=len(branch.inputs)) for one in branch.inputs
         }

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from millstream.capture.buffer import Pair, Pending
-from millstream.catalog import grounds, sources
-from millstream.catalog.grounds import Change
+from millstream.capture.buffer.slices import Pair, Pending
+from millstream.catalog import definition_digests, sources
+from millstream.catalog.definition_digests import Change
+from millstream.postgres.connection import Connection
 from millstream.refresh.buffers import Buffers
 from millstream.refresh.decide import Facts, SourceFacts
 from millstream.refresh.job import Job, Read
-from millstream.store.connection import Connection
 
 
 def facts_of(
@@ -26,7 +26,7 @@ def facts_of(
     sizes = _sizes(conn, relids)
     pending = buffers.pending(slices(jobs, read))
     moved = {job.table.id: job.whole for job in jobs}
-    moved |= {id: why for id, found in changes.items() if (why := grounds.reason(found))}
+    moved |= {id: why for id, found in changes.items() if (why := definition_digests.reason(found))}
     return [
         _facts(job, read[job.table.id], pending, sizes, moved.get(job.table.id, ""), max_change_ratio) for job in jobs
     ]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from millstream.algebra.block import Block, Input
 from millstream.catalog import sources
-from millstream.catalog.grounds import Grounds
+from millstream.catalog.definition_digests import Digests
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import MillstreamError
-from millstream.plan.block import Block, Input
 from millstream.refresh.report import RefreshReport
-from millstream.store.names import Names
+from millstream.store.names import BlockNames
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Job:
     table: StreamTable
     blocks: tuple[Block, ...]
     full: bool = False
-    grounds: Grounds = field(default_factory=dict)
+    grounds: Digests = field(default_factory=dict)
     shapes: tuple[str, ...] = ()
     """Of its blocks; known in a cut."""
     upstreams: frozenset[int] = frozenset()
@@ -51,8 +51,8 @@ class Job:
         return (one for block in self.blocks for one in block.inputs() if one.scan.table.stored)
 
     @property
-    def names(self) -> Names:
-        return Names(self.table.id, self.table.schema_name, self.table.name, shapes=self.shapes)
+    def names(self) -> BlockNames:
+        return BlockNames(self.table.id, self.table.schema_name, self.table.name, shapes=self.shapes)
 
 
 @dataclass(frozen=True)

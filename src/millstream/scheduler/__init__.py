@@ -1,1 +1,6 @@
-"""When to refresh what: how often each stream table is due, and in which order, since some read others."""
+"""When to refresh what.
+
+cadence         how often a stream table is due
+graph           which stream table reads which; cycles (pure)
+dependencies    that graph as it is recorded in the catalog
+"""

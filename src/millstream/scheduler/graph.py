@@ -21,18 +21,16 @@ b -> c
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TypeVar
 
-Node = TypeVar("Node", bound=Hashable)
+from millstream.algebra.shortest_path import shortest_path
 
 
 @dataclass(frozen=True)
-class Read:
+class Dependency:
     """One stream table reads another; `via` names the views and functions in between, in order."""
 
     reader: int
@@ -45,14 +43,14 @@ class Graph:
     """Stream tables by id, with their names, and the reads between them."""
 
     names: Mapping[int, str]
-    reads: tuple[Read, ...]
+    reads: tuple[Dependency, ...]
 
     def __post_init__(self) -> None:
         unnamed = {id for read in self.reads for id in (read.reader, read.upstream)} - self.names.keys()
         if unnamed:
             raise ValueError(f"stream tables without a name: {sorted(unnamed)}")
 
-    def reading(self, reader: int, reads: Iterable[Read]) -> Graph:
+    def reading(self, reader: int, reads: Iterable[Dependency]) -> Graph:
         """Return the graph as it is when `reader` reads these instead of what it read."""
         return replace(self, reads=(*(read for read in self.reads if read.reader != reader), *reads))
 
@@ -65,30 +63,30 @@ class Graph:
             waiting += new
         return frozenset(found)
 
-    def cycle(self, start: int) -> tuple[Read, ...]:
+    def cycle(self, start: int) -> tuple[Dependency, ...]:
         """Return the shortest way from a stream table back to itself; empty when there is none."""
         ways = [(read, *self._way(read.upstream, start)) for read in self._reads_of(start)]
         return min((way for way in ways if way[-1].upstream == start), key=len, default=())
 
-    def _way(self, start: int, end: int) -> tuple[Read, ...]:
+    def _way(self, start: int, end: int) -> tuple[Dependency, ...]:
         """Return the reads that lead from one stream table to another; empty when there are none."""
         links = shortest_path(start, lambda id: id == end, lambda id: [read.upstream for read in self._reads_of(id)])
         return tuple(self._read(reader, upstream) for reader, upstream in pairwise(links))
 
-    def _reads_of(self, reader: int) -> Sequence[Read]:
+    def _reads_of(self, reader: int) -> Sequence[Dependency]:
         return self._by_reader.get(reader, ())
 
     @cached_property
-    def _by_reader(self) -> dict[int, list[Read]]:
-        found = dict[int, list[Read]]()
+    def _by_reader(self) -> dict[int, list[Dependency]]:
+        found = dict[int, list[Dependency]]()
         for read in self.reads:
             found.setdefault(read.reader, []).append(read)
         return found
 
-    def _read(self, reader: int, upstream: int) -> Read:
+    def _read(self, reader: int, upstream: int) -> Dependency:
         return next(read for read in self._reads_of(reader) if read.upstream == upstream)
 
-    def printed(self, way: Sequence[Read]) -> str:
+    def printed(self, way: Sequence[Dependency]) -> str:
         """Print reads that follow one another as one line."""
         parts = [self.names[way[0].reader]] if way else []
         for read in way:
@@ -97,28 +95,3 @@ class Graph:
 
     def __str__(self) -> str:
         return "\n".join(self.printed([read]) for read in self.reads)
-
-
-def shortest_path(
-    start: Node, is_end: Callable[[Node], bool], following: Callable[[Node], Iterable[Node]]
-) -> tuple[Node, ...]:
-    """Return the nodes on the shortest way from `start` to an end, both included; empty when none is reached."""
-    came_from: dict[Node, Node | None] = {start: None}
-    waiting = deque([start])
-    while waiting:
-        node = waiting.popleft()
-        if is_end(node):
-            return _way_to(node, came_from)
-        for following_node in following(node):
-            if following_node not in came_from:
-                came_from[following_node] = node
-                waiting.append(following_node)
-    return ()
-
-
-def _way_to(end: Node, came_from: Mapping[Node, Node | None]) -> tuple[Node, ...]:
-    way, node = [end], came_from[end]
-    while node is not None:
-        way.append(node)
-        node = came_from[node]
-    return tuple(reversed(way))

@@ -16,15 +16,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.capture import trigger
-from millstream.catalog import adoption, grounds, identity, install, relations, sources, stream_tables, targets
-from millstream.catalog.locks import under_lock
+from millstream.capture.trigger import triggers
+from millstream.catalog import definition_digests, sources, stream_tables, targets
+from millstream.catalog.installation import adoption, identity, install
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import Busy, MillstreamError, NotAdopted, OtherDatabase
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
+from millstream.postgres import relations
+from millstream.postgres.table_locks import under_lock
 from millstream.refresh.report import RefreshReport
-from millstream.service import keep
+from millstream.service import block_tables
 from millstream.service.app import App
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb_anywhere
@@ -82,7 +84,7 @@ def _examined(app: App, forget: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return the stream tables that cannot be adopted, each with the reason. Everything done here is undone."""
     with app.conn.transaction(force_rollback=True):
         _forget(app, forget)
-        absent = adoption.missing(app.conn)
+        absent = adoption.missing_objects(app.conn)
         adoption.rewrite_oids(app.conn)
         tables = stream_tables.every(app.conn)
         reasons = {table.qualified: absent.get(table.id) or _objection(app, table) for table in tables}
@@ -101,15 +103,17 @@ def _objection(app: App, table: StreamTable) -> str:
         app.plan(table)
     except MillstreamError as error:
         return f"{error.message}: {error.detail}" if error.detail else error.message
-    wanted: grounds.Grounds = {("target", table.relid or 0): table.row_key.indexed()} if table.row_key else {}
-    return "its unique index is gone" if grounds.changed(app.conn, {table.id: wanted}) else ""
+    wanted: definition_digests.Digests = (
+        {("target", table.relid or 0): table.row_key.indexed()} if table.row_key else {}
+    )
+    return "its unique index is gone" if definition_digests.changed_definitions(app.conn, {table.id: wanted}) else ""
 
 
 def _forget(app: App, names: Sequence[str]) -> None:
     """Remove the catalog's rows and the state of these stream tables; their tables are left alone."""
     for name in names:
         table = stream_tables.named(app.conn, name)
-        keep.drop(app.conn, table)
+        block_tables.drop(app.conn, table)
         stream_tables.remove(app.conn, table.id)
     if names:
         for source in sources.unread(app.conn):
@@ -141,7 +145,7 @@ def _complete(app: App, adopted: tuple[str, ...]) -> Adoption:
     for source in sources.every(app.conn):
         if not source.columns:
             app.progress(f"capturing changes of {source.name}", None)
-            trigger.install(app.conn, relations.table(app.conn, source.relid), sources.needed(app.conn, source.relid))
+            triggers.install(app.conn, relations.table(app.conn, source.relid), sources.needed(app.conn, source.relid))
             failpoint("adopt_captured")
     empty = [table for table in stream_tables.every(app.conn) if table.frontier is None and table.status != "SUSPENDED"]
     reports = []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import get_args
 
+from millstream.capture.transition import transitions
 from millstream.catalog import sources, stream_tables
 from millstream.catalog.stream_tables import RefreshMode
 from millstream.errors import BadSetting, NotYet
 from millstream.scheduler.cadence import Cadence
-from millstream.service import hand_over
 from millstream.service.app import App
 from millstream.service.verb import verb
 from millstream.settings import CDC_MODES
@@ -37,7 +37,7 @@ def alter(
     cadence = str(Cadence.parse(schedule, shortest=app.settings.min_schedule)) if schedule is not None else None
     table = app.named(name)
     if cdc_mode == "wal":
-        hand_over.require(app, sources.read_by(app.conn, table.id))
+        transitions.require(app, sources.read_by(app.conn, table.id))
     stream_tables.change(
         app.conn, table.id, schedule=cadence, refresh_mode=refresh_mode, status=status, cdc_mode=cdc_mode
     )

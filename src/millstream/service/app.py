@@ -13,25 +13,26 @@ from datetime import datetime
 import psycopg
 from pyspark.sql import SparkSession
 
-from millstream.catalog import grounds, rights, shape, sources, stream_tables, upstreams
-from millstream.catalog.grounds import Grounds
-from millstream.catalog.locks import waiting_at_most
+from millstream.capture.transition.context import TransitionMemory
+from millstream.capture.wal.follower import Follower
+from millstream.catalog import definition_digests, rights, sources, stream_tables, target_shape, upstreams
+from millstream.catalog.definition_digests import Digests
+from millstream.catalog.digest_cache import DigestCache
 from millstream.catalog.mutex import Mutex
-from millstream.catalog.prints import Memory
 from millstream.catalog.stream_tables import StreamTable
+from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query, version_stamp
 from millstream.errors import Closed, JavaEnded, MillstreamError
 from millstream.observe import log
+from millstream.postgres.connection import Connection, session
+from millstream.postgres.table_locks import waiting_at_most
 from millstream.refresh.batches import Footprints
 from millstream.refresh.job import Job
+from millstream.refresh.refresher import Refresher, Witness
 from millstream.refresh.report import RefreshReport
-from millstream.refresh.run import Refresher, Witness
-from millstream.service import graph, keep
-from millstream.service.follower import Follower
-from millstream.service.planning import Planned, Rights, plan_query, version_stamp
-from millstream.service.steps import Steps
+from millstream.scheduler import dependencies
+from millstream.service import block_tables
 from millstream.settings import Settings
 from millstream.spark.engine import Engine
-from millstream.store.connection import Connection, session
 
 # Seconds that a plan made again waits for a table that somebody has locked; others wait for us meanwhile.
 PLAN_PATIENCE = 2.0
@@ -55,17 +56,17 @@ class App:
         self.progress: Progress = progress or (lambda step, share: None)
         self.witness: Witness | None = None
         self.follower = Follower(dsn, settings)
-        self.steps = Steps()
+        self.steps = TransitionMemory()
         self._given = spark
         self._engine: Engine | None = None
         self.footprints = Footprints()
-        self._memory = Memory()
-        self._plans: dict[int, tuple[datetime, Planned]] = {}
+        self._memory = DigestCache()
+        self._plans: dict[int, tuple[datetime, QueryPlan]] = {}
         # Those whose blocks were found to keep what the plan asks for.
         self._kept: set[int] = set()
         self._is_closed = False
         # Of those that have not been planned: what they stand on, read, and which stream tables they read.
-        self._recorded: dict[int, tuple[Grounds, frozenset[int], frozenset[int]]] = {}
+        self._recorded: dict[int, tuple[Digests, frozenset[int], frozenset[int]]] = {}
 
     def engine(self) -> Engine:
         """Spark, started and warmed when first asked for, and again where its Java has ended."""
@@ -120,7 +121,7 @@ class App:
             settings.trusted_roles,
         )
 
-    def plan(self, table: StreamTable) -> Planned:
+    def plan(self, table: StreamTable) -> QueryPlan:
         """The plan of a stream table; made again when its definition has changed."""
         known = self._plans.get(table.id)
         if known is None or known[0] != table.created_at:
@@ -128,7 +129,7 @@ class App:
             self._plans[table.id] = known
         return known[1]
 
-    def know(self, table: StreamTable, planned: Planned) -> None:
+    def know(self, table: StreamTable, planned: QueryPlan) -> None:
         """The plan that a stream table, and what its blocks keep, was just made from."""
         self._plans[table.id] = (table.created_at, planned)
         self._kept.add(table.id)
@@ -155,7 +156,7 @@ class App:
         asked = [table for table in tables if self._may_stay_unplanned(table)]
         new = [table.id for table in asked if table.id not in self._recorded]
         if new:
-            stands_on, read = grounds.recorded(self.conn, new), sources.read_by_each(self.conn, new)
+            stands_on, read = definition_digests.recorded(self.conn, new), sources.read_by_each(self.conn, new)
             above = upstreams.every(self.conn)
             for id_ in new:
                 relids = frozenset(source.relid for source in read[id_])
@@ -173,14 +174,14 @@ class App:
         # What another version planned is planned again, though nothing has changed: it may have planned wrongly.
         return table.asks_clock is False and table.planned_by == version_stamp()
 
-    def _check_kept(self, table: StreamTable, planned: Planned) -> None:
+    def _check_kept(self, table: StreamTable, planned: QueryPlan) -> None:
         """What the blocks keep must be what the plan asks for. Where somebody refreshes it right now, later."""
         with self.mutex.stream_tables([table.id]) as free:
             if not free:
                 return
-            keep.make_anew(self.conn, table, planned)
+            block_tables.replace(self.conn, table, planned)
             with self.conn.transaction():
-                graph.record(self.conn, table.id, planned.upstreams)
+                dependencies.record(self.conn, table.id, planned.upstreams)
                 if (table.planned_by, table.asks_clock) != (version_stamp(), planned.asks_clock):
                     stamp, asks_clock = version_stamp(), planned.asks_clock
                     stream_tables.set_planned(self.conn, table.id, planned_by=stamp, asks_clock=asks_clock)
@@ -220,7 +221,7 @@ def _main_session(dsn: str) -> Connection:
     return conn
 
 
-def plan_recorded(conn: Connection, table: StreamTable, trusted_roles: tuple[str, ...]) -> Planned:
+def plan_recorded(conn: Connection, table: StreamTable, trusted_roles: tuple[str, ...]) -> QueryPlan:
     """The plan of a query that is recorded, with the key that is recorded, for the columns that are stored."""
     keys = table.row_key.sources if table.row_key else {}
     owner = rights.owners(conn, [table.relid or 0]).get(table.relid or 0)
@@ -228,11 +229,11 @@ def plan_recorded(conn: Connection, table: StreamTable, trusted_roles: tuple[str
         planned = plan_query(
             conn, table.canonical_query, qualified=True, keys=keys, rights=Rights(owner, trusted_roles)
         )
-        graph.refuse_cycle(conn, table.id, planned.upstreams)
-        shape.check(conn, table.id, table.name, table.relid or 0, planned.canonical.columns)
-        planned = planned.stored_in(grounds.of_target(conn, table.relid)) if table.relid else planned
+        dependencies.refuse_cycle(conn, table.id, planned.upstreams)
+        target_shape.check(conn, table.id, table.name, table.relid or 0, planned.canonical.columns)
+        planned = planned.stored_in(definition_digests.digests_of_target(conn, table.relid)) if table.relid else planned
     return planned.keyed(table.row_key.kept(table.name, planned.block.key)) if table.row_key else planned
 
 
-def _target(table: StreamTable) -> Grounds:
+def _target(table: StreamTable) -> Digests:
     return {("target", table.relid): table.row_key.indexed()} if table.row_key and table.relid else {}

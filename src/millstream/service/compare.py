@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.algebra import text_io
+from millstream.algebra.block import Block
 from millstream.algebra.table import quoted
 from millstream.algebra.types import Column
-from millstream.plan.block import Block
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 
 _FLOATS = ("float4", "float8")
 

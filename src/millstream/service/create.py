@@ -9,29 +9,32 @@ from typing import get_args
 import psycopg
 from psycopg import sql
 
+from millstream.algebra.block import Key
 from millstream.algebra.table import quoted
-from millstream.capture import trigger
-from millstream.catalog import grounds, guard, relations, rights, sources, stream_tables, targets
-from millstream.catalog.install import SCHEMAS
-from millstream.catalog.relations import Name
+from millstream.capture.transition import transitions
+from millstream.capture.trigger import triggers
+from millstream.catalog import definition_digests, rights, sources, stream_tables, targets, write_guard
+from millstream.catalog.installation.install import SCHEMAS
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import RefreshMode, StreamTable
+from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query, version_stamp
 from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
-from millstream.plan.block import Key
+from millstream.postgres import relations
+from millstream.postgres.connection import users_path
+from millstream.postgres.relations import Name
 from millstream.refresh.report import RefreshReport
+from millstream.scheduler import dependencies
 from millstream.scheduler.cadence import Cadence
-from millstream.service import graph, hand_over, keep
+from millstream.service import block_tables
 from millstream.service.app import App
 from millstream.service.drop import drop_table
-from millstream.service.planning import Planned, Rights, plan_query, version_stamp
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb
 from millstream.settings import CDC_MODES
 from millstream.store import target
-from millstream.store.connection import users_path
-from millstream.store.names import Names
+from millstream.store.names import BlockNames
 
 # Schemas that are the server's or ours; those that begin with pg_ are the server's too.
 RESERVED = ("information_schema", *SCHEMAS)
@@ -60,18 +63,20 @@ def create(
     owner = rights.owner_for(app.conn, owner)
     planned = _with_key(app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles)))
     if (cdc_mode or app.settings.cdc_mode) == "wal":
-        hand_over.require(app, _as_sources(app, planned))
+        transitions.require(app, _as_sources(app, planned))
     asked = _Asked(schema, bare, str(cadence), refresh_mode, cdc_mode, owner)
     # Until it is filled it stays locked: a process that finds it empty leaves it to us.
     with ExitStack() as locked:
         table = _recorded(app, locked, asked, planned)
-        planned = planned.stored_in(grounds.of_target(app.conn, table.relid)) if table.relid else planned
+        planned = (
+            planned.stored_in(definition_digests.digests_of_target(app.conn, table.relid)) if table.relid else planned
+        )
         app.know(table, planned)
         failpoint("create_recorded")
         try:
             for source, columns in planned.sources().values():
                 app.progress(f"capturing changes of {source.name}", None)
-                trigger.install(app.conn, source, columns)
+                triggers.install(app.conn, source, columns)
                 failpoint("create_captured")
             notices = _stay_on_triggers(app, planned, cdc_mode)
             if not initialize:
@@ -84,15 +89,15 @@ def create(
             raise
 
 
-def _stay_on_triggers(app: App, planned: Planned, cdc_mode: str | None) -> list[str]:
+def _stay_on_triggers(app: App, planned: QueryPlan, cdc_mode: str | None) -> list[str]:
     """Return which sources could be captured from the WAL and are not, each with the statement that moves it."""
     if (cdc_mode or app.settings.cdc_mode) == "trigger":
         return []
     known = [sources.get(app.conn, source.relid) for source in _as_sources(app, planned)]
-    return hand_over.explain(app, [source for source in known if source and source.mode == "TRIGGER"])
+    return transitions.explain(app, [source for source in known if source and source.mode == "TRIGGER"])
 
 
-def _as_sources(app: App, planned: Planned) -> list[Source]:
+def _as_sources(app: App, planned: QueryPlan) -> list[Source]:
     """The tables that it reads, as sources that nothing is captured of yet; but for those that we write ourselves."""
     own = {one.relid for one in stream_tables.every(app.conn)}
     tables = [table for table, _ in planned.sources().values() if table.oid not in own]
@@ -100,7 +105,7 @@ def _as_sources(app: App, planned: Planned) -> list[Source]:
     return [Source(one.oid, one.schema, one.name, "TRIGGER", (), members[one.oid]) for one in tables]
 
 
-def _with_key(app: App, planned: Planned) -> Planned:
+def _with_key(app: App, planned: QueryPlan) -> QueryPlan:
     """Rows are found by `=` on their key; where that is an operator from outside, by a row id."""
     key = planned.block.key
     types = [output.column.type.oid for output in planned.block.outputs if output.column.name in key.columns]
@@ -168,7 +173,7 @@ def _check_free(app: App, schema: str, name: str) -> None:
         )
 
 
-def _policies(app: App, table: StreamTable, planned: Planned) -> tuple[str, ...]:
+def _policies(app: App, table: StreamTable, planned: QueryPlan) -> tuple[str, ...]:
     """Of each source that has row-level security, that it does not apply here."""
     policies = rights.with_policies(app.conn, list(planned.sources()))
     for name in policies.values():
@@ -188,7 +193,7 @@ class _Asked:
     owner: str
 
 
-def _recorded(app: App, locked: ExitStack, asked: _Asked, planned: Planned) -> StreamTable:
+def _recorded(app: App, locked: ExitStack, asked: _Asked, planned: QueryPlan) -> StreamTable:
     """The catalog's rows, the table and its state, in one transaction; the stream table is locked before its end."""
     with app.conn.transaction():
         table = stream_tables.add(
@@ -203,22 +208,22 @@ def _recorded(app: App, locked: ExitStack, asked: _Asked, planned: Planned) -> S
         for relid, (source, columns) in planned.sources().items():
             sources.reserve(app.conn, relid, source.schema, source.name)
             sources.depend(app.conn, table.id, relid, columns)
-        graph.refuse_cycle_of_new(app.conn, table.id, asked.name, planned.upstreams)
-        graph.record(app.conn, table.id, planned.upstreams)
+        dependencies.refuse_cycle_of_new(app.conn, table.id, asked.name, planned.upstreams)
+        dependencies.record(app.conn, table.id, planned.upstreams)
     return stream_tables.get(app.conn, table.id)
 
 
-def _make_tables(app: App, table: StreamTable, planned: Planned, owner: str) -> None:
-    names = Names(table.id, table.schema_name, table.name)
+def _make_tables(app: App, table: StreamTable, planned: QueryPlan, owner: str) -> None:
+    names = BlockNames(table.id, table.schema_name, table.name)
     for statement in target.create_sql(planned.block, names, planned.canonical.text):
         app.conn.execute(statement.encode())
-    relid = keep.relation_oid(app.conn, names.target)
+    relid = block_tables.relation_oid(app.conn, names.target)
     stream_tables.attach(app.conn, table.id, relid)
     targets.mark(app.conn, table.id)
     if not app.settings.allow_direct_writes:
-        guard.put(app.conn, table.id, Name(relid, table.schema_name, table.name))
+        write_guard.put(app.conn, table.id, Name(relid, table.schema_name, table.name))
     _give(app, table, owner)
-    keep.make(app.conn, table, planned)
+    block_tables.create(app.conn, table, planned)
 
 
 def _give(app: App, table: StreamTable, owner: str) -> None:

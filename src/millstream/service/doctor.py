@@ -14,14 +14,15 @@ from importlib import metadata
 import psycopg
 
 from millstream.algebra.table import quoted
-from millstream.capture.inventory import gaps_of
-from millstream.catalog import install, sources
+from millstream.capture.trigger.inventory import gaps_of
+from millstream.catalog import sources
+from millstream.catalog.installation import install
 from millstream.errors import MillstreamError
-from millstream.service import repair
+from millstream.postgres.connection import NEWEST, OLDEST, Connection, session
+from millstream.postgres.sql_files import load
+from millstream.service import repair_hint
 from millstream.settings import Settings
 from millstream.spark.java import java
-from millstream.store.connection import NEWEST, OLDEST, Connection, session
-from millstream.store.statements import load
 
 OLDEST_PYTHON = (3, 11)
 
@@ -173,7 +174,7 @@ def _capture(conn: Connection) -> Check:
     if not wrong:
         return Check("capture", True, f"sources: {len(captured)}, all captured whole")
     trusted_roles = Settings().trusted_roles
-    hints = dict.fromkeys(repair.hint(conn, relid, trusted_roles) for relid in dict(wrong))
+    hints = dict.fromkeys(repair_hint.hint(conn, relid, trusted_roles) for relid in dict(wrong))
     return Check("capture", False, " | ".join(f"{names[relid]}: {what}" for relid, what in wrong), " ".join(hints))
 
 

@@ -12,17 +12,19 @@ from contextlib import ExitStack
 import psycopg
 from psycopg import sql
 
-from millstream.capture import trigger
-from millstream.catalog import guard, relations, sources, stream_tables, targets
-from millstream.catalog.locks import PATIENT, Patience, under_lock
-from millstream.catalog.relations import Name
+from millstream.capture.transition import transitions
+from millstream.capture.trigger import triggers
+from millstream.catalog import sources, stream_tables, targets, write_guard
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import StillUsed
 from millstream.observe.failpoint import failpoint
-from millstream.service import hand_over, keep
+from millstream.postgres import relations
+from millstream.postgres.connection import Connection
+from millstream.postgres.relations import Name
+from millstream.postgres.table_locks import PATIENT, Patience, under_lock
+from millstream.service import block_tables
 from millstream.service.app import App
 from millstream.service.verb import verb
-from millstream.store.connection import Connection
 
 # For another process that refreshes the stream table.
 WAITING = Patience(seconds=30.0)
@@ -48,7 +50,7 @@ def drop_table(app: App, table: StreamTable, *, cascade: bool = False, forget: b
     failpoint("drop_committed")
     for one in doomed:
         app.forget(one.id)
-    hand_over.tidy(app)
+    transitions.tidy(app)
 
 
 def _doomed(app: App, table: StreamTable, *, cascade: bool) -> list[StreamTable]:
@@ -71,7 +73,7 @@ def _drop_at_once(app: App, doomed: Sequence[StreamTable], cascade: bool, forgot
     conn, ids = app.conn, [one.id for one in doomed]
     stored = [_stored(conn, one) for one in doomed if one.id not in forgotten]
     left = relations.alterable(conn, [one.relid for one in doomed if one.relid and one.id in forgotten])
-    captured = trigger.captured_tables(conn, sources.read_only_by(conn, ids))
+    captured = triggers.captured_tables(conn, sources.read_only_by(conn, ids))
     tables = [table for table in stored if table] + left + captured
     each = list({table.oid: table for table in tables}.values())
     under_lock(conn, each, "ACCESS EXCLUSIVE", lambda: _drop_each(conn, doomed, cascade, forgotten), PATIENT)
@@ -81,12 +83,12 @@ def _drop_each(conn: Connection, doomed: Sequence[StreamTable], cascade: bool, f
     for table in doomed:
         if table.id not in forgotten:
             _drop_stored(conn, table, cascade)
-        keep.drop(conn, table)
+        block_tables.drop(conn, table)
         stream_tables.remove(conn, table.id)
     for source in sources.unread(conn):
-        trigger.take_away(conn, source.relid)
+        triggers.take_away(conn, source.relid)
     if forgotten:
-        guard.remove_left_over(conn)
+        write_guard.remove_left_over(conn)
     failpoint("drop_uncommitted")
 
 

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.algebra.block import Block, Branch, Input
 from millstream.algebra.relation import Scan
 from millstream.catalog import history
 from millstream.catalog.history import HistoryEntry
 from millstream.catalog.stream_tables import StreamTable
-from millstream.plan.block import Block, Branch, Input
-from millstream.plan.demand import messages, seed_of_groups
-from millstream.plan.lower import printed
-from millstream.refresh.reading import Moved, all_sql
+from millstream.compiler.blocks.demand import group_seed, messages
+from millstream.compiler.lowering import printed
+from millstream.compiler.server.plan_query import QueryPlan
+from millstream.refresh.reads.read_sql import FilterVersions, all_sql
 from millstream.service.app import App
-from millstream.service.planning import Planned
 from millstream.service.verb import verb
 
 
@@ -24,7 +24,7 @@ class Explanation:
     """What `explain` shows; its text is the product."""
 
     table: StreamTable
-    planned: Planned
+    planned: QueryPlan
     last: HistoryEntry | None
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ def _demand(block: Block) -> str:
 
 def _recompute(block: Block, branch: Branch) -> str:
     assert block.head is not None
-    seed = seed_of_groups(branch, [key.name for key in block.head.keys])
+    seed = group_seed(branch, [key.name for key in block.head.keys])
     if seed is None:
         return "a group that must be recomputed: everything is read"
     name, pairs = seed
@@ -101,11 +101,11 @@ def _leaves(block: Block) -> str:
     )
 
 
-def _moved(one: Input) -> Moved:
+def _moved(one: Input) -> FilterVersions:
     """Its moving filters, as they are while nothing moves."""
     scans = {scan.alias: scan for moving in one.moving for scan in moving.by}
     condition = " AND ".join(f"({moving.condition})" for moving in one.moving)
-    return Moved(tuple(scan.item(_relation(scan)) for scan in scans.values()), condition, condition)
+    return FilterVersions(tuple(scan.item(_relation(scan)) for scan in scans.values()), condition, condition)
 
 
 def _spark(block: Block) -> str:

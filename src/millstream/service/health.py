@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from millstream.capture import inventory
-from millstream.catalog import guard, sources, stream_tables, upstreams
+from millstream.capture.trigger import inventory
+from millstream.catalog import sources, stream_tables, upstreams, write_guard
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import StreamTable
 from millstream.scheduler.cadence import Cadence
-from millstream.service import repair
+from millstream.service import repair_hint
 from millstream.service.app import App
 from millstream.service.doctor import Check
 from millstream.service.verb import verb
@@ -40,7 +40,7 @@ _WAYS = {"TRIGGER": "captured by triggers", "TRANSITIONING": "on its way to the 
 def _source(app: App, source: Source, trouble: str) -> Check:
     name = f"source {source.schema}.{source.name}"
     if trouble:
-        return Check(name, False, trouble, repair.hint(app.conn, source.relid, app.settings.trusted_roles))
+        return Check(name, False, trouble, repair_hint.hint(app.conn, source.relid, app.settings.trusted_roles))
     since = f" since {source.turned_at:%Y-%m-%d %H:%M:%S} UTC" if source.turned_at else ""
     return Check(name, True, f"{_WAYS[source.mode]}{since}", source.reason or "")
 
@@ -81,7 +81,7 @@ def _behind(app: App, tables: Sequence[StreamTable]) -> dict[int, str]:
 def _unguarded(app: App, tables: Sequence[StreamTable]) -> dict[int, Check]:
     """Return a check for each stream table whose guard is not as it was made."""
     relids = [table.relid for table in tables if table.is_guarded and table.relid]
-    wrong = guard.wrong(app.conn, relids) if not app.settings.allow_direct_writes else {}
+    wrong = write_guard.broken_guards(app.conn, relids) if not app.settings.allow_direct_writes else {}
     hint = "Others may have written to it. The next refresh puts the guard back and repairs the rows."
     return {
         table.id: Check(_title(table), False, f"its guard is {wrong[table.relid]}", hint)

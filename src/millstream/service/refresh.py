@@ -8,23 +8,24 @@ from datetime import UTC, datetime
 
 import psycopg
 
-from millstream.capture import prune
-from millstream.catalog import history, lock_table, stream_tables
+from millstream.capture.buffer import prune
+from millstream.capture.transition import transitions
+from millstream.catalog import history, stream_tables
 from millstream.catalog.history import HistoryEntry, Initiator, Status
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import Cancelled, Conflict, JavaEnded, LockTableFull, MillstreamError, NoSuchStreamTable
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
+from millstream.postgres import lock_table
+from millstream.postgres.failures import code_of, transient_trouble
 from millstream.refresh.batches import Batches, Graph, batches, graphs
 from millstream.refresh.job import Gap, Job, Postponed, Unplanned, reads
 from millstream.refresh.report import RefreshReport
 from millstream.scheduler.cadence import Cadence
-from millstream.service import hand_over
+from millstream.scheduler.dependencies import recorded_graph
 from millstream.service.app import App
-from millstream.service.graph import recorded_graph
-from millstream.service.mend import job_of, mended
+from millstream.service.repair import job_of, repair
 from millstream.service.verb import verb
-from millstream.store.trouble import code_of, trouble_of
 
 _TRIES = 5
 # After these a stream table is tried again at once.
@@ -73,7 +74,7 @@ def tick(app: App) -> list[RefreshReport]:
     now = datetime.now(UTC)
     due = [table for table in _active(app) if Cadence.parse(table.schedule).due(table.cut_at, now)]
     outcomes = _several(app, due, "SCHEDULER")
-    hand_over.advance(app)
+    transitions.advance(app)
     return [outcome for outcome in outcomes if isinstance(outcome, RefreshReport)]
 
 
@@ -235,12 +236,12 @@ def _in_one_cut(app: App, jobs: Sequence[Job], initiated_by: Initiator, known: D
         without_java = {job.table.id for job, one in outcomes if isinstance(one, JavaEnded)}
         # What ends a second Java is not worth a third one.
         given_up, ended = without_java & ended, ended | without_java
-        worth = (*AGAIN, JavaEnded, *hand_over.LOST)
+        worth = (*AGAIN, JavaEnded, *transitions.LOST)
         waiting = [job for job, one in outcomes if isinstance(one, worth) and job.table.id not in given_up]
-        if lost := next((one for _, one in outcomes if isinstance(one, hand_over.LOST)), None):
-            hand_over.fall_back(app, lost.detail)
+        if lost := next((one for _, one in outcomes if isinstance(one, transitions.LOST)), None):
+            transitions.fall_back(app, lost.detail)
         if gaps := [(job, one) for job, one in outcomes if isinstance(one, Gap)]:
-            again, failed = _sorted(mended(app, gaps))
+            again, failed = _sorted(repair(app, gaps))
             waiting, done = _in_order([*waiting, *again]), done | failed
         if unplanned := [job for job, one in outcomes if isinstance(one, Unplanned)]:
             planned, failed = _sorted({job.table.id: job_of(app, job.table, full=False) for job in unplanned})
@@ -281,7 +282,7 @@ def _record_transient(app: App, table: StreamTable, error: MillstreamError) -> N
                 stream_tables.record_transient(app.conn, table.id, error)
     except psycopg.Error as trouble:
         # The server may lack what it takes to write this down, too.
-        if app.conn.closed or trouble_of(code_of(trouble)) is None:
+        if app.conn.closed or transient_trouble(code_of(trouble)) is None:
             raise
         log.warning("not recorded", table=table.name, reason=str(trouble))
 

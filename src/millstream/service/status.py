@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from millstream.capture import buffer
+from millstream.capture.buffer import slices
 from millstream.catalog import history as entries
 from millstream.catalog import rights, sources, stream_tables
 from millstream.catalog.history import HistoryEntry
@@ -100,7 +100,7 @@ def _pending(app: App, tables: list[StreamTable], read: dict[int, list[Source]])
     ]
     known = {source.relid: source for _, source, _ in pairs}
     asked = [(source.relid, frontier) for _, source, frontier in pairs]
-    found = buffer.pending(app.conn, asked, cap=_CAP, sources=known)
+    found = slices.pending(app.conn, asked, cap=_CAP, sources=known)
     waiting = dict[int, int]()
     for (id_, _, _), one in zip(pairs, found, strict=True):
         waiting[id_] = waiting.get(id_, 0) + one.rows

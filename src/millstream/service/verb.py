@@ -15,12 +15,12 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
-from millstream.catalog import install
-from millstream.catalog.locks import holders
+from millstream.catalog.installation import install
 from millstream.errors import JavaEnded, LockNotHad, MillstreamError, ServerDown
+from millstream.postgres import failures
+from millstream.postgres.connection import Connection
+from millstream.postgres.table_locks import holders
 from millstream.service.app import LOCK_PATIENCE, App
-from millstream.store import trouble
-from millstream.store.connection import Connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def _checked(
         except psycopg.Error as error:
             if app.conn.closed:
                 raise ServerDown.lost(str(error)) from error
-            raise trouble.translated(error) from error
+            raise failures.translate_error(error) from error
         except MillstreamError:
             raise
         except Exception as error:

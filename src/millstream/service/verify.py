@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from millstream.compiler.server.total_order import with_total_order
 from millstream.frontier.snapshot import Snapshot
+from millstream.postgres.connection import Connection
 from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
@@ -19,8 +21,6 @@ from millstream.service.app import App
 from millstream.service.compare import Difference, chooses, compare, rounded_columns
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb
-from millstream.sql.total import total
-from millstream.store.connection import Connection
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def compared(conn: Connection, job: Job, report: RefreshReport) -> Verification:
     """Compare in the transaction of the cut."""
     rounded = rounded_columns(job.blocks)
     columns = [output.column for output in job.block.outputs]
-    query, chosen = total(job.table.canonical_query, columns), chooses(job.blocks)
+    query, chosen = with_total_order(job.table.canonical_query, columns), chooses(job.blocks)
     found: Difference = compare(conn, query, job.names.target, columns, rounded, chosen=chosen)
     ok = found.missing == 0 and found.extra == 0
     return Verification(

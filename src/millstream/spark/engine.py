@@ -24,11 +24,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from millstream.errors import Cancelled, Conflict, MillstreamError, QueryTooDeep, RefreshFailed, ValueOutOfRange
+from millstream.postgres.failures import NO_LOCK, failure_in_spark, sqlstate_in_text
 from millstream.spark import parts
 from millstream.spark.parts import Result, Stored
 from millstream.spark.scan import Scanned, spark_schema
 from millstream.spark.session import Running
-from millstream.store.trouble import NO_LOCK, failure_in_spark, found_in
 
 # What a view is made of.
 Rows: TypeAlias = "pa.Table | Scanned"
@@ -220,7 +220,7 @@ def _translated(error: PySparkException, directory: str) -> MillstreamError:
     text = str(error)
     if "SPARK_JOB_CANCELLED" in text:
         return Cancelled.by("", text.split("\n")[0])
-    if (found_in(text) or ("",))[0] == NO_LOCK:
+    if (sqlstate_in_text(text) or ("",))[0] == NO_LOCK:
         return Conflict.on("", "A table that was to be scanned is about to be truncated or altered.")
     if condition == "FAILED_TO_PARSE_TOO_COMPLEX" or "java.lang.StackOverflowError" in text:
         return QueryTooDeep.evaluated()

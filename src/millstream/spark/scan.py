@@ -47,7 +47,7 @@ def scan(spark: SparkSession, dsn: str, snapshot: str, queries: Sequence[str], s
                                 names=names,
                             )
                 except adbc.Error as error:
-                    # Only the text reaches the driver: `store/trouble.py` looks for the SQLSTATE in it.
+                    # Only the text reaches the driver: `postgres/failures.py` looks for the SQLSTATE in it.
                     code = error.sqlstate or ("53300" if any(one in str(error) for one in _FULL) else _LOST)
                     raise RuntimeError(f"[SQLSTATE {code}] " + " ".join(str(error).split())) from error
 

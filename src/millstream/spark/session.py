@@ -33,7 +33,7 @@ from pyspark.sql import SparkSession
 
 from millstream.errors import JavaMissing
 from millstream.observe import log
-from millstream.spark import archive, files
+from millstream.spark import class_archive, private_files
 from millstream.spark.java import java
 from millstream.spark.watchdog import Watchdog
 
@@ -112,7 +112,7 @@ def start(master: str, conf: Mapping[str, str], memory: int | None = None) -> Sp
     # A result that is larger is an error, not the end of the driver.
     heap |= {"spark.driver.maxResultSize": f"{megabytes // 4}m"} if given else {}
     # Java's options given stand beside ours, not in their place; the last one counts.
-    options = {_JAVA: f"{_LOCAL[_JAVA]} {archive.java_options(found.told)} {conf.get(_JAVA, '')}"}
+    options = {_JAVA: f"{_LOCAL[_JAVA]} {class_archive.java_options(found.told)} {conf.get(_JAVA, '')}"}
     chosen = {"spark.app.name": "millstream", "spark.master": master}
     chosen |= {**_LOCAL, **heap, **EXACT, **conf, **options}
     # Our own error says it; PySpark would print its stack first.
@@ -133,15 +133,15 @@ def _session(conf: Mapping[str, str]) -> SparkSession:
 
 def _launched(conf: SparkConf) -> JavaGateway:
     """Start Java; what it prints is listened to, and what it writes is closed to others."""
-    directories = files.make(dict(conf.getAll()))
-    conf.set(_JAVA, f"{files.java_option(directories)} {conf.get(_JAVA, '')}")
+    directories = private_files.make(dict(conf.getAll()))
+    conf.set(_JAVA, f"{private_files.java_option(directories)} {conf.get(_JAVA, '')}")
     reading, writing = os.pipe()
     _heard.clear()
     listener = Thread(target=_listen, args=(reading,), name="java says", daemon=True)
     listener.start()
     try:
-        with os.fdopen(writing, "wb") as pipe, files.environment(directories):
-            how = {"stdout": pipe, "stderr": pipe, "umask": files.UMASK}
+        with os.fdopen(writing, "wb") as pipe, private_files.environment(directories):
+            how = {"stdout": pipe, "stderr": pipe, "umask": private_files.UMASK}
             gateway: JavaGateway = launch_gateway(conf, how)  # type: ignore[no-untyped-call]  # PySpark's
     except PySparkRuntimeError as error:
         # Its last words may still be on their way.
@@ -222,7 +222,7 @@ class Running:
                     stop()
             with suppress(Exception):
                 gateway.shutdown()
-        files.remove()
+        private_files.remove()
         SparkContext._active_spark_context = SparkContext._gateway = SparkContext._jvm = None
         SparkSession._instantiatedSession = None
 

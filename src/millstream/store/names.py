@@ -16,7 +16,7 @@ PART = "__ms_part"
 
 
 @dataclass(frozen=True)
-class Names:
+class BlockNames:
     """The relations of one block of a stream table, quoted for use in SQL."""
 
     id: int
@@ -28,11 +28,11 @@ class Names:
     shapes: tuple[str, ...] = ()
     """Of each block, the shape that its staging tables have; known in a cut."""
 
-    def of_term(self, term: int) -> Names:
+    def of_term(self, term: int) -> BlockNames:
         """Those of a term."""
         return replace(self, term=term)
 
-    def at(self, block: int) -> Names:
+    def at(self, block: int) -> BlockNames:
         """Those of another block."""
         return replace(self, block=block)
 
@@ -110,7 +110,7 @@ class Names:
         return self._staging("changes")
 
 
-class Planning(Names):
+class PlanningNames(BlockNames):
     """Names for the time of planning: a block's rows can be asked about before there is a stream table."""
 
     @property

@@ -12,19 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from millstream.algebra.block import LEVEL, Block, RecursionTerm
 from millstream.algebra.table import ROW, quoted
 from millstream.algebra.text_io import staged_sql
 from millstream.algebra.wire import wire_of
-from millstream.plan.block import Block, Term
-from millstream.plan.recursive import LEVEL
-from millstream.store.kept import change_sql, filled_sql
-from millstream.store.names import PART, Names, row_hash
-from millstream.store.rows import postgres_type
-from millstream.store.sent import sent
-from millstream.store.staged import columns_of, sent_key_sql, stages, unstage
+from millstream.postgres.copy import postgres_type
+from millstream.store.decode import decoded_rows
+from millstream.store.materialized_rows import change_sql, filled_sql
+from millstream.store.names import PART, BlockNames, row_hash
+from millstream.store.staging_columns import columns_of, sent_key_sql, stages, unstage
 
 
-def tables_sql(block: Block, names: Names) -> list[str]:
+def tables_sql(block: Block, names: BlockNames) -> list[str]:
     """The temporary tables."""
     made = {}
     for number, term in enumerate(block.terms):
@@ -72,7 +71,7 @@ def _part(block: Block) -> str:
     return f"encode({row_hash(columns)}, 'hex')::uuid"
 
 
-def _summed(term: Term, names: Names, where: str, net: str, left: str) -> str:
+def _summed(term: RecursionTerm, names: BlockNames, where: str, net: str, left: str) -> str:
     """What is left of certain rows of a term's delta."""
     columns = [quoted(column.name) for column in term.block.columns]
     total = f"sum({net})::bigint"
@@ -81,7 +80,9 @@ def _summed(term: Term, names: Names, where: str, net: str, left: str) -> str:
     return f"(SELECT {listed} FROM {names.delta} WHERE {where}{grouped} HAVING {total} {left})"
 
 
-def _given(block: Block, names: Names, where: str, left: str, *, net: str = "__net", level: int | None = None) -> str:
+def _given(
+    block: Block, names: BlockNames, where: str, left: str, *, net: str = "__net", level: int | None = None
+) -> str:
     """The rows that all terms give: part, columns, net."""
     parts = []
     for number, term in enumerate(block.terms):
@@ -90,7 +91,7 @@ def _given(block: Block, names: Names, where: str, left: str, *, net: str = "__n
         asked = [f"{_level(term)} = {level}"] if level is not None else []
         asked += [term.block.having] if term.block.having else []
         kept = f" WHERE {' AND '.join(asked)}" if asked else ""
-        rows = sent(term.block, own, _summed(term, own, where, net, left))
+        rows = decoded_rows(term.block, own, _summed(term, own, where, net, left))
         parts.append(f"SELECT {outputs}, d.__net AS __ms_net FROM {rows}{kept}")
     return f"SELECT {_part(block)} AS part, x.* FROM ({' UNION ALL '.join(parts)}) AS x"
 
@@ -98,21 +99,21 @@ def _given(block: Block, names: Names, where: str, left: str, *, net: str = "__n
 # -- UNION ALL: level by level ---------------------------------------------------------------
 
 
-def _level(term: Term) -> str:
+def _level(term: RecursionTerm) -> str:
     return next(output.expr for output in term.block.outputs if output.column.name == LEVEL)
 
 
-def levels_sql(block: Block, names: Names) -> str:
+def levels_sql(block: Block, names: BlockNames) -> str:
     """The levels of which the changes themselves give rows, or take some."""
     parts = []
     for number, term in enumerate(block.terms):
         own = names.of_term(number)
-        rows = sent(term.block, own, f"(SELECT * FROM {own.delta} WHERE __run = 0)")
+        rows = decoded_rows(term.block, own, f"(SELECT * FROM {own.delta} WHERE __run = 0)")
         parts.append(f"SELECT {_level(term)} AS level FROM {rows}")
     return f"SELECT DISTINCT x.level FROM ({' UNION ALL '.join(parts)}) AS x"
 
 
-def level_sql(block: Block, names: Names, level: int) -> str:
+def level_sql(block: Block, names: BlockNames, level: int) -> str:
     """Find how many more or fewer of each row there shall be at a level: by the changes, and by the level before."""
     given = _given(block, names, f"__run IN (0, {level})", "<> 0", level=level)
     summed = f"SELECT y.*, sum(__ms_net) OVER w AS total, row_number() OVER w AS nth FROM ({given}) AS y"
@@ -122,16 +123,16 @@ def level_sql(block: Block, names: Names, level: int) -> str:
     )
 
 
-def overdrawn_sql(names: Names) -> str:
+def overdrawn_sql(names: BlockNames) -> str:
     """How many rows shall go oftener than they are there."""
     return f"SELECT count(*) FROM {names.steps} AS b WHERE {_have(names)} + b.__ms_net < 0"
 
 
-def _have(names: Names) -> str:
+def _have(names: BlockNames) -> str:
     return f"(SELECT count(*) FROM {names.kept} AS k WHERE k.part = b.part)"
 
 
-def carry_out_levels_sql(block: Block, names: Names, *, full: bool) -> list[str]:
+def carry_out_levels_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
     """Bring the stored rows up to date, and note what changes."""
     have = "" if full else f"{_have(names)} + "
     rows = (
@@ -144,19 +145,19 @@ def carry_out_levels_sql(block: Block, names: Names, *, full: bool) -> list[str]
 # -- UNION: delete and rederive --------------------------------------------------------------
 
 
-def lost_sql(block: Block, names: Names) -> str:
+def lost_sql(block: Block, names: BlockNames) -> str:
     """Stored rows that lost a derivation by the changes themselves."""
     return _taken(block, names, f"SELECT part FROM ({_given(block, names, 'true', '< 0')}) AS g", 0)
 
 
-def lost_with_sql(block: Block, names: Names, run: int, number: int) -> str:
+def lost_with_sql(block: Block, names: BlockNames, run: int, number: int) -> str:
     """Stored rows that have a derivation from rows taken out; not one that the changes made possible."""
     where = f"__run = {run} OR (__run = 0 AND __net > 0)"
     net = f"CASE __run WHEN {run} THEN __net ELSE -__net END"
     return _taken(block, names, f"SELECT part FROM ({_given(block, names, where, '> 0', net=net)}) AS g", number)
 
 
-def _taken(block: Block, names: Names, parts: str, number: int) -> str:
+def _taken(block: Block, names: BlockNames, parts: str, number: int) -> str:
     return (
         f"INSERT INTO {names.gone} SELECT k.part, {_staged(block, 'k.')}, 1, {number} FROM {names.kept} AS k "
         f"WHERE k.part IN ({parts}) "
@@ -164,18 +165,18 @@ def _taken(block: Block, names: Names, parts: str, number: int) -> str:
     )
 
 
-def take_out_sql(names: Names) -> str:
+def take_out_sql(names: BlockNames) -> str:
     """Take them out of what is stored: what they only derive from each other is not derived."""
     return f"DELETE FROM {names.kept} AS k USING {names.gone} AS o WHERE o.part = k.part"
 
 
-def forget_sql(block: Block, names: Names) -> list[str]:
+def forget_sql(block: Block, names: BlockNames) -> list[str]:
     """Forget what the steps gave: they are evaluated again over what is left."""
     deltas = [names.of_term(number).delta for number, term in enumerate(block.terms) if term.itself is not None]
     return [f"TRUNCATE {', '.join(deltas)}"]
 
 
-def keys_sql(term: Term, names: Names) -> str:
+def keys_sql(term: RecursionTerm, names: BlockNames) -> str:
     """The values, as they travel, by which derivations of the rows taken out are looked for."""
     wires = {column.name: column.wire for column in term.block.columns}
     types = {output.column.name: output.column.type for output in term.block.outputs}
@@ -183,20 +184,20 @@ def keys_sql(term: Term, names: Names) -> str:
     return f"SELECT DISTINCT {', '.join([*values, '1'])} FROM {names.gone} AS o"
 
 
-def found_sql(block: Block, names: Names, runs: Sequence[int], number: int, *, full: bool) -> str:
+def found_sql(block: Block, names: BlockNames, runs: Sequence[int], number: int, *, full: bool) -> str:
     """Rows that were derived in these runs and are not there yet, each once."""
     listed = ", ".join(map(str, runs))
     return _new(block, names, _given(block, names, f"__run IN ({listed})", "> 0"), number, full=full)
 
 
-def rederived_sql(block: Block, names: Names, run: int) -> str:
+def rederived_sql(block: Block, names: BlockNames, run: int) -> str:
     """Rows that were taken out and have a derivation from what is left."""
     given = f"{_given(block, names, f'__run = {run}', '> 0')}"
     of_them = f"SELECT g.* FROM ({given}) AS g WHERE g.part IN (SELECT o.part FROM {names.gone} AS o)"
     return _new(block, names, of_them, 0, full=False)
 
 
-def _new(block: Block, names: Names, given: str, number: int, *, full: bool) -> str:
+def _new(block: Block, names: BlockNames, given: str, number: int, *, full: bool) -> str:
     places = [names.steps] if full else [names.steps, names.kept]
     there = " AND ".join(f"NOT EXISTS (SELECT FROM {place} AS t WHERE t.part = g.part)" for place in places)
     return (
@@ -205,7 +206,7 @@ def _new(block: Block, names: Names, given: str, number: int, *, full: bool) -> 
     )
 
 
-def carry_out_set_sql(block: Block, names: Names, *, full: bool) -> list[str]:
+def carry_out_set_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
     """Store what was found, and note what differs from what was taken out."""
     if full:
         rows = f"SELECT part, {_columns(block)} FROM {_typed(block, names.steps)} AS t"

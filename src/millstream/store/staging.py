@@ -16,9 +16,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from millstream.plan.block import Block
-from millstream.store.connection import Connection
-from millstream.store.names import Names
+from millstream.algebra.block import Block
+from millstream.postgres.connection import Connection
+from millstream.store.names import BlockNames
 
 # Up to this size rows are deleted one by one: TRUNCATE makes new files, which costs as much as some thousand rows.
 SMALL_BYTES = 1 << 20
@@ -52,7 +52,7 @@ def release(conn: Connection) -> None:
 # -- shapes ----------------------------------------------------------------------------------
 
 
-def shapes(conn: Connection, asked: Mapping[Names, Sequence[Block]]) -> dict[Names, tuple[str, ...]]:
+def shapes(conn: Connection, asked: Mapping[BlockNames, Sequence[Block]]) -> dict[BlockNames, tuple[str, ...]]:
     """For each stream table the shapes of its blocks; one query for all. Ask in the cut that stages the rows.
 
     What is staged has its columns from the block, and from the relations that the block maintains.
@@ -66,7 +66,7 @@ def shapes(conn: Connection, asked: Mapping[Names, Sequence[Block]]) -> dict[Nam
     }
 
 
-def _stored(names: Names, block: Block) -> tuple[str, ...]:
+def _stored(names: BlockNames, block: Block) -> tuple[str, ...]:
     own = names.at(block.position)
     return own.state, own.kept, own.shown
 
@@ -82,7 +82,7 @@ def _columns(conn: Connection, relations: Sequence[str]) -> dict[str, list[tuple
     return dict(conn.execute(query, (list(relations),)).fetchall())
 
 
-def _shape(names: Names, block: Block, columns: Mapping[str, list[tuple[str, str]]], *, last: bool) -> str:
+def _shape(names: BlockNames, block: Block, columns: Mapping[str, list[tuple[str, str]]], *, last: bool) -> str:
     # Of the stream table itself columns are staged by position, whatever they are called.
     target = [type_ for _, type_ in columns.get(names.target, ())] if last else []
     stored = [columns.get(relation, []) for relation in _stored(names, block)]

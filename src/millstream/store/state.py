@@ -11,18 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from millstream.algebra.block import Accumulator, AggregateHead, Block, Input, RecomputedAggregate
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import Project
 from millstream.algebra.table import ROW, quoted
 from millstream.algebra.text_io import staged_sql, unstaged_sql
 from millstream.large_stack import on_large_stack
-from millstream.plan.block import Accumulator, AggregateHead, Block, Gathered, Input
-from millstream.plan.lower.aggregate import output_columns
-from millstream.store.names import PART, Names, row_hash
-from millstream.store.staged import columns_of, received_sql, sent_key_sql
+from millstream.store.names import PART, BlockNames, row_hash
+from millstream.store.staging_columns import columns_of, received_sql, sent_key_sql
 
 
-def create_sql(block: Block, head: AggregateHead, names: Names) -> list[str]:
+def create_sql(block: Block, head: AggregateHead, names: BlockNames) -> list[str]:
     """The state table; its columns take type and collation from the query's own expressions."""
     own = [*(key.name for key in head.keys), *(one.column for one in head.extremes if one.column)]
     source = empty_select(block, list(dict.fromkeys(own)), names)
@@ -38,7 +37,7 @@ def create_sql(block: Block, head: AggregateHead, names: Names) -> list[str]:
 
 
 @on_large_stack
-def empty_select(block: Block, columns: Sequence[str], names: Names) -> str:
+def empty_select(block: Block, columns: Sequence[str], names: BlockNames) -> str:
     """A SELECT without rows, of the body's columns as PostgreSQL's own expressions: it knows their collations."""
     branch, types = block.branches[0], {column.name: column.type for column in block.columns}
     assert isinstance(branch.body, Project)
@@ -60,12 +59,12 @@ def _initial(one: Accumulator) -> str:
     return f"0::{one.type.name}"
 
 
-def _of_nothing(one: Gathered, block: Block, head: AggregateHead, names: Names) -> str:
+def _of_nothing(one: RecomputedAggregate, block: Block, head: AggregateHead, names: BlockNames) -> str:
     """What a gathered aggregate is over no rows; it has its type and collation."""
     return f"(SELECT {one.expr} FROM ({empty_select(block, [c.name for c in head.members], names)}) AS r)"
 
 
-def _only_row(block: Block, head: AggregateHead, names: Names) -> str:
+def _only_row(block: Block, head: AggregateHead, names: BlockNames) -> str:
     """Without keys there is one group, and it exists from the start."""
     values = ["NULL" if one.strategy == "extreme" else "0" for one in head.accumulators]
     values += [_of_nothing(one, block, head, names) for one in head.gathered]
@@ -80,7 +79,7 @@ def id_sql(head: AggregateHead, alias: str) -> str:
     return f"encode({row_hash(keys)}, 'hex')::uuid"
 
 
-def groups_table_sql(head: AggregateHead, names: Names) -> str:
+def groups_table_sql(head: AggregateHead, names: BlockNames) -> str:
     """The temporary table of touched groups: what their state gains or becomes, but for gathered aggregates."""
     keys = [f"{staged_sql(quoted(key.name), key.type)} AS {quoted(key.name)}" for key in head.keys]
     columns = ["id", *keys, "false AS absolute"]
@@ -95,12 +94,12 @@ def groups_table_sql(head: AggregateHead, names: Names) -> str:
     )
 
 
-def decode_sql(head: AggregateHead, names: Names, *, absolute: bool) -> str:
+def decode_sql(head: AggregateHead, names: BlockNames, *, absolute: bool) -> str:
     """Fill `groups` from what Spark sent."""
-    values = [f"{_decoded(one, name, names.state)} AS {name}" for one, name in _values(head)]
+    values = [f"{_decoded(one, name, names.state)} AS {name}" for one, name in head.state_columns]
     inner = f"SELECT {', '.join(_received_keys(head) + values)} FROM {names.delta} AS d"
     listed = [f"x.{quoted(key.name)}" for key in head.keys]
-    outer = [id_sql(head, "x"), *listed, str(absolute).lower(), *(f"x.{name}" for _, name in _values(head))]
+    outer = [id_sql(head, "x"), *listed, str(absolute).lower(), *(f"x.{name}" for _, name in head.state_columns)]
     return f"INSERT INTO {names.groups} ({_filled(head)}) SELECT {', '.join(outer)} FROM ({inner}) AS x"
 
 
@@ -111,12 +110,9 @@ def _received_keys(head: AggregateHead) -> list[str]:
 
 
 def _filled(head: AggregateHead) -> str:
-    return ", ".join(["id", *(quoted(key.name) for key in head.keys), "absolute", *(name for _, name in _values(head))])
-
-
-def _values(head: AggregateHead) -> list[tuple[Accumulator, str]]:
-    owners = [one for one in head.accumulators for _ in range(2 if one.strategy == "extreme" else 1)]
-    return list(zip(owners, output_columns(head), strict=True))
+    return ", ".join(
+        ["id", *(quoted(key.name) for key in head.keys), "absolute", *(name for _, name in head.state_columns)]
+    )
 
 
 def _decoded(one: Accumulator, name: str, state: str) -> str:
@@ -130,7 +126,7 @@ def _decoded(one: Accumulator, name: str, state: str) -> str:
     return received_sql(f"d.{name}", one.wire, one.type)
 
 
-def lost_sql(head: AggregateHead, names: Names) -> str:
+def lost_sql(head: AggregateHead, names: BlockNames) -> str:
     """The keys, as they travel, of the groups that must be recomputed.
 
     All that still have rows, where something is always recomputed; otherwise those whose stored
@@ -160,13 +156,13 @@ def _lost(one: Accumulator, head: AggregateHead) -> str:
     )
 
 
-def forget_sql(head: AggregateHead, names: Names) -> str:
+def forget_sql(head: AggregateHead, names: BlockNames) -> str:
     """Take the groups that were recomputed out of `groups`; what replaces them stands in `delta`."""
     inner = f"SELECT {', '.join(_received_keys(head)) or '1'} FROM {names.delta} AS d"
     return f"DELETE FROM {names.groups} WHERE id IN (SELECT {id_sql(head, 'x')} FROM ({inner}) AS x)"
 
 
-def renamed_sql(head: AggregateHead, names: Names) -> str | None:
+def renamed_sql(head: AggregateHead, names: BlockNames) -> str | None:
     """Before a full read: delete the groups whose id is no longer the hash of their keys. None where no id can differ.
 
     `ALTER TYPE ... RENAME VALUE` changes the text of a stored key. The group would be found under its new id, and the
@@ -178,10 +174,10 @@ def renamed_sql(head: AggregateHead, names: Names) -> str | None:
     return f"DELETE FROM {names.state} AS s WHERE s.id <> encode({row_hash(keys)}, 'hex')::uuid"
 
 
-def vanished_sql(head: AggregateHead, names: Names) -> str:
+def vanished_sql(head: AggregateHead, names: BlockNames) -> str:
     """After a full read: stored groups that were not found become groups without rows."""
     keys = [staged_sql(f"s.{quoted(key.name)}", key.type) for key in head.keys]
-    values = ["NULL" if one.strategy == "extreme" else "0" for one, _ in _values(head)]
+    values = ["NULL" if one.strategy == "extreme" else "0" for one, _ in head.state_columns]
     return (
         f"INSERT INTO {names.groups} ({_filled(head)}) "
         f"SELECT {', '.join(['s.id', *keys, 'true', *values])} FROM {names.state} AS s "
@@ -189,7 +185,7 @@ def vanished_sql(head: AggregateHead, names: Names) -> str:
     )
 
 
-def merge_sql(head: AggregateHead, names: Names, gathered: str = "") -> str:
+def merge_sql(head: AggregateHead, names: BlockNames, gathered: str = "") -> str:
     """Bring the state up to date: add, replace, or remove. `gathered` is a query of the gathered aggregates by id."""
     own = [one.name for one in head.gathered]
     merged = {one.name: _merged(one, head) for one in head.accumulators} | {name: f"g.{name}" for name in own}
@@ -207,7 +203,7 @@ def merge_sql(head: AggregateHead, names: Names, gathered: str = "") -> str:
     )
 
 
-def _touched(head: AggregateHead, names: Names, gathered: str) -> str:
+def _touched(head: AggregateHead, names: BlockNames, gathered: str) -> str:
     """The rows of `groups` in the types of the state, with what was gathered."""
     own = [(quoted(key.name), key.type) for key in head.keys]
     own += [(f"{one.name}_in", one.type) for one in head.extremes]
@@ -243,7 +239,7 @@ def _merged(one: Accumulator, head: AggregateHead) -> str:
 # -- the rows of an inner block --------------------------------------------------------------
 
 
-def shown_sql(block: Block, names: Names) -> str:
+def shown_sql(block: Block, names: BlockNames) -> str:
     """The view through which other blocks read this one: its rows are expressions over the state."""
     kept = f" WHERE {block.having}" if block.having else ""
     return f"CREATE VIEW {names.shown} AS SELECT {_shown(block)} FROM {names.state} AS s{kept}"
@@ -254,7 +250,7 @@ def _shown(block: Block) -> str:
     return ", ".join([*outputs, f"s.id::text AS {ROW}"])
 
 
-def changes_table_sql(block: Block, names: Names) -> str:
+def changes_table_sql(block: Block, names: BlockNames) -> str:
     """The temporary table of images: an action, the columns that the block shows, and where a row stands."""
     own = [(quoted(column.name), column.type) for column in columns_of(block)]
     listed = [f"{staged_sql(f'v.{name}', type_)} AS {name}" for name, type_ in own]
@@ -265,7 +261,7 @@ def changes_table_sql(block: Block, names: Names) -> str:
     )
 
 
-def images_sql(block: Block, names: Names, action: str) -> str:
+def images_sql(block: Block, names: BlockNames, action: str) -> str:
     """The rows of the touched groups as they stand: 'D' before the state is merged, 'I' after it."""
     kept = f" WHERE {block.having}" if block.having else ""
     outputs = [staged_sql(f"({output.expr})", output.column.type) for output in block.outputs]
@@ -275,7 +271,7 @@ def images_sql(block: Block, names: Names, action: str) -> str:
     )
 
 
-def unchanged_sql(block: Block, names: Names) -> str:
+def unchanged_sql(block: Block, names: BlockNames) -> str:
     """Take out the images of rows that are what they were."""
     listed = ", ".join(f"c.{quoted(output.column.name)}" for output in block.outputs)
     text = f"ROW({listed})::text"
@@ -285,7 +281,7 @@ def unchanged_sql(block: Block, names: Names) -> str:
     )
 
 
-def index_sql(block: Block, names: Names, reader: Input, columns: Sequence[str]) -> str:
+def index_sql(block: Block, names: BlockNames, reader: Input, columns: Sequence[str]) -> str:
     """An index by which a reader of the block finds its rows."""
     leaves = [reader.leaf(column) for column in columns]
     fixed = [leaf for leaf in leaves if leaf.wire.arrow != "string"] or leaves[:1]
@@ -295,13 +291,13 @@ def index_sql(block: Block, names: Names, reader: Input, columns: Sequence[str])
     return f"CREATE INDEX ON {_stored(block, names)}{how} ({', '.join(f'({key})' for key in keys)})"
 
 
-def order_index_sql(block: Block, names: Names, reader: Input, order: Sequence[str]) -> str:
+def order_index_sql(block: Block, names: BlockNames, reader: Input, order: Sequence[str]) -> str:
     """An index by which the first rows of a block are found."""
     keys = [_SORTED.fullmatch(_over_stored(one, block, reader)) for one in order]
     return f"CREATE INDEX ON {_stored(block, names)} ({', '.join(f'({key[1]}) {key[2]}' for key in keys if key)})"
 
 
-def _stored(block: Block, names: Names) -> str:
+def _stored(block: Block, names: BlockNames) -> str:
     return names.kept if block.kept else names.state
 
 

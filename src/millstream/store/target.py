@@ -10,19 +10,19 @@ the table is complete. Rows are compared by their exact text.
 
 from __future__ import annotations
 
+from millstream.algebra.block import Block
 from millstream.algebra.table import quoted
 from millstream.algebra.text_io import staged_sql, unstaged_sql
 from millstream.algebra.types import PgType
-from millstream.plan.block import Block
-from millstream.store.names import ROW_ID, Names, row_hash
-from millstream.store.sent import sent
+from millstream.store.decode import decoded_rows
+from millstream.store.names import ROW_ID, BlockNames, row_hash
 
 # A btree's entry has 2704 bytes at most, with its header.
 _LONGEST_ENTRY = 2600
 _LONG = {"text": "", "varchar": "::text", "bpchar": "::text", "bytea": ""}
 
 
-def create_sql(block: Block, names: Names, query: str) -> list[str]:
+def create_sql(block: Block, names: BlockNames, query: str) -> list[str]:
     """The stream table: the query's columns as PostgreSQL types them, and what tells rows apart."""
     statements = [f"CREATE TABLE {names.target} AS {query} WITH NO DATA"]
     if block.key.kind == "row_id":
@@ -30,7 +30,7 @@ def create_sql(block: Block, names: Names, query: str) -> list[str]:
     return [*statements, index_sql(block, names)]
 
 
-def index_sql(block: Block, names: Names) -> str:
+def index_sql(block: Block, names: BlockNames) -> str:
     """The unique index that tells rows apart."""
     key = block.key
     if key.kind == "row_id":
@@ -42,7 +42,7 @@ def index_sql(block: Block, names: Names) -> str:
     return f"CREATE UNIQUE INDEX ON {names.target} ({columns}){nulls}"
 
 
-def long_keys_sql(block: Block, names: Names) -> str | None:
+def long_keys_sql(block: Block, names: BlockNames) -> str | None:
     """Is there a new key that is longer than an entry of a unique index may be? None where no key can be."""
     if block.key.kind != "columns" or not long_columns(block):
         return None
@@ -57,7 +57,7 @@ def long_columns(block: Block) -> dict[str, str]:
     return {name: f"(md5({quoted(name)}{cast}))" for name, cast in found.items()}
 
 
-def unique_index_sql(block: Block, names: Names) -> str:
+def unique_index_sql(block: Block, names: BlockNames) -> str:
     """The name of the unique index over the key."""
     columns = ", ".join(map(_literal, block.key.columns))
     own = (
@@ -75,7 +75,7 @@ def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def long_index_sql(block: Block, names: Names) -> list[str]:
+def long_index_sql(block: Block, names: BlockNames) -> list[str]:
     """What tells rows apart instead, and what they are found by: both hold values of any length."""
     long = long_columns(block)
     listed = ", ".join(long.get(name, quoted(name)) for name in block.key.columns)
@@ -86,7 +86,7 @@ def long_index_sql(block: Block, names: Names) -> list[str]:
     ]
 
 
-def rows_table_sql(block: Block, names: Names) -> str:
+def rows_table_sql(block: Block, names: BlockNames) -> str:
     """The temporary table of planned changes: the target's columns by position, whatever they are called."""
     types = _types(block)
     listed = ", ".join(f"{_staged(f't.{theirs}', types.get(ours))} AS {ours}" for ours, theirs in _columns(block))
@@ -118,7 +118,7 @@ def _listed(block: Block) -> str:
     return ", ".join(_staged(f"n.{ours}", types.get(ours)) for ours in _ours(block))
 
 
-def _planned(block: Block, names: Names) -> str:
+def _planned(block: Block, names: BlockNames) -> str:
     """The planned changes in the target's types, as a FROM item without an alias."""
     types = _types(block)
     if not types:
@@ -143,7 +143,7 @@ def _outputs(block: Block) -> list[str]:
     return [f"{output.expr} AS o{number}" for number, output in enumerate(block.outputs)]
 
 
-def plan_sql(block: Block, names: Names, *, full: bool) -> list[str]:
+def plan_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
     """The statements that fill `rows`."""
     if block.head is not None:
         statement = _matched(block, names, _group_rows(block, names))
@@ -154,7 +154,7 @@ def plan_sql(block: Block, names: Names, *, full: bool) -> list[str]:
     return [statement, _vanished(names)] if full else [statement]
 
 
-def merge_sql(block: Block, names: Names) -> str:
+def merge_sql(block: Block, names: BlockNames) -> str:
     """Carry the plan out."""
     columns = _columns(block)
     update = ", ".join(f"{theirs} = o.{ours}" for ours, theirs in columns)
@@ -169,14 +169,14 @@ def merge_sql(block: Block, names: Names) -> str:
     )
 
 
-def insert_sql(block: Block, names: Names) -> str:
+def insert_sql(block: Block, names: BlockNames) -> str:
     """Carry out a plan that only inserts."""
     listed = ", ".join(theirs for _, theirs in _columns(block))
     chosen = f"SELECT {', '.join(_ours(block))} FROM {_planned(block, names)} AS p WHERE op OPERATOR(pg_catalog.=) 'I'"
     return f"INSERT INTO {names.target} ({listed}) {chosen}"
 
 
-def unwritten_sql(block: Block, names: Names) -> str:
+def unwritten_sql(block: Block, names: BlockNames) -> str:
     """Count the rows that were to be written and are not in the table as they were planned."""
     ours = ", ".join(f"o.{mine}" for mine, _ in _columns(block))
     theirs = ", ".join(f"t.{stored}" for _, stored in _columns(block))
@@ -204,7 +204,7 @@ def _found_by(block: Block) -> list[tuple[str, str]]:
 # -- groups and keyed rows -------------------------------------------------------------------
 
 
-def _group_rows(block: Block, names: Names) -> str:
+def _group_rows(block: Block, names: BlockNames) -> str:
     """Each touched group: its key, whether it stands in the result, and its outputs."""
     assert block.head is not None
     having = f" AND ({block.having})" if block.having else ""
@@ -223,18 +223,18 @@ def _group_rows(block: Block, names: Names) -> str:
     )
 
 
-def _keyed_rows(block: Block, names: Names) -> str:
+def _keyed_rows(block: Block, names: BlockNames) -> str:
     """Per key the row that stands in the new version, or that none does."""
     keys = [f"n.{ours}" for ours, _ in _key(block)]
     shown = ", ".join(f"n.{ours} AS key_{ours}" for ours, _ in _key(block))
     return (
         f"SELECT DISTINCT ON ({', '.join(keys)}) n.net > 0 AS keep, {shown}, n.* "
-        f"FROM (SELECT {', '.join(_outputs(block))}, d.__net AS net FROM {sent(block, names)}) AS n "
+        f"FROM (SELECT {', '.join(_outputs(block))}, d.__net AS net FROM {decoded_rows(block, names)}) AS n "
         f"ORDER BY {', '.join(keys)}, n.net DESC"
     )
 
 
-def _matched(block: Block, names: Names, new: str) -> str:
+def _matched(block: Block, names: BlockNames, new: str) -> str:
     """Find the stored row of each new one, and what shall be done."""
     ours = _ours(block)
     texts = [f"ROW({', '.join(f'{alias}.{column}' for column in ours)})::text" for alias in ("t", "n")]
@@ -266,7 +266,7 @@ def _matches(block: Block) -> list[tuple[str, str]]:
     return [(equal, f"NOT ({some_null})"), (same, some_null)]
 
 
-def _vanished(names: Names) -> str:
+def _vanished(names: BlockNames) -> str:
     """After a full read: stored rows that nothing was found for, whoever wrote them."""
     return (
         f"INSERT INTO {names.rows} (op, tid) SELECT 'D', t.ctid FROM {names.target} AS t "
@@ -277,12 +277,12 @@ def _vanished(names: Names) -> str:
 # -- bags: equal rows are told apart by an ordinal -------------------------------------------
 
 
-def _bag_rows(block: Block, names: Names) -> str:
+def _bag_rows(block: Block, names: BlockNames) -> str:
     """Each distinct row once: its hash and how many more (or fewer) there shall be."""
     outputs = [f"r.o{number}" for number in range(len(block.outputs))]
     hashed = (
         f"SELECT {row_hash(outputs)} AS h, r.* "
-        f"FROM (SELECT {', '.join(_outputs(block))}, d.__net AS net FROM {sent(block, names)}) AS r"
+        f"FROM (SELECT {', '.join(_outputs(block))}, d.__net AS net FROM {decoded_rows(block, names)}) AS r"
     )
     return (
         f"SELECT * FROM (SELECT x.*, sum(x.net) OVER w AS total, row_number() OVER w AS nth "
@@ -295,7 +295,7 @@ def _bag_columns(block: Block) -> str:
     return ", ".join(_staged(f"n.o{number}", types.get(f"o{number}")) for number in range(len(block.outputs)))
 
 
-def _bag(block: Block, names: Names) -> str:
+def _bag(block: Block, names: BlockNames) -> str:
     """New copies get the next ordinals, copies that go lose the last ones."""
     listed = _bag_columns(block)
     have = (
@@ -312,7 +312,7 @@ def _bag(block: Block, names: Names) -> str:
     )
 
 
-def _bag_full(block: Block, names: Names) -> str:
+def _bag_full(block: Block, names: BlockNames) -> str:
     """All ids there shall be; those not stored are inserted."""
     listed = _bag_columns(block)
     return (

@@ -11,7 +11,7 @@ Bag = Counter[tuple[str | None, ...]]
 
 
 @dataclass(frozen=True)
-class Slice:
+class BagSlice:
     """What the buffer held between two cuts."""
 
     came: Bag

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from millstream.algebra.table import quoted
-from millstream.store.connection import Connection, users_path
+from millstream.postgres.connection import Connection, users_path
 
 Row: TypeAlias = "tuple[str | None, ...]"
 
@@ -45,7 +45,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Difference:
+class OracleDifference:
     """The rows the query has and the table lacks, and the other way round."""
 
     missing: tuple[Row, ...]
@@ -110,7 +110,7 @@ def _columns(expected: tuple[Shape, ...], actual: tuple[Shape, ...]) -> str:
 
 def difference(
     conn: Connection, query: str, target: str, columns: tuple[Shape, ...], *, close: float = 0.0
-) -> Difference:
+) -> OracleDifference:
     """Subtract each from the other, as bags. One statement reads both, so both are of one snapshot."""
     names = ", ".join(quoted(column.name) for column in columns)
     listed = f", {names}" if columns else ""
@@ -127,7 +127,7 @@ def difference(
             (expected if is_expected == "t" else actual)[tuple(values)] += 1
     floats = [place for place, column in enumerate(columns) if column.base in ("float4", "float8")]
     sides = list((expected - actual).elements()), list((actual - expected).elements())
-    return Difference(*_not_close(*sides, floats, close), expected.total())
+    return OracleDifference(*_not_close(*sides, floats, close), expected.total())
 
 
 def _number(text: str) -> str:
@@ -167,7 +167,7 @@ def _alike(one: Row, other: Row, floats: list[int], close: float) -> bool:
     )
 
 
-def same_bag(conn: Connection, one: str, other: str) -> Difference:
+def same_bag(conn: Connection, one: str, other: str) -> OracleDifference:
     """Compare two stored tables, such as one refreshed often and one refreshed once."""
     columns = shape_of_table(conn, one)
     names = ", ".join(quoted(column.name) for column in columns)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from millstream.capture.wal.protocol import (
+from millstream.capture.wal.messages.protocol import (
     Begin,
     Cell,
     Commit,
     Delete,
     Insert,
-    Message,
+    LogicalMessage,
     Parsed,
-    Relation,
+    RelationMessage,
     StreamAbort,
     StreamCommit,
     StreamStart,
@@ -42,7 +42,7 @@ def encode(message: Parsed, xid: int | None = None) -> bytes:
             return struct.pack(">cQqI", b"B", lsn, 0, of)
         case Commit(lsn, end):
             return struct.pack(">cBQQq", b"C", 0, lsn, end, 0)
-        case Relation(relid, schema, name, identity, columns):
+        case RelationMessage(relid, schema, name, identity, columns):
             head = _text("" if schema == "pg_catalog" else schema) + _text(name) + identity.encode()
             listed = b"".join(
                 struct.pack(">B", c.is_key) + _text(c.name) + struct.pack(">Ii", c.type_oid, c.typmod) for c in columns
@@ -57,7 +57,7 @@ def encode(message: Parsed, xid: int | None = None) -> bytes:
             return b"D" + chunk + struct.pack(">I", relid) + old_is.encode() + _cells(old)
         case Truncate(relids):
             return b"T" + chunk + struct.pack(f">IB{len(relids)}I", len(relids), 0, *relids)
-        case Message(is_transactional, lsn, prefix, content):
+        case LogicalMessage(is_transactional, lsn, prefix, content):
             head = struct.pack(">BQ", is_transactional, lsn) + _text(prefix)
             return b"M" + chunk + head + struct.pack(">I", len(content)) + content
         case StreamStart(of, is_first):

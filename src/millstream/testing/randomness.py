@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal, TypeAlias
 
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 
 Family = Literal["int", "numeric", "float", "text", "bool", "date", "time", "other"]
 
@@ -28,7 +28,7 @@ NULL_SHARE = 0.15
 
 
 @dataclass(frozen=True)
-class Kind:
+class ColumnKind:
     """A type, and the values of it that are used."""
 
     name: str
@@ -42,31 +42,34 @@ _U = "00000000-0000-4000-8000-00000000000"
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("int2", "smallint", "int", ("-1", "0", "1", "2", "3")),
-        Kind("int4", "integer", "int", ("-5", "0", "1", "2", "3", "70000")),
-        Kind("int8", "bigint", "int", ("0", "1", "2", "3", "10000000000")),
-        Kind("money2", "numeric(12,2)", "numeric", ("0", "1", "2.50", "-0.75", "1000.10", "0.01", "NaN")),
-        Kind("rate4", "numeric(8,4)", "numeric", ("1", "2.5", "0.0001", "-0.75", "33.3333")),
-        Kind(
+        ColumnKind("int2", "smallint", "int", ("-1", "0", "1", "2", "3")),
+        ColumnKind("int4", "integer", "int", ("-5", "0", "1", "2", "3", "70000")),
+        ColumnKind("int8", "bigint", "int", ("0", "1", "2", "3", "10000000000")),
+        ColumnKind("money2", "numeric(12,2)", "numeric", ("0", "1", "2.50", "-0.75", "1000.10", "0.01", "NaN")),
+        ColumnKind("rate4", "numeric(8,4)", "numeric", ("1", "2.5", "0.0001", "-0.75", "33.3333")),
+        ColumnKind(
             "numeric", "numeric", "numeric",
             ("1", "1.0", "1.00", "2.5", "0.1", "0.000001", "12345.678900", "-3", "1e40", "-1e-50", "9e19", "NaN",
              "Infinity", "-Infinity"),
         ),
-        Kind("float8", "float8", "float", ("0", "-0", "0.5", "1", "2.25", "-1.5", "1024", "NaN", "-Infinity")),
-        Kind("text", "text", "text", ("", "a", "b", "A", "é ", "it's, \"so\"?", "two\r\nlines", "\\N", "\\.", "NULL")),
-        Kind("ctext", 'text COLLATE "C"', "text", ("", "a", "b", "A", "Ω", "b b")),
-        Kind("varchar", "varchar(6)", "text", ("", "a", "b", "abcdef", "é")),
-        Kind("char4", "char(4)", "other", ("", "a", "ab", "abcd", " a")),
-        Kind("bool", "boolean", "bool", ("t", "f")),
-        Kind("date", "date", "date", ("2020-01-01", "1999-12-31", "2024-02-29", "infinity", "-infinity")),
-        Kind("timestamp", "timestamp", "time", ("2020-01-01 00:00:00", "2020-06-01 12:34:56.789012", "infinity")),
-        Kind(
+        ColumnKind("float8", "float8", "float", ("0", "-0", "0.5", "1", "2.25", "-1.5", "1024", "NaN", "-Infinity")),
+        ColumnKind(
+            "text", "text", "text",
+            ("", "a", "b", "A", "é ", "it's, \"so\"?", "two\r\nlines", "\\N", "\\.", "NULL"),
+        ),
+        ColumnKind("ctext", 'text COLLATE "C"', "text", ("", "a", "b", "A", "Ω", "b b")),
+        ColumnKind("varchar", "varchar(6)", "text", ("", "a", "b", "abcdef", "é")),
+        ColumnKind("char4", "char(4)", "other", ("", "a", "ab", "abcd", " a")),
+        ColumnKind("bool", "boolean", "bool", ("t", "f")),
+        ColumnKind("date", "date", "date", ("2020-01-01", "1999-12-31", "2024-02-29", "infinity", "-infinity")),
+        ColumnKind("timestamp", "timestamp", "time", ("2020-01-01 00:00:00", "2020-06-01 12:34:56.789012", "infinity")),
+        ColumnKind(
             "timestamptz", "timestamptz", "time",
             ("2020-01-01 00:00:00+00", "2020-06-01 12:34:56.789012+02", "1969-12-31 23:59:59.999999+00", "-infinity"),
         ),
-        Kind("uuid", "uuid", "other", (_U + "1", _U + "2", _U + "3")),
-        Kind("jsonb", "jsonb", "other", ("{}", '{"a": [1, null]}', '"x"')),
-        Kind("ints", "integer[]", "other", ("{}", "{1,2}", "{NULL}")),
+        ColumnKind("uuid", "uuid", "other", (_U + "1", _U + "2", _U + "3")),
+        ColumnKind("jsonb", "jsonb", "other", ("{}", '{"a": [1, null]}', '"x"')),
+        ColumnKind("ints", "integer[]", "other", ("{}", "{1,2}", "{NULL}")),
     )
 }  # fmt: skip
 # What can stand in `=`, in GROUP BY and in min() of PostgreSQL and of Spark.
@@ -78,7 +81,7 @@ class RandomColumn:
     """A column and what is put into it."""
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     nullable: bool = True
 
 
@@ -135,7 +138,7 @@ def random_value(column: RandomColumn, dice: random.Random) -> str | None:
 
 
 @dataclass
-class Changes:
+class RandomChanges:
     """Fills tables and changes them; all of it decided by the dice."""
 
     conn: Connection
@@ -187,7 +190,7 @@ class Changes:
     def _change(self, table: RandomTable) -> None:
         name = self.dice.choice([*CHANGES, *([] if table.key else ["repeat"])])
         self.log.append(f"{name} {table.name}")
-        {**CHANGES, "repeat": Changes._repeat}[name](self, table)
+        {**CHANGES, "repeat": RandomChanges._repeat}[name](self, table)
 
     # -- what can happen ---------------------------------------------------------------------
 
@@ -320,15 +323,15 @@ def _type(column: RandomColumn) -> str:
     return column.kind.type.split(" COLLATE")[0]
 
 
-CHANGES: dict[str, Callable[[Changes, RandomTable], None]] = {
-    "come": Changes._come,
-    "go": Changes._go,
-    "change columns": Changes._change_columns,
-    "change join and value": Changes._change_join_and_value,
-    "change key": Changes._change_key,
-    "move": Changes._move,
-    "flip NULL": Changes._flip_null,
-    "come and go": Changes._come_and_go,
-    "go and come": Changes._go_and_come,
-    "there and back": Changes._there_and_back,
+CHANGES: dict[str, Callable[[RandomChanges, RandomTable], None]] = {
+    "come": RandomChanges._come,
+    "go": RandomChanges._go,
+    "change columns": RandomChanges._change_columns,
+    "change join and value": RandomChanges._change_join_and_value,
+    "change key": RandomChanges._change_key,
+    "move": RandomChanges._move,
+    "flip NULL": RandomChanges._flip_null,
+    "come and go": RandomChanges._come_and_go,
+    "go and come": RandomChanges._go_and_come,
+    "there and back": RandomChanges._there_and_back,
 }

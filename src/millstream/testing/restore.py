@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 
-from millstream.testing.server import Server, embedded
+from millstream.embedded.server import Server, embedded
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from psycopg import errors, sql
 
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 
 TYPES: dict[str, list[str]] = {
     "boolean": ["true", "false"],

@@ -24,8 +24,8 @@ from typing import Any, Self
 
 from psycopg import ClientCursor, errors
 
-from millstream.store.connection import Connection, connect
-from millstream.store.statements import load
+from millstream.postgres.connection import Connection, connect
+from millstream.postgres.sql_files import load
 
 SQL = load("millstream.testing", "writers.sql")
 

@@ -17,25 +17,21 @@ from dataclasses import dataclass, field
 import pytest
 from psycopg import sql
 
-from millstream.capture import trigger
-from millstream.capture.buffer import (
-    buffer_name,
-    column_name,
-    origin_condition,
-    seen_condition,
-    slice_condition,
-)
-from millstream.capture.inventory import triggers
+from millstream.capture.buffer.slices import buffer_name, column_name, origin_condition, seen_condition, slice_condition
+from millstream.capture.trigger import triggers as trigger
+from millstream.capture.trigger.inventory import triggers
 from millstream.capture.wal import slot
 from millstream.capture.wal.heartbeat import barrier
 from millstream.capture.wal.pipeline import Options, Pipeline
-from millstream.catalog import install, relations, slots, sources
-from millstream.catalog.relations import Name
+from millstream.catalog import slots, sources
+from millstream.catalog.installation import install
 from millstream.catalog.slots import Slot
 from millstream.catalog.sources import Source
 from millstream.frontier.snapshot import Snapshot
-from millstream.store.connection import Connection, connect
-from millstream.testing.bags import Bag, Slice
+from millstream.postgres import relations
+from millstream.postgres.connection import Connection, connect
+from millstream.postgres.relations import Name
+from millstream.testing.bags import Bag, BagSlice
 
 # Quick, so that tests are.
 BRISK = Options(
@@ -81,7 +77,7 @@ class Logged:
         self.reader.execute("COMMIT")
         return snapshot, content
 
-    def slice(self, end: Snapshot) -> Slice:
+    def slice(self, end: Snapshot) -> BagSlice:
         """What the buffer holds between the last cut and this one."""
         columns = [sql.SQL("{}::text").format(column_name(column.attnum)) for column in self.source.columns]
         told = [slice_condition(self.frontier), seen_condition(end), origin_condition(self.source)]
@@ -90,7 +86,7 @@ class Logged:
             where = [sql.SQL("action = {}").format(sql.Literal(action)), *told]
             return self._bag(columns, buffer_name(self.source.relid), sql.SQL(" AND ").join(where))
 
-        return Slice(images("I"), images("D"), images("T").total(), images("X").total())
+        return BagSlice(images("I"), images("D"), images("T").total(), images("X").total())
 
     def _bag(self, columns: Sequence[sql.Composable], table: sql.Composable, where: sql.Composable) -> Bag:
         listed = sql.SQL(", ").join([sql.SQL("''"), *columns])
@@ -144,7 +140,7 @@ class Log:
         assert self.pipeline is not None
         assert self.pipeline.wait(barrier(self.conn), seconds), self.pipeline.health
 
-    def check(self, *watched: Logged) -> list[Slice]:
+    def check(self, *watched: Logged) -> list[BagSlice]:
         """Take a cut of each; the buffers must account for the whole difference."""
         cuts = [each.cut() for each in watched]
         self.settle()

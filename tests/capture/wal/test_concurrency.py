@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.capture.wal.pipeline import Options
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 from millstream.testing.writers import Writers, make_tables
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.observe.failpoint import LOG_FAILPOINTS, VARIABLE
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 from millstream.testing import forks
 
 if TYPE_CHECKING:

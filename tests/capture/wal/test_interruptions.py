@@ -14,11 +14,12 @@ from psycopg.conninfo import make_conninfo
 
 from millstream.capture.wal import slot
 from millstream.capture.wal.pipeline import Options, Pipeline
-from millstream.catalog import relations, slots
+from millstream.catalog import slots
+from millstream.embedded.server import Server, embedded
 from millstream.errors import LogTakenOver, SlotLost
-from millstream.store.connection import Connection, connect
+from millstream.postgres import relations
+from millstream.postgres.connection import Connection, connect
 from millstream.testing.proxy import proxy
-from millstream.testing.server import Server, embedded
 
 if TYPE_CHECKING:
     from tests.capture.wal.conftest import Log, Logged

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from millstream.capture.wal.pipeline import Options
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 
 if TYPE_CHECKING:
     from tests.capture.wal.conftest import Log

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from millstream.capture import trigger
+from millstream.capture.trigger import triggers
 from millstream.capture.wal import slot
-from millstream.catalog import relations
-from millstream.store.connection import Connection
+from millstream.postgres import relations
+from millstream.postgres.connection import Connection
 from millstream.testing.values import declare
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def _tables(conn: Connection, log: Log, types: list[str]) -> tuple[int, int]:
     logged = log.capture("by_log")
     oid = conn.execute("SELECT 'by_trigger'::regclass::oid").fetchall()[0][0]
     table = relations.table(conn, oid)
-    trigger.install(conn, table, [column.name for column in table.columns])
+    triggers.install(conn, table, [column.name for column in table.columns])
     return oid, logged.source.relid
 
 

@@ -20,10 +20,10 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
-from millstream.capture.wal.protocol import status
+from millstream.capture.wal.messages.protocol import status
 from millstream.errors import LogBroken, MillstreamError, ServerDown, SlotLost
 from millstream.frontier import lsn
-from millstream.store.connection import Connection, pinned, pinned_since, without_password
+from millstream.postgres.connection import Connection, pinned, pinned_since, without_password
 
 # Half-open connections are found by the kernel too, if it is asked to look.
 _SOCKET = {

@@ -16,7 +16,7 @@ from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 
 
-class Line(Protocol):
+class StatusLine(Protocol):
     """What a status is sent over."""
 
     received_at: float
@@ -27,7 +27,7 @@ class Line(Protocol):
 class Feedback:
     """Sends the position every `interval` seconds, and at once when it moves or the server asks."""
 
-    def __init__(self, line: Line, position: int, interval: float) -> None:
+    def __init__(self, line: StatusLine, position: int, interval: float) -> None:
         self.line = line
         self.interval = interval
         self.sent = 0

@@ -18,7 +18,7 @@ from millstream.capture.wal.connection import hang_up
 from millstream.capture.wal.health import Health
 from millstream.errors import ServerDown
 from millstream.frontier import lsn
-from millstream.store.connection import Connection, session
+from millstream.postgres.connection import Connection, session
 
 PREFIX = "millstream"
 

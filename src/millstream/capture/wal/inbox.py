@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from threading import Condition, Event
 
-from millstream.capture.wal.transactions import Transaction
+from millstream.capture.wal.messages.transactions import Transaction
 
 # What a transaction takes besides its messages: a million small ones are not to be had for nothing.
 OVERHEAD = 1024

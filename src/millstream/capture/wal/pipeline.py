@@ -25,19 +25,19 @@ from uuid import uuid4
 import psycopg
 
 from millstream.capture.wal import slot as slot_of
+from millstream.capture.wal.buffer_writer import BATCH_BYTES, BATCH_ROWS, BufferWriter, Part, parts
 from millstream.capture.wal.connection import SENDER_TIMEOUT, Stream, hang_up
 from millstream.capture.wal.feedback import Feedback
 from millstream.capture.wal.health import Health
 from millstream.capture.wal.heartbeat import Heartbeat
 from millstream.capture.wal.inbox import Inbox, Marker
-from millstream.capture.wal.protocol import DATA, KEEPALIVE, Message, keepalive
-from millstream.capture.wal.store import BATCH_BYTES, BATCH_ROWS, Part, Store, parts
-from millstream.capture.wal.transactions import BUDGET, Assembler, Transaction
+from millstream.capture.wal.messages.protocol import DATA, KEEPALIVE, LogicalMessage, keepalive
+from millstream.capture.wal.messages.transactions import BUDGET, Assembler, Transaction
 from millstream.catalog import slots
 from millstream.errors import LogBroken, MillstreamError, ServerDown
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
-from millstream.store.connection import session
+from millstream.postgres.connection import session
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Pipeline:
         with session(self.dsn) as conn:
             conn.execute("SET synchronous_commit = on; SET application_name = 'millstream store'")
             # Whoever starts takes over; whoever was taken over from does not take back.
-            store = Store.claimed(conn, self.slot, self._owner, take_over=not self._has_claimed)
+            store = BufferWriter.claimed(conn, self.slot, self._owner, take_over=not self._has_claimed)
             self._has_claimed = True
             slot = slots.get(conn, self.slot)
             assert slot is not None, "the store has claimed it"
@@ -165,7 +165,7 @@ class Pipeline:
             finally:
                 stream.close()
 
-    def _durable(self, store: Store, position: int) -> None:
+    def _durable(self, store: BufferWriter, position: int) -> None:
         with self._moved:
             self.health.durable = max(self.health.durable, position)
             self.health.life_at = time.monotonic()
@@ -176,7 +176,7 @@ class Pipeline:
 class _Session:
     """The threads of one connection; what they share dies with it."""
 
-    def __init__(self, pipeline: Pipeline, store: Store, stream: Stream) -> None:
+    def __init__(self, pipeline: Pipeline, store: BufferWriter, stream: Stream) -> None:
         self.pipeline = pipeline
         self.options = pipeline.options
         self.store = store
@@ -231,7 +231,7 @@ class _Session:
         if not frames:
             self._look_for_life()
 
-    def _received(self, done: Transaction | Message) -> None:
+    def _received(self, done: Transaction | LogicalMessage) -> None:
         if isinstance(done, Transaction):
             failpoint("log_received")
             self.inbox.put(done)

@@ -18,13 +18,14 @@ from collections.abc import Sequence
 from psycopg import sql
 
 from millstream.capture.wal.connection import replication
-from millstream.catalog import relations, slots
-from millstream.catalog.relations import Name
+from millstream.catalog import slots
 from millstream.catalog.slots import Slot
 from millstream.errors import SlotLost
 from millstream.frontier import lsn
-from millstream.store.connection import Connection
-from millstream.store.statements import load
+from millstream.postgres import relations
+from millstream.postgres.connection import Connection
+from millstream.postgres.relations import Name
+from millstream.postgres.sql_files import load
 
 _SQL = load("millstream.capture.wal", "slot.sql")
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from millstream.cli.demo.story import CHAPTERS, Chapter
-from millstream.testing.shop import Count
+from millstream.embedded.shop import Count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ REMEMBERED = 18
 
 
 @dataclass
-class Line:
+class BoardLine:
     """One stream table's numbers."""
 
     chapter: Chapter
@@ -50,7 +50,7 @@ class Board:
 
     traffic: Callable[[], Count]
     sizes: Mapping[str, int]
-    lines: dict[str, Line] = field(default_factory=lambda: {one.name: Line(one) for one in CHAPTERS})
+    lines: dict[str, BoardLine] = field(default_factory=lambda: {one.name: BoardLine(one) for one in CHAPTERS})
     peek: list[tuple[str, int, Decimal]] = field(default_factory=list)
     modes: dict[str, str] = field(default_factory=dict)
     """By source: how its changes are captured now."""
@@ -62,7 +62,7 @@ class Board:
         """Take in a refresh of one of our stream tables."""
         self.lines[report.name.rpartition(".")[2]].note(report)
 
-    def source_rows(self, line: Line) -> int:
+    def source_rows(self, line: BoardLine) -> int:
         """How many rows the sources of a stream table held when the shop opened."""
         return sum(self.sizes[source] for source in line.chapter.sources)
 

@@ -15,18 +15,18 @@ import typer
 from rich.console import Console
 from rich.syntax import Syntax
 
+from millstream.cli.commands.verify import verdict
 from millstream.cli.demo.board import Board
 from millstream.cli.demo.loop import INTERVAL, keep_fresh
-from millstream.cli.demo.steps import Steps
+from millstream.cli.demo.steps import ProgressSteps
 from millstream.cli.demo.story import CHAPTERS
-from millstream.cli.doors import Doors
-from millstream.cli.exits import Exit
+from millstream.cli.entry_points import Doors
+from millstream.cli.exit_codes import Exit
 from millstream.cli.options import AsJson
 from millstream.cli.output import err, number, out, print_json
-from millstream.cli.verify import verdict
+from millstream.embedded.shop import Size, Traffic, open_shop, rows_by_table
+from millstream.postgres.connection import connect
 from millstream.settings import Settings
-from millstream.store.connection import connect
-from millstream.testing.shop import Size, Traffic, open_shop, rows_by_table
 
 if TYPE_CHECKING:
     from millstream.client import Millstream
@@ -76,7 +76,7 @@ def run(
 def _play(doors: Doors, console: Console, length: float | None) -> tuple[Board, list[Verification]]:
     """All of the demo but its last words."""
     console.print(WELCOME, markup=False)
-    steps = Steps(console)
+    steps = ProgressSteps(console)
     with ExitStack() as stack:
         with steps.step("start a private PostgreSQL server"):
             server = stack.enter_context(doors.embedded())
@@ -97,7 +97,7 @@ def _play(doors: Doors, console: Console, length: float | None) -> tuple[Board, 
     return board, results
 
 
-def _create(client: Millstream, steps: Steps, console: Console) -> None:
+def _create(client: Millstream, steps: ProgressSteps, console: Console) -> None:
     """Create the three stream tables; the first one waits for Spark."""
     for chapter in CHAPTERS:
         waits = " (and start Spark, some ten seconds)" if chapter is CHAPTERS[0] else ""

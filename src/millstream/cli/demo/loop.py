@@ -19,7 +19,7 @@ from rich.live import Live
 
 from millstream.cli.demo.board import Board
 from millstream.cli.demo.view import plain, screen
-from millstream.store.connection import Connection
+from millstream.postgres.connection import Connection
 
 if TYPE_CHECKING:
     from millstream.client import Millstream

@@ -11,7 +11,7 @@ from rich.status import Status
 from rich.text import Text
 
 
-class Steps:
+class ProgressSteps:
     """Tells what is being done; `report` has the shape that `connect(progress=...)` asks for."""
 
     def __init__(self, console: Console) -> None:

@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from millstream.cli.demo.board import Board, Line, changes_in, now
+from millstream.cli.demo.board import Board, BoardLine, changes_in, now
 from millstream.cli.output import age, coloured, milliseconds, number
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def plain(board: Board) -> str:
     return "\n".join([shop, *told, *lines, board.trouble]).rstrip()
 
 
-def _plain(line: Line) -> str:
+def _plain(line: BoardLine) -> str:
     report = line.last
     if report is None:
         return f"{line.chapter.name:<16} not refreshed yet"
@@ -102,7 +102,7 @@ def _stream_tables(board: Board) -> Panel:
     return Panel(table, title="Millstream keeps three views (due: 500 ms)", title_align="left", border_style="green")
 
 
-def _row(board: Board, line: Line) -> tuple[RenderableType, ...]:
+def _row(board: Board, line: BoardLine) -> tuple[RenderableType, ...]:
     report = line.last
     if report is None:
         return Text(line.chapter.name, style="bold"), Text("...", style="dim"), "", "", "", "", ""

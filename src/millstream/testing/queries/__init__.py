@@ -33,7 +33,7 @@ __all__ = ["Queries", "Query"]
 
 
 @dataclass
-class Queries:
+class RandomQueries:
     """A generator of queries over some tables."""
 
     tables: Sequence[RandomTable]

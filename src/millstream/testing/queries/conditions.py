@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millstream.testing.queries.maker import Maker
-from millstream.testing.queries.terms import Item, Term, comparable, literal
+from millstream.testing.queries.terms import Item, RandomTerm, comparable, literal
 from millstream.testing.randomness import COMPARED, KINDS
 
 
-def predicate(m: Maker, terms: Sequence[Term]) -> str:
+def predicate(m: Maker, terms: Sequence[RandomTerm]) -> str:
     """A condition over one item."""
     if m.clock and m.chance(0.4):
         return _timely(m, terms)
@@ -33,7 +33,7 @@ def predicate(m: Maker, terms: Sequence[Term]) -> str:
     return f"NOT ({plain})" if m.chance(0.15) else plain
 
 
-def _spelled(m: Maker, term: Term) -> str:
+def _spelled(m: Maker, term: RandomTerm) -> str:
     """A condition in one of the forms that the grammar has for it."""
     type_ = KINDS[term.kind].type.split(" COLLATE")[0]
     one, other = (f"{literal(m.one_of(KINDS[term.kind].values))}::{type_}" for _ in range(2))
@@ -66,7 +66,7 @@ def _spelled(m: Maker, term: Term) -> str:
     return f"({choices[m.part(*choices)]})"
 
 
-def _timely(m: Maker, terms: Sequence[Term]) -> str:
+def _timely(m: Maker, terms: Sequence[RandomTerm]) -> str:
     """A condition that the time turns: by a number that differs at each refresh, or by the time itself."""
     m.parts.add("clock")
     operator, number = m.one_of(["<", "<=", ">", ">=", "=", "<>"]), "extract(microseconds FROM now())::bigint % 5"

@@ -18,7 +18,17 @@ from millstream.testing.queries.joins import OUTER
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.recursions import recursive
 from millstream.testing.queries.subqueries import around, condition
-from millstream.testing.queries.terms import Body, Columns, Item, Source, Term, free, kind_of_sum, literal, told_apart
+from millstream.testing.queries.terms import (
+    Body,
+    Columns,
+    FromSource,
+    Item,
+    RandomTerm,
+    free,
+    kind_of_sum,
+    literal,
+    told_apart,
+)
 from millstream.testing.randomness import KINDS
 
 
@@ -61,7 +71,7 @@ def _placed(m: Maker, how: str, body: str, columns: Columns) -> Item:
 def _with_constant(m: Maker) -> Body:
     with m.deeper():
         one = m.item()
-    source = Source(one.sql, (one,))
+    source = FromSource(one.sql, (one,))
     told = {"k0": constant(m, m.one_of(CONSTANT_KINDS), null=0), **hiding(m, one.columns, first=1)}
     listed, columns = m.listed(source.case, {**{name: one.column(name) for name in "jhg"}, **told})
     return f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}", columns
@@ -94,7 +104,7 @@ def _body(m: Maker) -> Body:
 def _filtered(m: Maker) -> Body:
     """Filtered and projected; the columns to join by keep their names."""
     one = m.item()
-    source = Source(one.sql, (one,))
+    source = FromSource(one.sql, (one,))
     fixed = {name: one.column(name) for name in "jhg"}
     others = [term for term in free(one.columns) if term.name not in fixed]
     more = {f"e{n}": made(m, term) for n, term in enumerate(m.dice.sample(others, min(4, len(others))))}
@@ -112,7 +122,7 @@ def _idle_order(m: Maker) -> str:
     return f" ORDER BY {m.one_of(['1', '2 DESC', '1 NULLS FIRST', '2 DESC NULLS LAST, 1'])}"
 
 
-def _joined_by(m: Maker, fixed: dict[str, Term]) -> dict[str, Term]:
+def _joined_by(m: Maker, fixed: dict[str, RandomTerm]) -> dict[str, RandomTerm]:
     """The columns to join by; sometimes one of them is a constant, or hides NULLs."""
     if not m.chance(0.25):
         return fixed
@@ -120,7 +130,7 @@ def _joined_by(m: Maker, fixed: dict[str, Term]) -> dict[str, Term]:
     term = fixed[name]
     m.parts.add("constant to join by")
     value = f"{literal(m.one_of(KINDS[term.kind].values))}::{KINDS[term.kind].type}"
-    return {**fixed, name: Term(m.one_of([value, f"coalesce({term.sql}, {value})"]), term.kind)}
+    return {**fixed, name: RandomTerm(m.one_of([value, f"coalesce({term.sql}, {value})"]), term.kind)}
 
 
 def _united(m: Maker) -> Body:
@@ -133,8 +143,8 @@ def _united(m: Maker) -> Body:
 
 def _part(m: Maker, tags: Sequence[str]) -> Body:
     one = m.item()
-    source = Source(one.sql, (one,))
-    h = Term(f"{one.alias}.h::bigint", "int8")
+    source = FromSource(one.sql, (one,))
+    h = RandomTerm(f"{one.alias}.h::bigint", "int8")
     constants = {f"k{n}": constant(m, kind) for n, kind in enumerate(tags)}
     listed, columns = m.listed(source.case, {"j": one.column("j"), "h": h, "g": one.column("g"), **constants})
     return f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.4) else '')}", columns
@@ -142,7 +152,7 @@ def _part(m: Maker, tags: Sequence[str]) -> Body:
 
 def _distinct(m: Maker) -> Body:
     one = m.item()
-    source = Source(one.sql, (one,))
+    source = FromSource(one.sql, (one,))
     fixed = {name: one.column(name) for name in "jhg"}
     listed, columns = m.listed(source.case, {**fixed, **hiding(m, one.columns, plain=True)})
     return f"SELECT DISTINCT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}", columns
@@ -151,15 +161,17 @@ def _distinct(m: Maker) -> Body:
 def _grouped(m: Maker) -> Body:
     """Groups; what is not a key is an aggregate."""
     one = m.item()
-    source = Source(one.sql, (one,))
+    source = FromSource(one.sql, (one,))
     j, h, g = (one.column(name) for name in "jhg")
     keys = [term for term in (j, g) if m.chance(0.6)]
     shown = {
-        "j": j if j in keys else Term(f"max({j.sql})", j.kind),
-        "h": m.one_of([Term("count(*)", "int8"), Term(f"max({h.sql})", h.kind), Term(f"count({h.sql})", "int8")]),
-        "g": g if g in keys else Term(f"min({g.sql})", "text"),
+        "j": j if j in keys else RandomTerm(f"max({j.sql})", j.kind),
+        "h": m.one_of(
+            [RandomTerm("count(*)", "int8"), RandomTerm(f"max({h.sql})", h.kind), RandomTerm(f"count({h.sql})", "int8")]
+        ),
+        "g": g if g in keys else RandomTerm(f"min({g.sql})", "text"),
         "e0": _total(m, one),
-        **hiding(m, [*keys, Term(f"max({j.sql})", j.kind), Term(f"min({g.sql})", "text")]),
+        **hiding(m, [*keys, RandomTerm(f"max({j.sql})", j.kind), RandomTerm(f"min({g.sql})", "text")]),
     }
     listed, columns = m.listed(source.case, shown)
     group = ", ".join([*([source.case] if m.cased else []), *(key.sql for key in keys)])
@@ -168,12 +180,12 @@ def _grouped(m: Maker) -> Body:
     return text + (f" HAVING {having(m, source)}" if m.chance(0.25) else ""), columns
 
 
-def _total(m: Maker, one: Item) -> Term:
+def _total(m: Maker, one: Item) -> RandomTerm:
     number = m.one_of([term for term in free(one.columns) if term.family in ("int", "numeric")])
     function = m.one_of(["sum", "sum", "min", "avg"])
     if function == "min":
-        return Term(f"min({told_apart(number)})", number.kind)
-    return Term(f"{function}({number.sql})", "numeric" if function == "avg" else kind_of_sum(number))
+        return RandomTerm(f"min({told_apart(number)})", number.kind)
+    return RandomTerm(f"{function}({number.sql})", "numeric" if function == "avg" else kind_of_sum(number))
 
 
 def _padded(m: Maker) -> Body:
@@ -181,14 +193,14 @@ def _padded(m: Maker) -> Body:
     one, other, kind = m.item(), m.item(), m.one_of(OUTER)
     m.parts.add(f"{kind} join inside")
     both = f"{one.sql} {kind} JOIN {other.sql} ON {tie(m, one, other, equal=kind == 'FULL') or 'true'}"
-    source = Source(both, (one, other), padded=kind != "LEFT")
+    source = FromSource(both, (one, other), padded=kind != "LEFT")
     a, b, wide = one.alias, other.alias, "int8" if other.column("h").kind == "int8" else "int4"
     shown = {
-        "j": m.one_of([one.column("j"), other.column("j"), Term(f"coalesce({a}.j, {b}.j)", "int4")]),
-        "h": m.one_of([Term(f"coalesce({b}.h, 0)", wide), Term(f"{b}.h + 1", wide), other.column("h")]),
-        "g": m.one_of([Term(f"coalesce({b}.g, 'none')", "text"), Term(f"coalesce({a}.g, {b}.g)", "text")]),
+        "j": m.one_of([one.column("j"), other.column("j"), RandomTerm(f"coalesce({a}.j, {b}.j)", "int4")]),
+        "h": m.one_of([RandomTerm(f"coalesce({b}.h, 0)", wide), RandomTerm(f"{b}.h + 1", wide), other.column("h")]),
+        "g": m.one_of([RandomTerm(f"coalesce({b}.g, 'none')", "text"), RandomTerm(f"coalesce({a}.g, {b}.g)", "text")]),
         "e0": m.one_of(
-            [Term(f"{a}.j + {b}.j", "int4"), Term(f"CASE WHEN {b}.j IS NULL THEN 7 ELSE {a}.j END", "int4")]
+            [RandomTerm(f"{a}.j + {b}.j", "int4"), RandomTerm(f"CASE WHEN {b}.j IS NULL THEN 7 ELSE {a}.j END", "int4")]
         ),
         **hiding(m, m.one_of([one, other]).columns),
     }
@@ -203,7 +215,7 @@ def _padded(m: Maker) -> Body:
 def _windowed(m: Maker) -> Body:
     """What window functions say of each row; equal rows may change places, so nothing else is shown."""
     one = m.item()
-    source = Source(one.sql, (one,))
+    source = FromSource(one.sql, (one,))
     j, h, g = (one.column(name).sql for name in "jhg")
     case = [source.case] if m.cased else []
     keys = [*case, *(key for key in (j, g) if m.chance(0.4))]
@@ -212,21 +224,23 @@ def _windowed(m: Maker) -> Body:
     ordered = f"({by}ORDER BY {', '.join(m.dice.sample([j, h, g], 3))}{nulls})"
     excluded = m.one_of(["", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES"])
     calls = {
-        "rank": Term(f"rank() OVER {ordered}", "int8"),
-        "row_number": Term(f"row_number() OVER {ordered}", "int8"),
-        "sum over": Term(f"sum({j}) OVER {m.one_of([ordered, f'({by})'])}", "int8"),
-        "count over": Term(f"count(*) OVER ({by})", "int8"),
-        "lag": Term(f"{m.one_of(['lag', 'lead'])}({j}) OVER {ordered}", "int4"),
-        "first_value": Term(f"first_value({j}) OVER {ordered}", "int4"),
-        "moving": Term(
+        "rank": RandomTerm(f"rank() OVER {ordered}", "int8"),
+        "row_number": RandomTerm(f"row_number() OVER {ordered}", "int8"),
+        "sum over": RandomTerm(f"sum({j}) OVER {m.one_of([ordered, f'({by})'])}", "int8"),
+        "count over": RandomTerm(f"count(*) OVER ({by})", "int8"),
+        "lag": RandomTerm(f"{m.one_of(['lag', 'lead'])}({j}) OVER {ordered}", "int4"),
+        "first_value": RandomTerm(f"first_value({j}) OVER {ordered}", "int4"),
+        "moving": RandomTerm(
             f"max({j}) OVER ({by}ORDER BY {j}, {h}, {g} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW{excluded})", "int4"
         ),
-        "range": Term(f"sum({j}) OVER ({by}ORDER BY {j} RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING{excluded})", "int8"),
-        "groups": Term(
+        "range": RandomTerm(
+            f"sum({j}) OVER ({by}ORDER BY {j} RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING{excluded})", "int8"
+        ),
+        "groups": RandomTerm(
             f"count({h}) OVER ({by}ORDER BY {g}{nulls} GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING{excluded})", "int8"
         ),
-        "named": Term("dense_rank() OVER w", "int8"),
-        "filtered over": Term(f"count(*) FILTER (WHERE {h} > 1) OVER {ordered}", "int8"),
+        "named": RandomTerm("dense_rank() OVER w", "int8"),
+        "filtered over": RandomTerm(f"count(*) FILTER (WHERE {h} > 1) OVER {ordered}", "int8"),
     }
     shown, call = {name: one.column(name) for name in "jhg"}, m.part(*calls)
     listed, columns = m.listed(source.case, {**shown, "e0": calls[call], **hiding(m, list(shown.values()))})
@@ -244,12 +258,12 @@ def _with_values(m: Maker) -> Body:
     m.parts.add("VALUES joined")
     pair = (values, one.sql) if first else (one.sql, values)
     v, a = listed_rows.alias, one.alias
-    source = Source(f"{pair[0]} {kind} JOIN {pair[1]} ON {v}.j = {a}.j", (one,), padded=kind != "INNER")
+    source = FromSource(f"{pair[0]} {kind} JOIN {pair[1]} ON {v}.j = {a}.j", (one,), padded=kind != "INNER")
     case = f"coalesce({source.case}, 0)" if m.cased else ""
     shown = {
-        "j": m.one_of([Term(f"{v}.j", "int4"), Term(f"coalesce({v}.j, {a}.j)", "int4")]),
+        "j": m.one_of([RandomTerm(f"{v}.j", "int4"), RandomTerm(f"coalesce({v}.j, {a}.j)", "int4")]),
         "h": one.column("h"),
-        "g": m.one_of([Term(f"{v}.g", "text"), one.column("g")]),
+        "g": m.one_of([RandomTerm(f"{v}.g", "text"), one.column("g")]),
         **hiding(m, one.columns),
     }
     listed, columns = m.listed(case, shown)
@@ -267,7 +281,7 @@ def _natural(m: Maker) -> Body:
     ]
     m.aliases += 2
     listed, columns = m.listed(
-        "cid", {"j": Term("j", "int4"), "h": Term("h", one.column("h").kind), "g": Term("g", "text")}
+        "cid", {"j": RandomTerm("j", "int4"), "h": RandomTerm("h", one.column("h").kind), "g": RandomTerm("g", "text")}
     )
     tail = f"{texts[0]} AS a{m.aliases - 1} NATURAL {kind}JOIN {texts[1]} AS a{m.aliases}"
     return f"SELECT {listed} FROM {tail}", columns
@@ -276,7 +290,7 @@ def _natural(m: Maker) -> Body:
 def _first(m: Maker) -> Body:
     """The first row of each key; ordered by all that is shown."""
     one = m.item()
-    source = Source(one.sql, (one,))
+    source = FromSource(one.sql, (one,))
     fixed = {name: one.column(name) for name in "jhg"}
     listed, columns = m.listed(source.case, {**fixed, **hiding(m, list(fixed.values()), plain=True)})
     places = list(range(1, len(columns) + 1))
@@ -288,7 +302,7 @@ def _first(m: Maker) -> Body:
 def _limited(m: Maker) -> Body:
     """The first rows of all; ordered by all that is shown."""
     one = m.item()
-    source = Source(one.sql, (one,))
+    source = FromSource(one.sql, (one,))
     fixed = {name: one.column(name) for name in "jhg"}
     listed, columns = m.listed(source.case, {**fixed, **hiding(m, list(fixed.values()), plain=True)})
     orders = ["", " DESC", " NULLS FIRST"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from millstream.testing.queries.maker import Maker
-from millstream.testing.queries.terms import Source, Term, free, literal
+from millstream.testing.queries.terms import FromSource, RandomTerm, free, literal
 from millstream.testing.randomness import KINDS, Family
 
 
-def made(m: Maker, term: Term) -> Term:
+def made(m: Maker, term: RandomTerm) -> RandomTerm:
     """An immutable expression over the term; of the same kind, or nearly."""
     x, wide = term.sql, "int8" if term.kind == "int8" else "int4"
     choices: dict[str, list[tuple[str, str]]] = {
@@ -29,63 +29,63 @@ def made(m: Maker, term: Term) -> Term:
     text, kind = m.one_of(choices[term.family])
     if term.kind == "ctext" and kind == "text":
         kind = "ctext"
-    return Term(text, kind, term.alias)
+    return RandomTerm(text, kind, term.alias)
 
 
-def of_family(m: Maker, source: Source, family: Family, kind: str) -> Term:
+def of_family(m: Maker, source: FromSource, family: Family, kind: str) -> RandomTerm:
     """A term of that family; the value of a constant where there is none."""
     terms = [term for term in free(source.terms) if term.family == family]
     if terms and m.chance(0.9):
         term = m.one_of(terms)
         return _within(m, term, family) if m.chance(0.3) else term
-    return Term(f"{literal(m.one_of(KINDS[kind].values))}::{KINDS[kind].type}", kind)
+    return RandomTerm(f"{literal(m.one_of(KINDS[kind].values))}::{KINDS[kind].type}", kind)
 
 
-def _within(m: Maker, term: Term, family: Family) -> Term:
+def _within(m: Maker, term: RandomTerm, family: Family) -> RandomTerm:
     found = made(m, term)
     return found if found.family == family else term
 
 
-def across(m: Maker, source: Source) -> Term:
+def across(m: Maker, source: FromSource) -> RandomTerm:
     """An expression over two items, for a select list: PostgreSQL evaluates it, whatever it is."""
     m.part("expression across")
     a, b = (item.alias for item in m.dice.sample(list(source.items), 2))
     return m.one_of(
         [
-            Term(f"{a}.j + {b}.h", "int8"),
-            Term(f"{a}.g || {b}.g", "text"),
-            Term(f"greatest({a}.j, {b}.j)", "int4"),
-            Term(f"CASE WHEN {a}.j > {b}.j THEN {a}.g WHEN {b}.h = 1 THEN 'one' ELSE {b}.g END", "text"),
-            Term(f"coalesce({a}.g, {b}.g, '?')", "text"),
-            Term(f"({a}.j = {b}.j AND {a}.g IS NOT NULL) OR {b}.h > 1", "bool"),
-            Term(f"{a}.j BETWEEN {b}.j AND {b}.h", "bool"),
-            Term(f"upper({a}.g) || lower({b}.g)", "text"),
-            Term(f"{a}.j::numeric / nullif({b}.j, 0)", "numeric"),
-            Term(f"nullif({a}.j, {b}.j)", "int4"),
-            Term(f"ARRAY[{a}.j, {b}.j]", "ints"),
-            Term(f"{a}.j = ANY (ARRAY[{b}.j, {b}.h])", "bool"),
-            Term(f"{a}.j > ALL ({b}.j || ARRAY[1, {b}.j])", "bool"),
-            Term(f"({a}.j, {b}.h) < ({b}.j, {a}.h)", "bool"),
+            RandomTerm(f"{a}.j + {b}.h", "int8"),
+            RandomTerm(f"{a}.g || {b}.g", "text"),
+            RandomTerm(f"greatest({a}.j, {b}.j)", "int4"),
+            RandomTerm(f"CASE WHEN {a}.j > {b}.j THEN {a}.g WHEN {b}.h = 1 THEN 'one' ELSE {b}.g END", "text"),
+            RandomTerm(f"coalesce({a}.g, {b}.g, '?')", "text"),
+            RandomTerm(f"({a}.j = {b}.j AND {a}.g IS NOT NULL) OR {b}.h > 1", "bool"),
+            RandomTerm(f"{a}.j BETWEEN {b}.j AND {b}.h", "bool"),
+            RandomTerm(f"upper({a}.g) || lower({b}.g)", "text"),
+            RandomTerm(f"{a}.j::numeric / nullif({b}.j, 0)", "numeric"),
+            RandomTerm(f"nullif({a}.j, {b}.j)", "int4"),
+            RandomTerm(f"ARRAY[{a}.j, {b}.j]", "ints"),
+            RandomTerm(f"{a}.j = ANY (ARRAY[{b}.j, {b}.h])", "bool"),
+            RandomTerm(f"{a}.j > ALL ({b}.j || ARRAY[1, {b}.j])", "bool"),
+            RandomTerm(f"({a}.j, {b}.h) < ({b}.j, {a}.h)", "bool"),
         ]
     )
 
 
-def across_int(m: Maker, source: Source) -> Term:
+def across_int(m: Maker, source: FromSource) -> RandomTerm:
     """An integer over two items that Spark computes."""
     a, b = (item.alias for item in m.dice.sample(list(source.items), 2))
     return m.one_of(
         [
-            Term(f"{a}.j + {b}.j", "int4"),
-            Term(f"{a}.j - {b}.j", "int4"),
-            Term(f"{a}.j::bigint * {b}.h", "int8"),
-            Term(f"CASE WHEN {a}.j > {b}.j THEN {a}.j ELSE {b}.j END", "int4"),
-            Term(f"CASE WHEN {a}.g = {b}.g THEN 1 END", "int4"),
-            Term(f"coalesce({a}.j, {b}.j, 0)", "int4"),
+            RandomTerm(f"{a}.j + {b}.j", "int4"),
+            RandomTerm(f"{a}.j - {b}.j", "int4"),
+            RandomTerm(f"{a}.j::bigint * {b}.h", "int8"),
+            RandomTerm(f"CASE WHEN {a}.j > {b}.j THEN {a}.j ELSE {b}.j END", "int4"),
+            RandomTerm(f"CASE WHEN {a}.g = {b}.g THEN 1 END", "int4"),
+            RandomTerm(f"coalesce({a}.j, {b}.j, 0)", "int4"),
         ]
     )
 
 
-def product(m: Maker, source: Source) -> Term:
+def product(m: Maker, source: FromSource) -> RandomTerm:
     """A number over two items, at least one of them a numeric."""
     numbers = [
         (a, b)
@@ -99,4 +99,4 @@ def product(m: Maker, source: Source) -> Term:
     if not numbers:
         return across_int(m, source)
     a, b = m.one_of(numbers)
-    return Term(f"{a.sql} {m.one_of(['*', '+', '-'])} {b.sql}", "numeric")
+    return RandomTerm(f"{a.sql} {m.one_of(['*', '+', '-'])} {b.sql}", "numeric")

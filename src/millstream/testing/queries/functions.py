@@ -5,18 +5,18 @@ from __future__ import annotations
 from millstream.testing.queries.conditions import predicate
 from millstream.testing.queries.hiding import hiding
 from millstream.testing.queries.maker import Maker
-from millstream.testing.queries.terms import Body, Item, Source, Term
+from millstream.testing.queries.terms import Body, FromSource, Item, RandomTerm
 
 
 def spread(m: Maker) -> Body:
     """An item, and the rows of a function for each of its rows."""
     one = m.item()
-    source = Source(one.sql, (one,))
+    source = FromSource(one.sql, (one,))
     where = predicate(m, one.columns) if m.chance(0.4) else ""
     if m.chance(0.2):
         m.parts.add("set in the select list")
         shown = {
-            "j": Term(f"unnest({_ints(m, one)})", "int4"),
+            "j": RandomTerm(f"unnest({_ints(m, one)})", "int4"),
             "h": one.column("h"),
             "g": one.column("g"),
             **hiding(m, one.columns),
@@ -24,10 +24,15 @@ def spread(m: Maker) -> Body:
         listed, columns = m.listed(source.case, shown)
         return f"SELECT {listed} {source.text(where)}", columns
     call, value, place = _called(m, one)
-    shown = {"j": Term(value, "int4"), "h": Term(place, "int8"), "g": one.column("g"), "e0": one.column("j")}
-    shown |= hiding(m, [*one.columns, Term(value, "int4")])
+    shown = {
+        "j": RandomTerm(value, "int4"),
+        "h": RandomTerm(place, "int8"),
+        "g": one.column("g"),
+        "e0": one.column("j"),
+    }
+    shown |= hiding(m, [*one.columns, RandomTerm(value, "int4")])
     listed, columns = m.listed(source.case, shown)
-    both = Source(f"{one.sql}{_joined(m, one, call, value)}", (one,))
+    both = FromSource(f"{one.sql}{_joined(m, one, call, value)}", (one,))
     more = f"{value} > {one.alias}.h" if m.chance(0.2) else ""
     return f"SELECT {listed} {both.text(where, more)}", columns
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from millstream.testing.queries.conditions import comparison, predicate
 from millstream.testing.queries.expressions import across_int, made, of_family, product
 from millstream.testing.queries.maker import Maker
-from millstream.testing.queries.terms import Source, Term, free, told_apart
+from millstream.testing.queries.terms import FromSource, RandomTerm, free, told_apart
 from millstream.testing.randomness import COMPARED
 
 
-def keys(m: Maker, source: Source) -> list[Term]:
+def keys(m: Maker, source: FromSource) -> list[RandomTerm]:
     """None, one or two; plain columns, expressions, and values of one item or the other."""
     terms = [term for term in free(source.terms) if term.kind in COMPARED]
-    found = list[Term]()
+    found = list[RandomTerm]()
     for _ in range(m.one_of([0, 1, 1, 1, 2])):
         term = m.one_of(terms)
         found.append(made(m, term) if m.chance(0.3) else term)
@@ -21,16 +21,16 @@ def keys(m: Maker, source: Source) -> list[Term]:
     return list(dict.fromkeys(found))
 
 
-def _alternative(m: Maker, source: Source) -> Term:
+def _alternative(m: Maker, source: FromSource) -> RandomTerm:
     """A key that is the one item's value or the other's."""
     one, other = m.dice.sample(list(source.items), 2)
     pairs = [(a, b) for a in one.columns for b in other.columns if a.kind == b.kind and a.kind in COMPARED]
     left, right = m.one_of(pairs)
     m.parts.add("key across")
-    return Term(f"coalesce({left.sql}, {right.sql})", left.kind)
+    return RandomTerm(f"coalesce({left.sql}, {right.sql})", left.kind)
 
 
-def measure(m: Maker, source: Source) -> str:
+def measure(m: Maker, source: FromSource) -> str:
     """An aggregate, or an expression over aggregates."""
     function = m.part("count(*)", "count", "sum", "sum", "avg", "min", "max", "spread", "gathered")
     if function == "gathered":
@@ -48,7 +48,7 @@ def measure(m: Maker, source: Source) -> str:
     return m.one_of([text, text, text, f"coalesce({text}, 0)", f"{text} > 1"])
 
 
-def _gathered(m: Maker, source: Source) -> str:
+def _gathered(m: Maker, source: FromSource) -> str:
     """An aggregate that no sum can keep; where order matters, by the value itself."""
     number, word = of_family(m, source, "int", "int4").sql, of_family(m, source, "text", "text").sql
     kinds = {
@@ -79,7 +79,7 @@ def grouping(m: Maker, keys: list[str]) -> str:
     return f"{how} ({listed})"
 
 
-def having(m: Maker, source: Source) -> str:
+def having(m: Maker, source: FromSource) -> str:
     """A condition over a group."""
     m.parts.add("having")
     term = of_family(m, source, "int", "int4").sql
@@ -88,7 +88,7 @@ def having(m: Maker, source: Source) -> str:
     )
 
 
-def _filter(m: Maker, source: Source) -> str:
+def _filter(m: Maker, source: FromSource) -> str:
     if not m.chance(0.25):
         return ""
     m.parts.add("filter clause")
@@ -99,7 +99,7 @@ def _filter(m: Maker, source: Source) -> str:
     return f" FILTER (WHERE {predicate(m, m.one_of(items).columns)})"
 
 
-def _extreme(m: Maker, source: Source) -> Term:
+def _extreme(m: Maker, source: FromSource) -> RandomTerm:
     if len(source.items) > 1 and m.chance(0.15):
         m.parts.add("extreme across")
         return across_int(m, source)
@@ -107,7 +107,7 @@ def _extreme(m: Maker, source: Source) -> Term:
     return made(m, term) if m.chance(0.2) else term
 
 
-def _number(m: Maker, source: Source) -> Term:
+def _number(m: Maker, source: FromSource) -> RandomTerm:
     if len(source.items) > 1 and m.chance(0.35):
         m.parts.add("number across")
         return across_int(m, source) if m.chance(0.6) else product(m, source)

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from millstream.testing.queries.conditions import comparison, predicate, tie
 from millstream.testing.queries.maker import Maker
-from millstream.testing.queries.terms import Item, Source
+from millstream.testing.queries.terms import FromSource, Item
 
 OUTER = ("LEFT", "LEFT", "LEFT", "RIGHT", "FULL")
 
 
-def source(m: Maker, most: int = 4) -> Source:
+def source(m: Maker, most: int = 4) -> FromSource:
     """A FROM clause of one to four items."""
     number = min(most, m.one_of([1, 1, 2, 2, 2, 3, 3, 4]))
     with m.deeper():
         items = [m.item() for _ in range(number)]
     m.parts.add(f"{number} tables")
     if number == 1:
-        return Source(items[0].sql, tuple(items))
+        return FromSource(items[0].sql, tuple(items))
     return commas(m, items) if m.chance(0.15) else _joined(m, items)
 
 
-def commas(m: Maker, items: list[Item]) -> Source:
+def commas(m: Maker, items: list[Item]) -> FromSource:
     """Items side by side, tied in WHERE."""
     ties = [tie(m, m.one_of(items[:place]), item) for place, item in enumerate(items[1:], 1)]
-    return Source(", ".join(item.sql for item in items), tuple(items), tuple(filter(None, ties)))
+    return FromSource(", ".join(item.sql for item in items), tuple(items), tuple(filter(None, ties)))
 
 
-def _joined(m: Maker, items: list[Item]) -> Source:
+def _joined(m: Maker, items: list[Item]) -> FromSource:
     """One join after the other; sometimes two items stand in parentheses."""
     text, there, padded, waiting = items[0].sql, [items[0]], False, items[1:]
     conditions = list[str]()
@@ -46,7 +46,7 @@ def _joined(m: Maker, items: list[Item]) -> Source:
             there += more
         there.append(item)
         padded = padded or kind in ("RIGHT", "FULL")
-    return Source(text, tuple(there), tuple(filter(None, conditions)), padded)
+    return FromSource(text, tuple(there), tuple(filter(None, conditions)), padded)
 
 
 def _right(m: Maker, item: Item, waiting: list[Item]) -> tuple[str, list[Item]]:

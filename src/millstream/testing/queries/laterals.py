@@ -7,10 +7,10 @@ from collections.abc import Callable
 from millstream.testing.queries.hiding import CONSTANT_KINDS, constant, hiding
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.subqueries import Around, around, tied
-from millstream.testing.queries.terms import Columns, Item, Source, Term
+from millstream.testing.queries.terms import Columns, FromSource, Item, RandomTerm
 
 
-def with_lateral(m: Maker, source: Source) -> Source:
+def with_lateral(m: Maker, source: FromSource) -> FromSource:
     """A FROM clause and one LATERAL item after it."""
     host = around(source)
     with m.deeper():
@@ -24,10 +24,10 @@ def with_lateral(m: Maker, source: Source) -> Source:
         text = f"{source.sql} LEFT JOIN {item.sql} ON {item.alias}.j > {source.items[-1].alias}.j"
     else:
         text = f"{source.sql} {how.removesuffix(' LATERAL')} {item.sql}{' ON true' if how.startswith('LEFT') else ''}"
-    return Source(text, (*source.items, item), source.conditions, source.padded)
+    return FromSource(text, (*source.items, item), source.conditions, source.padded)
 
 
-def _shown(m: Maker, one: Item, host: Around) -> dict[str, Term]:
+def _shown(m: Maker, one: Item, host: Around) -> dict[str, RandomTerm]:
     """The columns to join by; constants, and what hides NULLs of the item or of the row that it is for."""
     more = hiding(m, [*one.columns, *host.terms], plain=True)
     if host.terms and m.chance(0.3):
@@ -56,8 +56,8 @@ def _first(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
 
 def _groups(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
     one = m.item()
-    shown = {"j": Term(f"max({one.alias}.j)", "int4"), "h": Term("count(*)", "int8"), "g": one.column("g")}
-    shown |= hiding(m, [Term(f"{one.alias}.g", "text"), Term(f"max({one.alias}.j)", "int4")])
+    shown = {"j": RandomTerm(f"max({one.alias}.j)", "int4"), "h": RandomTerm("count(*)", "int8"), "g": one.column("g")}
+    shown |= hiding(m, [RandomTerm(f"{one.alias}.g", "text"), RandomTerm(f"max({one.alias}.j)", "int4")])
     listed, columns = m.listed(_own_case(m, one), shown)
     keys = ", ".join([*([_own_case(m, one)] if m.cased else []), f"{one.alias}.g"])
     return f"SELECT {listed} {tied(m, host, one)} GROUP BY {keys}", columns
@@ -67,10 +67,10 @@ def _aggregate(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
     """One row, whatever there is; the case is what it is given."""
     one = m.item()
     shown = {
-        "j": Term(f"max({one.alias}.j)", "int4"),
-        "h": Term("count(*)", "int8"),
-        "g": Term(f"min({one.alias}.g)", "text"),
-        **hiding(m, [Term(f"max({one.alias}.j)", "int4"), *host.terms]),
+        "j": RandomTerm(f"max({one.alias}.j)", "int4"),
+        "h": RandomTerm("count(*)", "int8"),
+        "g": RandomTerm(f"min({one.alias}.g)", "text"),
+        **hiding(m, [RandomTerm(f"max({one.alias}.j)", "int4"), *host.terms]),
     }
     listed, columns = m.listed(case, shown)
     having = " HAVING count(*) < 3" if m.chance(0.2) else ""
@@ -80,7 +80,7 @@ def _aggregate(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
 def _numbered(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
     one = m.item()
     by = f"PARTITION BY {one.alias}.g ORDER BY {one.alias}.j, {one.alias}.h"
-    shown = {**_shown(m, one, host), "h": Term(f"rank() OVER ({by})", "int8")}
+    shown = {**_shown(m, one, host), "h": RandomTerm(f"rank() OVER ({by})", "int8")}
     listed, columns = m.listed(_own_case(m, one), shown)
     return f"SELECT {listed} {tied(m, host, one)}", columns
 
@@ -93,7 +93,7 @@ def _united(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
     tag = m.one_of(CONSTANT_KINDS)
     for _ in range(2):
         one = m.item()
-        shown = {"j": one.column("j"), "h": Term(f"{one.alias}.h::bigint", "int8"), "g": one.column("g")}
+        shown = {"j": one.column("j"), "h": RandomTerm(f"{one.alias}.h::bigint", "int8"), "g": one.column("g")}
         shown["k0"] = constant(m, tag)
         listed, columns = m.listed(_own_case(m, one), shown)
         parts.append(f"SELECT {listed} {tied(m, host, one)}")

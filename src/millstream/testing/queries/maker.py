@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from millstream.testing.queries.terms import Body, Columns, Item, Term
+from millstream.testing.queries.terms import Body, Columns, Item, RandomTerm
 from millstream.testing.randomness import RandomTable
 
 Choice = TypeVar("Choice")
@@ -57,7 +57,7 @@ class Maker:
         """An item under an alias that nothing else has."""
         self.aliases += 1
         alias = f"a{self.aliases}"
-        terms = tuple(Term(f"{alias}.{name}", kind, alias) for name, kind in columns)
+        terms = tuple(RandomTerm(f"{alias}.{name}", kind, alias) for name, kind in columns)
         return Item(f"{sql} AS {alias}", alias, terms, table)
 
     def table(self, table: RandomTable | None = None) -> Item:
@@ -65,9 +65,9 @@ class Maker:
         table = table or self.one_of(self.tables)
         return self.named(table.name, [(column.name, column.kind.name) for column in table.columns], table)
 
-    def listed(self, case: str, columns: Mapping[str, Term]) -> Body:
+    def listed(self, case: str, columns: Mapping[str, RandomTerm]) -> Body:
         """A select list, the case first."""
-        shown = {**({"cid": Term(case, "int4")} if self.cased else {}), **columns}
+        shown = {**({"cid": RandomTerm(case, "int4")} if self.cased else {}), **columns}
         text = ", ".join(f"{term.sql} AS {name}" for name, term in shown.items())
         return text, [(name, term.kind) for name, term in shown.items()]
 

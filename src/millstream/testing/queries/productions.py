@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from millstream.sql.nodetree import Node
+from millstream.compiler.server.node_tree import Node
 
 _STRING = re.compile(r"'(?:[^']|'')*'")
 

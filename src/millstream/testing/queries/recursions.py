@@ -5,7 +5,7 @@ from __future__ import annotations
 from millstream.testing.queries.conditions import predicate
 from millstream.testing.queries.hiding import CONSTANT_KINDS, constant
 from millstream.testing.queries.maker import Maker
-from millstream.testing.queries.terms import Body, Item, Source, Term
+from millstream.testing.queries.terms import Body, FromSource, Item, RandomTerm
 
 
 def recursive(m: Maker) -> Body:
@@ -15,15 +15,15 @@ def recursive(m: Maker) -> Body:
     name = f"r{m.aliases}"
     union = m.part("recursive UNION", "recursive UNION ALL").removeprefix("recursive ")
     depth = union == "UNION ALL" or m.chance(0.3)
-    case = Source(one.sql, (one,)).case
+    case = FromSource(one.sql, (one,)).case
     tag = m.one_of(CONSTANT_KINDS)
     listed, columns = m.listed(case, {**_shown(one, "0", depth), "k0": constant(m, tag)})
-    base = f"SELECT {listed} {Source(one.sql, (one,)).text(predicate(m, one.columns) if m.chance(0.5) else '')}"
+    base = f"SELECT {listed} {FromSource(one.sql, (one,)).text(predicate(m, one.columns) if m.chance(0.5) else '')}"
     step, _ = m.listed(f"{name}.cid", {**_led_to(m, name, other, depth), "k0": constant(m, tag)})
     tie = f"{other.alias}.{m.one_of(['j', 'h'])} = {name}.{m.one_of(['j', 'j', 'h'])}"
     on = f"{f'{other.alias}.cid = {name}.cid AND ' if m.cased else ''}{tie}"
     ends = f"{name}.e0 < 2" if depth else ""
-    rows = Source(f"{name} JOIN {other.sql} ON {on}", ()).text(
+    rows = FromSource(f"{name} JOIN {other.sql} ON {on}", ()).text(
         ends, predicate(m, other.columns) if m.chance(0.4) else ""
     )
     chosen = ", ".join(column for column, _ in columns)
@@ -33,16 +33,16 @@ def recursive(m: Maker) -> Body:
     return text, [*columns, *shown]
 
 
-def _shown(one: Item, depth: str, deep: bool) -> dict[str, Term]:
-    shown = {"j": one.column("j"), "h": Term(f"{one.alias}.h::bigint", "int8"), "g": one.column("g")}
-    return {**shown, **({"e0": Term(depth, "int4")} if deep else {})}
+def _shown(one: Item, depth: str, deep: bool) -> dict[str, RandomTerm]:
+    shown = {"j": one.column("j"), "h": RandomTerm(f"{one.alias}.h::bigint", "int8"), "g": one.column("g")}
+    return {**shown, **({"e0": RandomTerm(depth, "int4")} if deep else {})}
 
 
-def _led_to(m: Maker, name: str, other: Item, deep: bool) -> dict[str, Term]:
+def _led_to(m: Maker, name: str, other: Item, deep: bool) -> dict[str, RandomTerm]:
     shown = _shown(other, f"{name}.e0 + 1", deep)
     kept = [column for column in "hg" if m.chance(0.3)]
     kinds = {"h": "int8", "g": "text"}
-    return {**shown, **{column: Term(f"{name}.{column}", kinds[column]) for column in kept}}
+    return {**shown, **{column: RandomTerm(f"{name}.{column}", kinds[column]) for column in kept}}
 
 
 def _clauses(m: Maker, name: str) -> tuple[str, str, list[tuple[str, str]]]:

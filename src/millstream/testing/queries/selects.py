@@ -14,11 +14,11 @@ from millstream.testing.queries.joins import source as items_joined
 from millstream.testing.queries.laterals import with_lateral
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.subqueries import Around, around, asking, condition, gathered, scalar
-from millstream.testing.queries.terms import Source, Term, free, literal
+from millstream.testing.queries.terms import FromSource, RandomTerm, free, literal
 from millstream.testing.randomness import COMPARED, KINDS
 
 
-def from_clause(m: Maker, most: int = 4) -> Source:
+def from_clause(m: Maker, most: int = 4) -> FromSource:
     """A FROM clause; sometimes a LATERAL item comes last."""
     source = items_joined(m, most)
     return with_lateral(m, source) if m.depth > 0 and m.chance(0.15) else source
@@ -43,7 +43,7 @@ def _rows(m: Maker, select: str) -> str:
     return _rows_over(m, from_clause(m), select)
 
 
-def _rows_over(m: Maker, source: Source, select: str) -> str:
+def _rows_over(m: Maker, source: FromSource, select: str) -> str:
     terms = _columns(m, source)
     if m.chance(0.5):
         m.parts.add("ids")
@@ -51,7 +51,7 @@ def _rows_over(m: Maker, source: Source, select: str) -> str:
     if len(source.items) > 1 and m.chance(0.5):
         terms.append(across(m, source))
     if m.chance(0.15):
-        terms.append(Term("'fixed'::text", "text"))
+        terms.append(RandomTerm("'fixed'::text", "text"))
     if m.depth > 0 and m.chance(0.25):
         m.parts.add("subquery in the select list")
         how = m.one_of([scalar, scalar, gathered, _asked])
@@ -62,11 +62,11 @@ def _rows_over(m: Maker, source: Source, select: str) -> str:
     return text + _first_rows(m, source, len(terms)) if m.chance(0.1) else text
 
 
-def _asked(m: Maker, host: Around) -> Term:
-    return Term(asking(m, host), "bool")
+def _asked(m: Maker, host: Around) -> RandomTerm:
+    return RandomTerm(asking(m, host), "bool")
 
 
-def _first_rows(m: Maker, source: Source, terms: int) -> str:
+def _first_rows(m: Maker, source: FromSource, terms: int) -> str:
     """ORDER BY everything, so that it is plain which rows are the first."""
     m.parts.add("ORDER BY, LIMIT")
     places = ", ".join(str(place) for place in range(1, terms + 1 + bool(source.case)))
@@ -77,7 +77,7 @@ def _grouped(m: Maker) -> str:
     return _grouped_over(m, from_clause(m))
 
 
-def _grouped_over(m: Maker, source: Source) -> str:
+def _grouped_over(m: Maker, source: FromSource) -> str:
     found = keys(m, source)
     case = [source.case] if source.case else []
     shown = [key for key in found if m.chance(0.85)]
@@ -100,7 +100,7 @@ def _global(m: Maker) -> str:
     return ""
 
 
-def _having(m: Maker, source: Source, found: Sequence[Term]) -> str:
+def _having(m: Maker, source: FromSource, found: Sequence[RandomTerm]) -> str:
     conditions = [having(m, source)] if m.chance(0.25) else []
     if m.depth > 0 and m.chance(0.15):
         m.parts.add("subquery in HAVING")
@@ -112,14 +112,14 @@ def _having(m: Maker, source: Source, found: Sequence[Term]) -> str:
     return f" HAVING {' AND '.join(conditions)}" if conditions else ""
 
 
-def _number(m: Maker, host: Around) -> Term:
+def _number(m: Maker, host: Around) -> RandomTerm:
     """A scalar subquery that is a number."""
     while (found := scalar(m, host)).family not in ("int", "numeric"):
         pass
     return found
 
 
-def _groups(source: Source, found: Sequence[Term]) -> Around:
+def _groups(source: FromSource, found: Sequence[RandomTerm]) -> Around:
     """Of groups a subquery may name the keys that are columns."""
     return Around(
         [key for key in found if key in source.terms], [] if source.padded else list(filter(None, [source.case]))
@@ -134,7 +134,7 @@ def _beside_its_group(m: Maker) -> str:
     table = m.one_of(m.tables)
     own, again, few = m.table(table), m.table(table), m.table(m.one_of(keyed))
     same = [f"{{0}}.{name} = {few.alias}.{other}" for name, other in [("cid", "cid"), ("j", "id")][not m.cased :]]
-    source = Source(f"{own.sql}, {few.sql}", (own, few), tuple(one.format(own.alias) for one in same))
+    source = FromSource(f"{own.sql}, {few.sql}", (own, few), tuple(one.format(own.alias) for one in same))
     number = m.one_of([term for term in free(again.columns) if term.family in ("int", "numeric")])
     value = m.one_of(
         [f"avg({number.sql})", f"max({number.sql})", f"sum({number.sql})", "count(*)", f"count({number.sql})"]
@@ -154,7 +154,7 @@ def null_extended(m: Maker) -> str:
     m.parts.add(f"{kind} join of a query")
     sides = (other, one) if kind == "RIGHT" else (one, other)
     tied = tie(m, *sides, equal=kind == "FULL") or "true"
-    source = Source(f"{sides[0].sql} {kind} JOIN {sides[1].sql} ON {tied}", sides, padded=kind != "LEFT")
+    source = FromSource(f"{sides[0].sql} {kind} JOIN {sides[1].sql} ON {tied}", sides, padded=kind != "LEFT")
     mine = [term for term in other.columns if term.name.startswith("k")] or free(other.columns)
     term = m.one_of([term for term in mine if term.kind in COMPARED] or [other.column("j")])
     if m.chance(0.3):
@@ -198,18 +198,18 @@ def _combined_part(m: Maker, kinds: Sequence[str]) -> str:
     return f"SELECT {_named(source, terms)} {source.text(_where(m, source))}"
 
 
-def _named(source: Source, terms: Sequence[Term]) -> str:
+def _named(source: FromSource, terms: Sequence[RandomTerm]) -> str:
     outputs = [*([source.case] if source.case else []), *(term.sql for term in terms)]
     return ", ".join(f"{output} AS o{place}" for place, output in enumerate(outputs, 1))
 
 
-def _columns(m: Maker, source: Source) -> list[Term]:
+def _columns(m: Maker, source: FromSource) -> list[RandomTerm]:
     terms = free(source.terms)
     chosen = m.dice.sample(terms, min(len(terms), m.dice.randint(1, 4)))
     return [made(m, term) if m.chance(0.4) else term for term in chosen]
 
 
-def _where(m: Maker, source: Source) -> str:
+def _where(m: Maker, source: FromSource) -> str:
     conditions = []
     if m.chance(0.4):
         conditions.append(predicate(m, m.one_of(source.items).columns))

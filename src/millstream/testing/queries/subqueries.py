@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from millstream.testing.queries.conditions import predicate
 from millstream.testing.queries.hiding import CONSTANT_KINDS, constant, hidden
 from millstream.testing.queries.maker import Maker
-from millstream.testing.queries.terms import Item, Source, Term, comparable, free, kind_of_sum, told_apart
+from millstream.testing.queries.terms import FromSource, Item, RandomTerm, comparable, free, kind_of_sum, told_apart
 from millstream.testing.randomness import COMPARED, RandomTable
 
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
@@ -21,12 +21,12 @@ OPERATORS = ("=", "<>", "<", "<=", ">", ">=")
 class Around:
     """What of the query around it a subquery may name."""
 
-    terms: Sequence[Term]
+    terms: Sequence[RandomTerm]
     cases: Sequence[str] = ()
     """What the case may be compared with; empty where there are no cases, or none that may be named."""
 
 
-def around(source: Source) -> Around:
+def around(source: FromSource) -> Around:
     """The rows of a FROM clause."""
     return Around(free(source.terms), [term.sql for term in source.terms if term.name == "cid"])
 
@@ -52,7 +52,7 @@ def asking(m: Maker, host: Around) -> str:
         return how(m, host)
 
 
-def scalar(m: Maker, host: Around) -> Term:
+def scalar(m: Maker, host: Around) -> RandomTerm:
     """A scalar subquery that is a number, or a value found by a unique key."""
     with m.deeper():
         keyed = [table for table in m.tables if table.key]
@@ -64,14 +64,14 @@ def scalar(m: Maker, host: Around) -> Term:
         return _aggregated(m, host)
 
 
-def gathered(m: Maker, host: Around) -> Term:
+def gathered(m: Maker, host: Around) -> RandomTerm:
     """ARRAY of a subquery; in the order of its values, so that there is one answer."""
     with m.deeper():
         item = m.item()
-        value = m.one_of([item.column("j"), Term(f"coalesce({item.alias}.j, 1)", "int4")])
+        value = m.one_of([item.column("j"), RandomTerm(f"coalesce({item.alias}.j, 1)", "int4")])
         m.parts.add("ARRAY of a subquery")
         order = m.one_of(["ORDER BY 1", "ORDER BY 1 DESC", "ORDER BY 1 NULLS FIRST"])
-        return Term(f"ARRAY(SELECT {value.sql} {tied(m, host, item)} {order})", "ints")
+        return RandomTerm(f"ARRAY(SELECT {value.sql} {tied(m, host, item)} {order})", "ints")
 
 
 # -- EXISTS ----------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def tied(m: Maker, host: Around, item: Item, *, equal: bool = False, untied: flo
         ties.append(predicate(m, item.columns))
     if m.depth > 0 and m.chance(0.2):
         m.parts.add("asked inside")
-        further = list[Term]()
+        further = list[RandomTerm]()
         if host.terms and m.chance(0.4):
             m.parts.add("two levels")
             further = list(host.terms)
@@ -187,7 +187,7 @@ def _compared(m: Maker, host: Around) -> str:
     return f"{value} {m.one_of(OPERATORS)} {found.sql}"
 
 
-def _aggregated(m: Maker, host: Around) -> Term:
+def _aggregated(m: Maker, host: Around) -> RandomTerm:
     """The aggregate of an item's rows: those that the row around it is tied to, or all."""
     m.parts.add("scalar")
     item = m.item()
@@ -205,22 +205,22 @@ def _aggregated(m: Maker, host: Around) -> Term:
     equal = m.chance(0.6)
     m.parts.add("scalar tied by equality" if equal else "scalar tied by anything")
     text = tied(m, host, item, equal=equal, untied=0.3)
-    return Term(f"(SELECT {call} {text})", choices[call])
+    return RandomTerm(f"(SELECT {call} {text})", choices[call])
 
 
-def _one_of_several(m: Maker, host: Around, value: Term) -> Term:
+def _one_of_several(m: Maker, host: Around, value: RandomTerm) -> RandomTerm:
     """A value of which there may be several rows, but for DISTINCT or LIMIT."""
     item = m.item()
     own = f"{item.alias}.j"
     same = [*_case(m, host, item), f"{own} = {value.sql}"]
     if m.chance(0.5):
         m.parts.add("scalar DISTINCT")
-        return Term(f"(SELECT DISTINCT {own} FROM {item.sql} WHERE {' AND '.join(same)})", "int4")
+        return RandomTerm(f"(SELECT DISTINCT {own} FROM {item.sql} WHERE {' AND '.join(same)})", "int4")
     m.parts.add("scalar LIMIT")
-    return Term(f"(SELECT {own} {tied(m, host, item)} ORDER BY 1{m.one_of(['', ' DESC'])} LIMIT 1)", "int4")
+    return RandomTerm(f"(SELECT {own} {tied(m, host, item)} ORDER BY 1{m.one_of(['', ' DESC'])} LIMIT 1)", "int4")
 
 
-def _by_key(m: Maker, host: Around, table: RandomTable) -> Term:
+def _by_key(m: Maker, host: Around, table: RandomTable) -> RandomTerm:
     """A column of the one row that a unique key names."""
     m.parts.add("scalar by key")
     item = m.table(table)
@@ -231,4 +231,6 @@ def _by_key(m: Maker, host: Around, table: RandomTable) -> Term:
         m.parts.add("scalar that hides NULLs")
         named = [term for term in (*free(item.columns), *host.terms) if term.kind in COMPARED]
         shown = m.one_of([constant(m, m.one_of(CONSTANT_KINDS)), hidden(m, m.one_of(named))])
-    return Term(f"(SELECT {shown.sql} FROM {item.sql} WHERE {' AND '.join([*_case(m, host, item), key])})", shown.kind)
+    return RandomTerm(
+        f"(SELECT {shown.sql} FROM {item.sql} WHERE {' AND '.join([*_case(m, host, item), key])})", shown.kind
+    )

@@ -20,7 +20,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Term:
+class RandomTerm:
     """A typed expression over the FROM clause."""
 
     sql: str
@@ -51,16 +51,16 @@ class Item:
 
     sql: str
     alias: str
-    columns: tuple[Term, ...]
+    columns: tuple[RandomTerm, ...]
     table: RandomTable | None = None
     """The table, where it is one as it stands."""
 
-    def column(self, name: str) -> Term:
+    def column(self, name: str) -> RandomTerm:
         return next(term for term in self.columns if term.name == name)
 
 
 @dataclass(frozen=True)
-class Source:
+class FromSource:
     """A FROM clause with the conditions that stand in WHERE for it."""
 
     sql: str
@@ -70,7 +70,7 @@ class Source:
     """Does a RIGHT or FULL join leave all columns of the first item NULL in some rows?"""
 
     @property
-    def terms(self) -> list[Term]:
+    def terms(self) -> list[RandomTerm]:
         return [term for item in self.items for term in item.columns]
 
     @property
@@ -85,12 +85,12 @@ class Source:
         return f"FROM {self.sql}" + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
 
 
-def free(terms: Sequence[Term]) -> list[Term]:
+def free(terms: Sequence[RandomTerm]) -> list[RandomTerm]:
     """All but the case."""
     return [term for term in terms if term.name != "cid"]
 
 
-def comparable(one: Term, other: Term, operator: str) -> bool:
+def comparable(one: RandomTerm, other: RandomTerm, operator: str) -> bool:
     """Can PostgreSQL compare them, and Spark do it the same way?"""
     if one.kind not in COMPARED or other.kind not in COMPARED:
         return False
@@ -102,12 +102,12 @@ def comparable(one: Term, other: Term, operator: str) -> bool:
     return one.kind == other.kind or {one.kind, other.kind} == {"text", "varchar"}
 
 
-def kind_of_sum(term: Term) -> str:
+def kind_of_sum(term: RandomTerm) -> str:
     """The kind of sum(term), as PostgreSQL has it."""
     return "int8" if term.kind in ("int2", "int4") else "numeric"
 
 
-def told_apart(term: Term) -> str:
+def told_apart(term: RandomTerm) -> str:
     """The term in a form that is the same for equal values: of 1 and 1.0 either may be the least."""
     return f"trim_scale({term.sql})" if term.kind == "numeric" else term.sql
 

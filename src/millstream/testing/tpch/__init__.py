@@ -1,0 +1,1 @@
+"""TPC-H: tables, queries and changes."""

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from millstream.store.connection import Connection
-from millstream.store.statements import load
+from millstream.postgres.connection import Connection
+from millstream.postgres.sql_files import load
 from millstream.testing.tpch.load import sizes
 
 SQL = load("millstream.testing.tpch", "changes.sql")
@@ -69,7 +69,7 @@ WIDE: Sequence[str] = (
 
 
 @dataclass
-class Changes:
+class TpchChanges:
     """Changes the tables, one cycle after the other."""
 
     conn: Connection

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from psycopg import sql
 
-from millstream.store.connection import Connection
-from millstream.store.statements import load as statements
+from millstream.postgres.connection import Connection
+from millstream.postgres.sql_files import load as statements
 
 SQL = statements("millstream.testing.tpch", "schema.sql")
 

@@ -5,7 +5,7 @@ Query 15 is there twice: with its view as a CTE (`q15`) and over the view itself
 
 from __future__ import annotations
 
-from millstream.store.statements import load
+from millstream.postgres.sql_files import load
 
 SQL = load("millstream.testing.tpch", "queries.sql")
 

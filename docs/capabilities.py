@@ -1,0 +1,686 @@
+"""What SQL is kept, how, and at what cost; and what is refused. Printed as docs/reference/sql.md.
+
+Every row has a query over the shop of tests/plan, and the suite plans it: what is said to be kept is accepted, by
+the blocks that are named here, and what is said to be refused is refused with that code and those words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from millstream.algebra.block import Block
+
+Kind = Literal["join", "groups", "gathered", "window", "limit", "rows", "recursion"]
+
+KINDS: dict[Kind, str] = {
+    "join": "keeps nothing: Spark joins, PostgreSQL computes the select list",
+    "groups": "keeps one row per group: counts, sums, extremes",
+    "gathered": "the same, and values that PostgreSQL computes over all rows of a touched group",
+    "window": "keeps its rows: PostgreSQL computes them over all rows of a touched partition",
+    "limit": "keeps its rows: PostgreSQL reads the first ones of its one input",
+    "rows": "keeps its rows, as Spark joined them",
+    "recursion": "keeps its rows, as its steps found them",
+}
+_STORED: dict[str, Kind] = {
+    "window": "window", "limit": "limit", "bag": "rows", "set": "recursion", "levels": "recursion",
+}  # fmt: skip
+
+
+def kind_of(block: Block) -> Kind:
+    """The kind of a block, in the words of the table."""
+    if block.kept is not None:
+        return _STORED[block.kept.kind]
+    if block.head is None:
+        return "join"
+    return "gathered" if block.head.gathered else "groups"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A construct that is kept: a query that has it, its blocks, innermost first, how, at what cost, within what."""
+
+    construct: str
+    example: str
+    blocks: tuple[Kind, ...]
+    strategy: str
+    cost: str
+    limits: str = ""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A construct that is refused: a query that has it, the code, words of the message, and what to do instead."""
+
+    construct: str
+    example: str
+    code: Literal["MS102", "MS103", "MS104"]
+    says: str
+    instead: str
+
+
+KEPT: tuple[Kept, ...] = (
+    # -- rows ------------------------------------------------------------------------------
+    Kept(
+        "filter, projection, any immutable expression",
+        "SELECT id, upper(note) AS note FROM orders WHERE amount > 10",
+        ("join",),
+        "PostgreSQL evaluates it while reading",
+        "the changed rows",
+    ),
+    Kept(
+        "views, CTEs and subqueries in FROM",
+        "SELECT id, amount FROM paid_orders WHERE amount > 10",
+        ("join",),
+        "written into the query around them",
+        "that of what they contain",
+    ),
+    Kept(
+        "inner, cross, natural, self joins",
+        "SELECT o.id, c.name FROM orders AS o JOIN customers AS c ON c.id = o.customer",
+        ("join",),
+        "Spark multiplies, demand sends keys along the join tree",
+        "the changed rows and those they meet; an index on the join's columns helps",
+        "equality that Spark shares with PostgreSQL",
+    ),
+    Kept(
+        "a join by other than equality",
+        "SELECT o.id, v.page FROM orders AS o JOIN visits AS v ON v.seconds < o.quantity",
+        ("join",),
+        "the same, without keys to send",
+        "all of one side when the other changes",
+        "comparisons that Spark decides as PostgreSQL does",
+    ),
+    Kept(
+        "an expression over several tables in the select list",
+        "SELECT o.id, c.name || o.note AS label FROM orders AS o JOIN customers AS c ON c.id = o.customer",
+        ("join",),
+        "Spark carries the columns, PostgreSQL computes while applying",
+        "that of the join",
+        "in a part of a UNION ALL only what Spark computes exactly",
+    ),
+    Kept(
+        "a condition over several tables that Spark cannot evaluate",
+        "SELECT o.id FROM orders AS o JOIN customers AS c ON c.id = o.customer WHERE o.note LIKE c.name",
+        ("rows", "join"),
+        "the rows of the join are kept, PostgreSQL filters them",
+        "that of the join, and a copy of its rows",
+        "some equality must tie the tables; in WHERE and the ON of inner joins",
+    ),
+    Kept(
+        "LEFT and RIGHT JOIN",
+        "SELECT o.id, c.name FROM orders AS o LEFT JOIN customers AS c ON c.id = o.customer",
+        ("join",),
+        "pairs, and left rows that met nothing, padded",
+        "that of an inner join, and all partners of the left rows that are read",
+        "conditions of ON over both sides must be ones that Spark evaluates",
+    ),
+    Kept(
+        "FULL JOIN",
+        "SELECT customer, o.id, v.page FROM orders AS o FULL JOIN visits AS v USING (customer)",
+        ("join",),
+        "pairs, and the lonely rows of either side, padded",
+        "that of an inner join, and all partners of all rows that are read",
+        "conditions of ON over both sides must be ones that Spark evaluates",
+    ),
+    Kept(
+        "UNION ALL",
+        "SELECT customer FROM orders UNION ALL SELECT customer FROM visits",
+        ("join",),
+        "each part is a branch",
+        "that of its parts",
+        "a column travels in one way in all parts",
+    ),
+    Kept(
+        "a function in FROM, WITH ORDINALITY or without",
+        "SELECT o.id, w.word FROM orders AS o, regexp_split_to_table(o.note, ' ') AS w (word)",
+        ("join",),
+        "PostgreSQL calls it while reading the row",
+        "the changed rows",
+        "over a table named before it; LEFT JOIN only ON true",
+    ),
+    Kept(
+        "a function in FROM over several tables",
+        "SELECT o.id, g.n FROM orders AS o JOIN customers AS c ON c.id = o.customer, "
+        "generate_series(o.quantity, c.region) AS g (n)",
+        ("rows", "join"),
+        "the rows of the join are kept, and it is called while reading them",
+        "that of the join, and a copy of its rows",
+    ),
+    # -- subqueries in expressions ---------------------------------------------------------
+    Kept(
+        "EXISTS, NOT EXISTS",
+        "SELECT id FROM customers AS c WHERE NOT EXISTS (SELECT FROM orders AS o WHERE o.customer = c.id)",
+        ("join",),
+        "a mark join",
+        "the changed rows, the rows they are asked about, and all partners of those",
+    ),
+    Kept(
+        "IN as a condition of WHERE, = ANY",
+        "SELECT id FROM orders WHERE customer IN (SELECT customer FROM visits WHERE seconds > 10)",
+        ("join",),
+        "a mark join by equality",
+        "as EXISTS",
+    ),
+    Kept(
+        "NOT IN, and IN where unknown is not false",
+        "SELECT id FROM orders WHERE customer NOT IN (SELECT customer FROM visits)",
+        ("groups", "groups", "join"),
+        "a mark join; where NULLs are possible, also counts of the NULLs and of all",
+        "as EXISTS; all rows when the first NULL, or the first row, of the subquery comes or the last goes",
+        "of several columns that may be NULL, and not correlated: all rows at each change",
+    ),
+    Kept(
+        "EXISTS and IN under OR and NOT, in the select list",
+        "SELECT id, paid OR EXISTS (SELECT FROM visits AS v WHERE v.customer = o.customer) AS fine FROM orders AS o",
+        ("join",),
+        "the mark is a column like any other",
+        "as EXISTS",
+    ),
+    Kept(
+        "ANY, ALL",
+        "SELECT id FROM orders WHERE quantity >= ALL (SELECT region FROM customers)",
+        ("groups", "join"),
+        "count, least and greatest of the subquery, kept as one row",
+        "that of min and max; all rows when the bound changes",
+        "an order that Spark shares",
+    ),
+    Kept(
+        "an aggregate as a scalar subquery, correlated",
+        "SELECT c.id, (SELECT sum(o.amount) FROM orders AS o WHERE o.customer = c.id) AS spent FROM customers AS c",
+        ("groups", "join"),
+        "the subquery grouped by what ties it, left joined",
+        "that of the aggregate and of the join",
+    ),
+    Kept(
+        "an aggregate as a scalar subquery, on its own",
+        "SELECT id FROM orders WHERE amount > (SELECT avg(seconds) FROM visits)",
+        ("groups", "join"),
+        "one group, joined to every row",
+        "all rows whenever the value changes, unless it is compared by =",
+    ),
+    Kept(
+        "a scalar subquery that names a unique key",
+        "SELECT o.id, (SELECT c.name FROM customers AS c WHERE c.id = o.customer) AS name FROM orders AS o",
+        ("join",),
+        "a left join",
+        "that of a left join",
+        "of one table",
+    ),
+    Kept(
+        "a scalar subquery that may have several rows",
+        "SELECT o.id, (SELECT v.page FROM visits AS v WHERE v.customer = o.customer) AS page FROM orders AS o",
+        ("window", "join"),
+        "its rows counted for each row around it; PostgreSQL raises its own error where a row of the result needs "
+        "one of several",
+        "that of a window and of a left join",
+    ),
+    Kept(
+        "ANY, ALL of a correlated subquery",
+        "SELECT o.id FROM orders AS o "
+        "WHERE o.quantity > ALL (SELECT v.seconds FROM visits AS v WHERE v.customer = o.customer)",
+        ("groups", "join"),
+        "count, least and greatest for each tie",
+        "that of min and max, and of a left join",
+        "an order that Spark shares",
+    ),
+    Kept(
+        "a subquery in ON",
+        "SELECT o.id, c.name FROM orders AS o LEFT JOIN customers AS c ON c.id = o.customer "
+        "AND EXISTS (SELECT FROM visits AS v WHERE v.customer = c.id)",
+        ("join",),
+        "joined to the side it is over; of both sides of a LEFT JOIN, as LATERAL",
+        "as in WHERE",
+    ),
+    Kept(
+        "a subquery inside an aggregate",
+        "SELECT paid, count(*) FILTER (WHERE EXISTS (SELECT FROM visits AS v WHERE v.customer = o.customer)) AS n "
+        "FROM orders AS o GROUP BY paid",
+        ("groups",),
+        "joined to the rows before they are grouped",
+        "that of the join and of the aggregate",
+    ),
+    # -- subqueries that are computed for what they are given ---------------------------------
+    Kept(
+        "LATERAL tied by equalities, with LIMIT too",
+        "SELECT c.id, l.page FROM customers AS c, "
+        "LATERAL (SELECT page FROM visits AS v WHERE v.customer = c.id ORDER BY seconds DESC LIMIT 3) AS l",
+        ("window", "join"),
+        "the subquery for each of its own keys, joined by them; LIMIT is row_number() by those keys",
+        "the partitions that changed, and that of the join",
+    ),
+    Kept(
+        "LATERAL of one row: aggregates tied by equalities, or a select list alone",
+        "SELECT c.id, l.n, l.spent FROM customers AS c, "
+        "LATERAL (SELECT count(*) AS n, sum(amount) AS spent FROM orders AS o WHERE o.customer = c.id) AS l",
+        ("groups", "join"),
+        "more columns of each row: the groups, left joined",
+        "that of the aggregate and of the join",
+    ),
+    Kept(
+        "LATERAL and correlated subqueries tied by anything",
+        "SELECT o.id, (SELECT count(*) FROM visits AS v WHERE v.seconds > o.quantity) AS n FROM orders AS o",
+        ("groups", "groups", "join"),
+        "the values that the subquery is given are kept, each once, and it is computed for each of them",
+        "a new value reads what it can meet, all of it where no equality ties it; a known one reads what it has",
+    ),
+    Kept(
+        "a correlated subquery with GROUP BY, HAVING, LIMIT, DISTINCT, windows or set operations",
+        "SELECT o.id FROM orders AS o "
+        "WHERE o.customer IN (SELECT v.customer FROM visits AS v WHERE v.page = o.note ORDER BY v.seconds LIMIT 1)",
+        ("window", "join"),
+        "what it is given is a key of each of them",
+        "that of each of them, by key",
+    ),
+    Kept(
+        "a subquery tied to a query further out",
+        "SELECT id FROM orders AS o WHERE EXISTS (SELECT FROM customers AS c WHERE c.id = o.customer "
+        "AND EXISTS (SELECT FROM regions AS r WHERE r.id = c.region AND r.name = o.note))",
+        ("groups", "join"),
+        "as above: each query on the way has the values in its FROM",
+        "that of each of them, by key",
+    ),
+    # -- groups ----------------------------------------------------------------------------
+    Kept(
+        "GROUP BY with count, sum, avg over exact numbers",
+        "SELECT customer, count(*) AS n, sum(amount) AS total, avg(amount) AS mean FROM orders GROUP BY customer",
+        ("groups",),
+        "Spark sends differences, PostgreSQL adds them",
+        "that of what is below; no group is read",
+        "numeric of any size; of arithmetic across tables `+`, `-` and `*`",
+    ),
+    Kept(
+        "min, max",
+        "SELECT customer, min(amount) AS least, max(note) AS last FROM orders GROUP BY customer",
+        ("groups",),
+        "the extreme is kept; a better one replaces it",
+        "a group is read again when its extreme goes",
+    ),
+    Kept(
+        "sum, avg over double precision",
+        "SELECT customer, sum(weight) AS weight FROM orders GROUP BY customer",
+        ("groups",),
+        "Spark adds the rows of each touched group anew",
+        "the rows of the touched groups",
+        "real is gathered",
+    ),
+    Kept(
+        "count(DISTINCT x), sum and avg of exact numbers likewise",
+        "SELECT customer, count(DISTINCT note) AS notes, sum(amount) AS total FROM orders GROUP BY customer",
+        ("groups", "groups"),
+        "a block beside it keeps each value of a group once",
+        "that of the rows; beside an aggregate that is gathered, gathered too",
+        "values of types that can be grouped by",
+    ),
+    Kept(
+        "any other aggregate; DISTINCT, ORDER BY, WITHIN GROUP",
+        "SELECT customer, count(DISTINCT note) AS notes, string_agg(note, ', ' ORDER BY id) AS said "
+        "FROM orders GROUP BY customer",
+        ("gathered",),
+        "PostgreSQL computes it over the rows of each touched group",
+        "the rows of the touched groups",
+        "immutable ones",
+    ),
+    Kept(
+        "ORDER BY of a subquery, view or WITH query in FROM, under array_agg, string_agg, row_number() OVER () "
+        "and the like",
+        "SELECT customer, string_agg(note, ', ') AS said FROM (SELECT * FROM orders ORDER BY placed) AS o "
+        "GROUP BY customer",
+        ("gathered",),
+        "the order is carried into the call, as PostgreSQL in practice does",
+        "that of the aggregate or window",
+        "the subquery is the only item of FROM",
+    ),
+    Kept(
+        "ARRAY(subquery)",
+        "SELECT c.id, ARRAY(SELECT v.page FROM visits AS v WHERE v.customer = c.id ORDER BY v.seconds) AS pages "
+        "FROM customers AS c",
+        ("gathered", "join"),
+        "array_agg() of a scalar subquery; empty where there is no row",
+        "that of the scalar subquery",
+    ),
+    Kept(
+        "HAVING",
+        "SELECT customer, sum(amount) AS total FROM orders GROUP BY customer HAVING sum(amount) > 100",
+        ("groups",),
+        "all groups are kept, PostgreSQL evaluates it while applying",
+        "nothing more",
+    ),
+    Kept(
+        "GROUPING SETS, ROLLUP, CUBE, GROUPING",
+        "SELECT customer, paid, sum(amount) AS total FROM orders GROUP BY ROLLUP (customer, paid)",
+        ("groups", "groups", "groups", "join"),
+        "one aggregate per set, their rows together",
+        "that of each set",
+        "with DISTINCT, LIMIT or windows only from outside, as a subquery",
+    ),
+    Kept(
+        "aggregates over aggregates",
+        "SELECT avg(t.total) AS mean FROM (SELECT customer, sum(amount) AS total FROM orders GROUP BY customer) AS t",
+        ("groups", "groups"),
+        "a chain of blocks",
+        "that of each block, for what changed in the one below",
+    ),
+    Kept(
+        "a CTE used twice",
+        "WITH t AS (SELECT customer, sum(amount) AS total FROM orders GROUP BY customer) "
+        "SELECT customer FROM t WHERE total = (SELECT max(total) FROM t)",
+        ("groups", "groups", "join"),
+        "two operators that mean the same are one block",
+        "that of each block, once",
+    ),
+    Kept(
+        "DISTINCT",
+        "SELECT DISTINCT customer, paid FROM orders",
+        ("groups",),
+        "a group per row, with a count",
+        "that of what is below",
+        "columns of types that can be grouped by",
+    ),
+    Kept(
+        "UNION, INTERSECT, EXCEPT",
+        "SELECT customer FROM orders EXCEPT SELECT customer FROM visits",
+        ("groups",),
+        "a group per row, with a count for each side",
+        "that of the parts",
+        "as DISTINCT",
+    ),
+    Kept(
+        "INTERSECT ALL, EXCEPT ALL",
+        "SELECT customer FROM orders EXCEPT ALL SELECT customer FROM visits",
+        ("groups", "join"),
+        "the same counts; a row is repeated while reading them",
+        "that of the parts",
+        "as DISTINCT",
+    ),
+    Kept(
+        "VALUES, SELECT without FROM",
+        "SELECT o.id, v.word FROM orders AS o JOIN (VALUES (1, 'one'), (2, 'two')) AS v (n, word) ON v.n = o.customer",
+        ("join",),
+        "an input that never changes",
+        "its rows, where they are asked for",
+        "constants; beside a table",
+    ),
+    Kept(
+        "FROM that begins with a function",
+        "SELECT g.n, o.id FROM generate_series(1, 10) AS g (n) LEFT JOIN orders AS o ON o.customer = g.n",
+        ("join",),
+        "PostgreSQL calls it over one row of nothing",
+        "its rows, where they are asked for",
+        "immutable functions",
+    ),
+    Kept(
+        "set-returning functions in the select list, in GROUP BY",
+        "SELECT regexp_split_to_table(note, ' ') AS word, count(*) AS n FROM orders GROUP BY 1",
+        ("groups",),
+        "they move to FROM; several go in step, by ROWS FROM",
+        "that of functions in FROM",
+        "none inside another; values, not rows",
+    ),
+    # -- the time --------------------------------------------------------------------------
+    Kept(
+        "now(), current_date, current_timestamp, age: in conditions",
+        "SELECT id FROM orders WHERE placed > now() - interval '1 day'",
+        ("join",),
+        "a filter that moves: PostgreSQL evaluates it with the old time and the new",
+        "the rows that it flips, by an index on the compared side",
+        "the time of the transaction, in UTC",
+    ),
+    Kept(
+        "the same in HAVING, in conditions over groups",
+        "SELECT customer, count(*) AS n FROM orders GROUP BY customer HAVING max(placed) > now() - interval '1 day'",
+        ("groups", "join"),
+        "the groups are a block; a filter of it moves",
+        "the groups that it flips",
+    ),
+    Kept(
+        "the same in the select list, in keys and aggregates",
+        "SELECT customer, count(*) FILTER (WHERE placed < now()) AS n FROM orders GROUP BY customer",
+        ("groups",),
+        "the time is joined to every row",
+        "all rows, whenever what is made of the time changes",
+    ),
+    # -- rows in order ---------------------------------------------------------------------
+    Kept(
+        "window functions",
+        "SELECT id, rank() OVER (PARTITION BY customer ORDER BY amount) AS place FROM orders",
+        ("window", "join"),
+        "PostgreSQL computes the touched partitions",
+        "the rows of the touched partitions, with all columns of their tables; the rows are stored",
+        "an order that leaves ties leaves PostgreSQL the choice",
+    ),
+    Kept(
+        "several PARTITION BY",
+        "SELECT id, sum(amount) OVER (PARTITION BY customer) AS a, count(*) OVER (PARTITION BY paid) AS b FROM orders",
+        ("window", "window", "join"),
+        "one window over the rows of another",
+        "that of each",
+    ),
+    Kept(
+        "OVER without PARTITION BY",
+        "SELECT id, sum(amount) OVER (ORDER BY id) AS running FROM orders",
+        ("window", "join"),
+        "one partition",
+        "all rows are read, those that differ are written",
+    ),
+    Kept(
+        "DISTINCT ON",
+        "SELECT DISTINCT ON (customer) customer, id, amount FROM orders ORDER BY customer, placed DESC",
+        ("window", "join"),
+        "row_number() = 1; ties are decided by all columns of the select list",
+        "that of a window",
+        "not beside LIMIT",
+    ),
+    Kept(
+        "ORDER BY with LIMIT and OFFSET",
+        "SELECT id, amount FROM orders WHERE paid ORDER BY amount DESC LIMIT 10",
+        ("limit", "join"),
+        "PostgreSQL reads the first rows; ties are decided by all columns",
+        "the first rows by an index in that order, otherwise a sort of the table",
+    ),
+    Kept(
+        "the same of groups",
+        "SELECT customer, sum(amount) AS total FROM orders GROUP BY customer ORDER BY total DESC LIMIT 10",
+        ("groups", "limit", "join"),
+        "the first rows of the block below",
+        "that of the groups, and the first rows by an index of ours",
+    ),
+    Kept(
+        "the same of a join or a union",
+        "SELECT o.id, c.name FROM orders AS o JOIN customers AS c ON c.id = o.customer ORDER BY c.name LIMIT 3",
+        ("rows", "limit", "join"),
+        "the rows of the join are kept first",
+        "that of the join, and a copy of its rows",
+    ),
+    Kept(
+        "FETCH FIRST ... WITH TIES",
+        "SELECT id FROM orders ORDER BY amount FETCH FIRST 3 ROWS WITH TIES",
+        ("limit", "join"),
+        "as PostgreSQL reads it",
+        "as LIMIT",
+    ),
+    Kept(
+        "WITH RECURSIVE ... UNION",
+        "WITH RECURSIVE r AS (SELECT id FROM customers WHERE region = 1 UNION "
+        "SELECT v.seconds FROM r JOIN visits AS v ON v.customer = r.id) SELECT id FROM r",
+        ("recursion", "join"),
+        "what lost a derivation and all that followed from it is taken out, and put back where it is derived otherwise",
+        "the rows that follow from the changed ones, and what derives them",
+        "types whose equality Spark shares",
+    ),
+    Kept(
+        "WITH RECURSIVE ... UNION ALL",
+        "WITH RECURSIVE r AS (SELECT id, ARRAY[id] AS path FROM customers WHERE region = 1 UNION ALL "
+        "SELECT v.seconds, r.path || v.seconds FROM r JOIN visits AS v ON v.customer = r.id "
+        "WHERE v.seconds <> ALL (r.path)) SELECT id, path FROM r",
+        ("recursion", "join"),
+        "each row with its level; what a level gains follows from the changes and from the level before",
+        "the rows that follow from the changed ones",
+        "`max_recursion_steps`",
+    ),
+    Kept(
+        "CYCLE of WITH RECURSIVE",
+        "WITH RECURSIVE r AS (SELECT id FROM customers WHERE region = 1 UNION ALL "
+        "SELECT v.seconds FROM r JOIN visits AS v ON v.customer = r.id) "
+        "CYCLE id SET again USING path SELECT id, again FROM r",
+        ("recursion", "join"),
+        "the path is a column, an array for each column of `CYCLE`",
+        "as `UNION ALL`",
+        "the path itself is an array of records, which no table has",
+    ),
+    Kept(
+        "SEARCH of WITH RECURSIVE",
+        "WITH RECURSIVE r AS (SELECT id FROM customers WHERE region = 1 UNION ALL "
+        "SELECT v.seconds FROM r JOIN visits AS v ON v.customer = r.id) "
+        "SEARCH DEPTH FIRST BY id SET place SELECT id FROM r ORDER BY place LIMIT 9",
+        ("recursion", "limit", "join"),
+        "the place is a column: an array, or the number of steps and the columns; left out where nothing is told by it",
+        "as `UNION ALL`",
+        "several columns of `DEPTH FIRST` are of one type",
+    ),
+)
+
+REFUSED: tuple[Refused, ...] = (
+    Refused(
+        "a set-returning function inside another in the select list",
+        "SELECT id, generate_series(1, generate_series(1, 2)) AS n FROM orders",
+        "MS102",
+        "a set-returning function inside another",
+        "the inner one in FROM",
+    ),
+    Refused(
+        "the order of SEARCH DEPTH FIRST by columns of several types; what SEARCH and CYCLE make, but to order by it "
+        "and for its cardinality",
+        "WITH RECURSIVE r AS (SELECT id, name FROM customers UNION ALL SELECT v.seconds, r.name FROM r "
+        "JOIN visits AS v ON v.customer = r.id) SEARCH DEPTH FIRST BY id, name SET place "
+        "SELECT id, rank() OVER (ORDER BY place) AS k FROM r",
+        "MS102",
+        "of several types",
+        "one column, or columns of one type",
+    ),
+    Refused(
+        "GROUP BY, DISTINCT, windows, LIMIT over the recursive table in its own term",
+        "WITH RECURSIVE r AS (SELECT id FROM regions UNION ALL "
+        "SELECT DISTINCT v.seconds FROM r JOIN visits AS v ON v.customer = r.id) SELECT id FROM r",
+        "MS102",
+        "over the recursive table in its own term",
+        "apply it to the result",
+    ),
+    Refused(
+        "a function over a table that is joined by a subquery in the ON of a LEFT JOIN, or by USING",
+        "SELECT o.id, g.n FROM orders AS o LEFT JOIN generate_series(1, o.quantity) AS g (n) "
+        "ON g.n IN (SELECT customer FROM visits)",
+        "MS102",
+        "a function over a table that is joined",
+        "the function in a subquery of FROM, over its table",
+    ),
+    Refused(
+        "a subquery in the ON of a FULL JOIN that is tied to both sides",
+        "SELECT o.id, c.name FROM orders AS o FULL JOIN customers AS c ON c.id = o.customer "
+        "AND EXISTS (SELECT FROM visits AS v WHERE v.customer = c.id AND v.page = o.note)",
+        "MS102",
+        "in the ON of a FULL JOIN that is tied to both sides",
+        "the union of a LEFT JOIN and what the other side has besides",
+    ),
+    Refused(
+        "LIMIT or OFFSET of a subquery by a column of the query around it",
+        "SELECT c.id, l.page FROM customers AS c, "
+        "LATERAL (SELECT page FROM visits AS v WHERE v.customer = c.id LIMIT c.region) AS l",
+        "MS102",
+        "LIMIT or OFFSET by",
+        "row_number(), compared",
+    ),
+    Refused(
+        "an aggregate of the query around it inside a subquery that is not tied by it",
+        "SELECT customer, (SELECT max(v.seconds) FROM visits AS v WHERE v.seconds < count(o.id)) AS m "
+        "FROM orders AS o GROUP BY customer",
+        "MS102",
+        "an aggregate of the query around it",
+        "the aggregate in a subquery of FROM",
+    ),
+    Refused(
+        "GROUP BY a subquery",
+        "SELECT count(*) AS n FROM orders AS o GROUP BY (SELECT c.region FROM customers AS c WHERE c.id = o.customer)",
+        "MS102",
+        "GROUP BY a subquery",
+        "the subquery in FROM, and its column",
+    ),
+    Refused(
+        "DISTINCT ON with LIMIT",
+        "SELECT DISTINCT ON (customer) customer, id FROM orders ORDER BY customer, id LIMIT 3",
+        "MS102",
+        "DISTINCT ON with LIMIT",
+        "the DISTINCT ON as a subquery",
+    ),
+    Refused(
+        "DISTINCT, LIMIT or windows beside GROUPING SETS",
+        "SELECT customer, count(*) AS n FROM orders GROUP BY ROLLUP (customer) LIMIT 3",
+        "MS102",
+        "beside GROUPING SETS",
+        "the GROUPING SETS as a subquery",
+    ),
+    Refused(
+        "array_agg, string_agg, row_number() OVER () and the like over a sorted subquery that is joined",
+        "SELECT c.id, array_agg(o.id) AS ids FROM customers AS c JOIN (SELECT * FROM orders ORDER BY placed) AS o "
+        "ON o.customer = c.id GROUP BY c.id",
+        "MS102",
+        "without an ORDER BY of its own",
+        "the order in the call: `array_agg(o.id ORDER BY o.placed)`",
+    ),
+    Refused("a query without columns", "SELECT FROM orders", "MS102", "a query without columns", "`SELECT 1 AS one`"),
+    Refused(
+        "a window that extends a named one",
+        "SELECT id, sum(amount) OVER (w ORDER BY id) AS t FROM orders WINDOW w AS (PARTITION BY customer)",
+        "MS102",
+        "a window that extends a named one",
+        "the whole window after OVER",
+    ),
+    Refused(
+        "a condition that Spark cannot evaluate, in ON of an outer join or in EXISTS, or without an equality beside it",
+        "SELECT o.id, c.name FROM orders AS o LEFT JOIN customers AS c ON o.note LIKE c.name",
+        "MS102",
+        "over several tables",
+        "an expression of one table",
+    ),
+    Refused(
+        "grouping by a type whose equality Spark does not share",
+        "SELECT DISTINCT extra FROM customers",
+        "MS102",
+        "grouping by",
+        "its text",
+    ),
+    Refused("a query without a table", "SELECT 1 AS one", "MS102", "a query without a table", "a view"),
+    Refused("a whole row", "SELECT o FROM orders AS o", "MS102", "a reference to a whole row", "its columns"),
+    Refused("system columns", "SELECT id, xmin FROM orders", "MS102", "system column", "columns of the table"),
+    Refused("FROM ONLY", "SELECT id FROM ONLY orders", "MS102", "FROM ONLY", "the table with its children"),
+    Refused("TABLESAMPLE", "SELECT id FROM orders TABLESAMPLE SYSTEM (10)", "MS102", "TABLESAMPLE", "the whole table"),
+    Refused("FOR UPDATE, FOR SHARE", "SELECT id FROM orders FOR UPDATE", "MS102", "FOR UPDATE", "nothing"),
+    Refused(
+        "current_user and its like",
+        "SELECT id FROM customers WHERE name = current_user",
+        "MS102",
+        "current_user and its like",
+        "a filter in a view over the stream table",
+    ),
+    Refused(
+        "stable functions: statement_timestamp(), to_char, and json_agg or concat over timestamptz or floats",
+        "SELECT customer, json_agg(placed) AS times FROM orders GROUP BY customer",
+        "MS103",
+        "is stable, not immutable",
+        "an immutable expression",
+    ),
+    Refused(
+        "volatile functions",
+        "SELECT id FROM orders WHERE random() < 0.5",
+        "MS103",
+        "is volatile, not immutable",
+        "an immutable expression",
+    ),
+    Refused(
+        "system catalogs, temporary and foreign tables, materialized views",
+        "SELECT relname FROM pg_class",
+        "MS104",
+        "cannot be a source",
+        "a table of your own",
+    ),
+)

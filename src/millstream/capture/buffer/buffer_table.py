@@ -1,0 +1,61 @@
+"""Make a source's buffer, and keep its columns in step with what is captured.
+
+Its columns have the types underneath the source's domains and no modifier, no constraint and no default: what
+the source could hold, the buffer can hold, so that capture never fails. A column is added when a reader needs
+it and stays; one whose type has changed starts anew, empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from psycopg import sql
+
+from millstream.capture.buffer.slices import SCHEMA, buffer_name, column_name
+from millstream.catalog.sources import CapturedColumn
+from millstream.postgres.connection import Connection
+from millstream.postgres.sql_files import load
+
+_SQL = load("millstream.capture.buffer", "slices.sql")
+
+
+def make(conn: Connection, relid: int, columns: Sequence[CapturedColumn]) -> None:
+    """Create the buffer if it is not there, and give it the columns it lacks."""
+    names = {
+        "buffer": buffer_name(relid),
+        "index": sql.Identifier(f"changes_{relid}_xid_idx"),
+        "marks": sql.Identifier(f"changes_{relid}_marks_idx"),
+    }
+    conn.execute(sql.SQL(_SQL["create"]).format(**names))
+    steps = _steps(conn, relid, columns)
+    if steps:
+        conn.execute(sql.SQL("ALTER TABLE {} {}").format(buffer_name(relid), sql.SQL(", ").join(steps)))
+
+
+def mark(conn: Connection, relid: int) -> None:
+    """Leave an X: what is here does not tell the whole change, whoever captures."""
+    insert = sql.SQL("INSERT INTO {} (xid, action, origin) VALUES (pg_current_xact_id(), 'X', 'm')")
+    conn.execute(insert.format(buffer_name(relid)))
+
+
+def drop(conn: Connection, relid: int) -> None:
+    """Drop the buffer with what is in it."""
+    conn.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(buffer_name(relid)))
+
+
+def _steps(conn: Connection, relid: int, columns: Sequence[CapturedColumn]) -> list[sql.Composed]:
+    """The clauses of ALTER TABLE that bring the columns in step."""
+    wanted = ([c.attnum for c in columns], [c.type_name for c in columns], [c.collation for c in columns])
+    steps = []
+    lacking = conn.execute(_SQL["lacking"], (*wanted, f"{SCHEMA}.changes_{relid}")).fetchall()
+    for attnum, type_name, schema, collation, differs in lacking:
+        if differs:
+            steps.append(sql.SQL("DROP COLUMN {}").format(column_name(attnum)))
+        collate = sql.SQL(" COLLATE {}").format(sql.Identifier(schema, collation)) if collation else sql.SQL("")
+        steps.append(sql.SQL("ADD COLUMN {} {}{}").format(column_name(attnum), printed(type_name), collate))
+    return steps
+
+
+def printed(text: str) -> sql.SQL:
+    """SQL that PostgreSQL itself printed: a type's name, an expression. Never a value from outside."""
+    return sql.SQL(text)

@@ -1,0 +1,33 @@
+"""What the transitions of a process work with, and what it remembers of them between ticks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from millstream.capture.wal.follower import Follower
+from millstream.catalog.mutex import Mutex
+from millstream.postgres.connection import Connection
+from millstream.settings import Settings
+
+
+@dataclass
+class TransitionMemory:
+    """When the process last looked at what, by its own clock. All that matters is in the catalog."""
+
+    looked_at: float = float("-inf")
+    asked_at: dict[int, float] = field(default_factory=dict)
+    """By source: when it was last checked whether it can move to the WAL."""
+    has_warned: bool = False
+    """True once the slot was reported to lag behind."""
+
+
+class TransitionContext(Protocol):
+    """What a transition needs of the application."""
+
+    dsn: str
+    settings: Settings
+    conn: Connection
+    mutex: Mutex
+    follower: Follower
+    steps: TransitionMemory

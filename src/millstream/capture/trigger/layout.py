@@ -1,0 +1,117 @@
+"""Which triggers a source needs, and on which tables: by statement, or by row where that is not enough.
+
+    orders                       a statement fires the statement triggers of the table it names, and of no
+      ├─ orders_2025             other; rows it changes in partitions and children come with it, in its
+      └─ orders_2026             transition tables. So the root and each member have triggers of their own.
+
+That misses writes to rows of the source made in the name of a table outside it:
+- the source is itself a partition or a child, or one of its members is also the child of another table,
+  and the statement names that other table;
+- a subscription writes to it: apply fires row triggers only.
+Row triggers fire in both cases, so such a source has row triggers, on each table that holds rows.
+TRUNCATE fires the triggers of each table it empties, whatever table it named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from psycopg import sql
+
+from millstream.capture.buffer.slices import SCHEMA
+from millstream.capture.trigger.function import Level, function_name
+from millstream.postgres import relations
+from millstream.postgres.connection import Connection
+from millstream.postgres.relations import Name
+from millstream.postgres.sql_files import load
+
+Operation = Literal["INSERT", "UPDATE", "DELETE", "TRUNCATE"]
+OPERATIONS: tuple[Operation, ...] = ("INSERT", "UPDATE", "DELETE", "TRUNCATE")
+
+_SQL = load("millstream.capture.trigger", "layout.sql")
+
+TRANSITIONS: Mapping[Operation, sql.SQL] = {
+    "INSERT": sql.SQL("REFERENCING NEW TABLE AS new_rows"),
+    "UPDATE": sql.SQL("REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows"),
+    "DELETE": sql.SQL("REFERENCING OLD TABLE AS old_rows"),
+    "TRUNCATE": sql.SQL(""),
+}
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """One trigger that a source needs on one of its tables."""
+
+    relid: int
+    table: Name
+    operation: Operation
+    level: Level
+
+    @property
+    def name(self) -> str:
+        """Unique on the table: a partition can serve two sources, its root and itself."""
+        return f"millstream_{self.operation.lower()}_{self.relid}"
+
+    @property
+    def function(self) -> str:
+        """What it runs, without the schema."""
+        return function_name(self.relid, self.table.oid)
+
+    def statements(self) -> list[sql.Composed]:
+        """Create it, and have it fire under any session_replication_role."""
+        names = {"name": sql.Identifier(self.name), "table": self.table.identifier}
+        return [
+            sql.SQL(
+                "CREATE OR REPLACE TRIGGER {name} AFTER {operation} ON {table} {transitions}"
+                " FOR EACH {level} EXECUTE FUNCTION {function}()"
+            ).format(
+                **names,
+                operation=sql.SQL(self.operation),
+                transitions=TRANSITIONS[self.operation] if self.level == "STATEMENT" else sql.SQL(""),
+                level=sql.SQL(self.level),
+                function=sql.Identifier(SCHEMA, self.function),
+            ),
+            sql.SQL("ALTER TABLE {table} ENABLE ALWAYS TRIGGER {name}").format(**names),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} on {self.table}"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A source's tables: itself first, then its members."""
+
+    relid: int
+    level: Level
+    tables: tuple[Name, ...]
+    partitioned: frozenset[int]
+    """Those that hold no rows themselves."""
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """As the catalog records them."""
+        return tuple(sorted(table.oid for table in self.tables if table.oid != self.relid))
+
+    def triggers(self) -> list[Trigger]:
+        """Every trigger it needs."""
+        return [
+            Trigger(self.relid, table, operation, "STATEMENT" if operation == "TRUNCATE" else self.level)
+            for table in self.tables
+            for operation in OPERATIONS
+            if operation == "TRUNCATE" or self.level == "STATEMENT" or table.oid not in self.partitioned
+        ]
+
+
+def trees(conn: Connection, relids: Sequence[int]) -> dict[int, Tree]:
+    """The tables of each source that still exists, and the level of its triggers."""
+    pairs = [(root, each) for root, below in relations.members(conn, relids).items() for each in (root, *below)]
+    roots, tables = [root for root, _ in pairs], [table for _, table in pairs]
+    found: dict[int, Tree] = {}
+    for root, by_row, oids, schemas, names, kinds in conn.execute(_SQL["trees"], (roots, tables)):
+        named = tuple(Name(*each) for each in zip(oids, schemas, names, strict=True))
+        partitioned = frozenset(oid for oid, kind in zip(oids, kinds, strict=True) if kind == "p")
+        found[root] = Tree(root, "ROW" if by_row else "STATEMENT", named, partitioned)
+    return found

@@ -1,0 +1,279 @@
+"""Set up capture by triggers on a source, extend it, repair it, take it away.
+
+Everything happens in one transaction under a SHARE ROW EXCLUSIVE lock on the source and all its members.
+The lock waits for every transaction that has written to them and keeps new ones out, so none straddles:
+what was written before is visible to any cut taken after, what is written after goes through the new
+function. The lock is asked for gently (see `postgres/table_locks.py`).
+
+Setting up again what is whole only adds columns. Setting up again what has a gap (a trigger was missing or
+disabled, a member came or went, a captured column changed) also leaves an X in the buffer: from the rows
+before it alone the change cannot be told, so each reader whose slice holds the X must reinitialise.
+
+    frontier .. I D I .. DISABLE TRIGGER .. lost writes .. install: X .. I D .. cut
+                                                                     └─ in the slice: reinitialise
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from psycopg import errors, sql
+
+from millstream.algebra.table import Table
+from millstream.capture.buffer import buffer_table
+from millstream.capture.buffer.slices import SCHEMA
+from millstream.capture.trigger import inventory
+from millstream.capture.trigger.function import CapturedImages, Watch, body, definition, function_name
+from millstream.capture.trigger.inventory import Found, gaps, lacking, missing, superfluous, triggers
+from millstream.capture.trigger.layout import Tree, trees
+from millstream.capture.wal import publication, slot
+from millstream.catalog import sources
+from millstream.catalog.sources import RETURNED, CapturedColumn, Cutover, Source
+from millstream.errors import BadSource, SourceChanged
+from millstream.frontier.snapshot import Snapshot
+from millstream.postgres import relations
+from millstream.postgres.connection import Connection
+from millstream.postgres.relations import Name
+from millstream.postgres.sql_files import load
+from millstream.postgres.table_locks import PATIENT, Patience, under_lock
+
+__all__ = ["gaps", "install", "missing", "remove"]
+
+_SQL = load("millstream.capture.trigger", "triggers.sql")
+
+
+# -- setting up ------------------------------------------------------------------------------
+
+
+def install(
+    conn: Connection,
+    table: Table,
+    columns: Sequence[str],
+    *,
+    patience: Patience = PATIENT,
+    back_because: str = "",
+    lost_because: str = "",
+) -> Source:
+    """Capture these columns of a table, besides those captured already; return the source as recorded.
+
+    Where the log is in charge of it already, that stays so while it can: without a reason to come back, or to give up
+    what the log might have told. Call it outside a transaction: the cut of whoever will read the buffer must come
+    after its commit.
+    """
+    root = Name(table.oid, table.schema, table.name)
+    back = _Back(back_because or lost_because, bool(lost_because))
+    try:
+        return under_lock(conn, [root], "SHARE ROW EXCLUSIVE", lambda: _set_up(conn, root, columns, back), patience)
+    except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
+        raise _moved(root) from error
+    except errors.TooManyColumns as error:
+        why = "More of its columns are used than the change buffer, itself a table, can have."
+        raise BadSource.of(root.title, why, "Use fewer of its columns in stream tables.") from error
+
+
+def _moved(root: Name) -> SourceChanged:
+    return SourceChanged.shape(str(root), "It was dropped or renamed.")
+
+
+@dataclass(frozen=True)
+class _Back:
+    """Why triggers take over from the log, if they do whatever else is found."""
+
+    reason: str = ""
+    is_lost: bool = False
+
+
+def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> Source:
+    # Read under the lock: what the caller read before may be of yesterday.
+    tree = trees(conn, [root.oid]).get(root.oid)
+    if tree is None or tree.tables[0] != root:
+        raise _moved(root)
+    former = sources.hold(conn, root.oid)
+    gap = _gap(conn, former) if former else ""
+    has_gap = back.is_lost or bool(gap)
+    columns = _columns(conn, tree)
+    images = _images(conn, tree, columns[root.oid], former, asked)
+    if former and former.mode == "WAL" and not (has_gap or back.reason) and images.columns == former.columns:
+        return former
+    buffer_table.make(conn, root.oid, images.columns)
+    _make_functions(conn, tree, images, columns)
+    _make_triggers(conn, tree)
+    if has_gap:
+        buffer_table.mark(conn, root.oid)
+    source = Source(root.oid, root.schema, root.name, "TRIGGER", images.columns, tree.members)
+    if former:
+        why = _Back(back.reason or f"{RETURNED}{gap}.", back.is_lost) if former.mode == "WAL" and has_gap else back
+        source = _going_on(conn, source, former, why, has_gap=has_gap)
+    sources.add(conn, source)
+    return source
+
+
+def _gap(conn: Connection, former: Source) -> str:
+    """Why what was captured so far does not tell the whole change, if it does not."""
+    return "; ".join(inventory.gaps_of(conn, [former])[former.relid]) or sources.drift(conn, [former.relid]).get(
+        former.relid, ""
+    )
+
+
+def _going_on(conn: Connection, source: Source, former: Source, back: _Back, *, has_gap: bool) -> Source:
+    """What becomes of a hand-over, now that triggers capture these columns."""
+    # Where there is a gap all that waits is given up, so nobody needs to know who told it.
+    turns = () if has_gap else former.turns
+    source = replace(source, turns=turns, reason=back.reason or former.reason, identities=former.identities)
+    if former.mode == "TRANSITIONING" and not back.is_lost:
+        # The log may have told other columns so far: it counts from now on, at the earliest.
+        return replace(source, mode="TRANSITIONING")
+    if former.mode != "WAL" or has_gap:
+        return source
+    # Taken under the lock: whoever wrote before is seen, whoever writes after fires the triggers.
+    seen = Snapshot.parse(conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0])
+    return replace(
+        source, turns=(*source.turns, Cutover(seen, "l")), reason=back.reason or "More of its columns are read."
+    )
+
+
+# -- what is captured ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ColumnNow:
+    """A column as the table has it now."""
+
+    column: CapturedColumn
+    expression: str | None
+    made_of: tuple[int, ...]
+    """Of a virtual generated column: the attnums in its expression."""
+
+
+# By table, then by name.
+Columns = dict[int, dict[str, ColumnNow]]
+
+
+def _columns(conn: Connection, tree: Tree) -> Columns:
+    found: Columns = {table.oid: {} for table in tree.tables}
+    for oid, *facts, expression, made_of in conn.execute(_SQL["columns"], (list(found),)):
+        column = CapturedColumn(*facts)
+        found[oid][column.name] = ColumnNow(column, expression, tuple(made_of))
+    return found
+
+
+def _images(
+    conn: Connection, tree: Tree, found: dict[str, ColumnNow], former: Source | None, asked: Sequence[str]
+) -> CapturedImages:
+    """What is to be captured: what was asked for, and what others rely on as far as it is still there."""
+    for name in asked:
+        if name not in found:
+            raise SourceChanged.shape(str(tree.tables[0]), f'It has no column "{name}".')
+    kept = {column.name for column in former.columns} if former else set()
+    wanted = {*asked, *kept, *sources.needed(conn, tree.relid)} & found.keys()
+    chosen = sorted((found[name] for name in wanted), key=lambda each: each.column.attnum)
+    columns = tuple(each.column for each in chosen)
+    return CapturedImages(tree.relid, tree.level, columns, tuple(each.expression for each in chosen))
+
+
+def _watch(images: CapturedImages, table: int, columns: Columns) -> Watch:
+    """The columns of a table that its function names, as this table has them."""
+    root = columns[images.relid]
+    chosen = [root[column.name] for column in images.columns]
+    made_of = {attnum for each in chosen if each.expression for attnum in each.made_of}
+    named = {column.name for column in images.columns}
+    named |= {name for name, each in root.items() if each.column.attnum in made_of}
+    return Watch(table, tuple(each.column for name, each in columns[table].items() if name in named))
+
+
+# -- functions and triggers ------------------------------------------------------------------
+
+
+# Writers wait while these run: what is right already is left alone, and the rest goes in one round trip.
+
+
+def _make_functions(conn: Connection, tree: Tree, images: CapturedImages, columns: Columns) -> None:
+    there = inventory.functions(conn, tree.relid)
+    statements: list[sql.Composed] = []
+    for table in tree.tables:
+        name = function_name(tree.relid, table.oid)
+        text = body(images, _watch(images, table.oid, columns)).as_string(conn)
+        if there.get(name) != text:
+            statements += definition(name, text)
+    _execute(conn, statements)
+
+
+def _make_triggers(conn: Connection, tree: Tree) -> None:
+    there = triggers(conn, [tree.relid])[tree.relid]
+    statements = _drops(superfluous(tree, there))
+    for trigger in lacking(tree, there):
+        statements += trigger.statements()
+    _execute(conn, statements)
+    _drop_functions(conn, tree.relid, keep={function_name(tree.relid, table.oid) for table in tree.tables})
+
+
+def _drops(found: Sequence[Found]) -> list[sql.Composed]:
+    drop = sql.SQL("DROP TRIGGER {} ON {}")
+    return [drop.format(sql.Identifier(each.name), each.table.identifier) for each in found]
+
+
+def _drop_functions(conn: Connection, relid: int, keep: set[str], *, cascade: bool = False) -> None:
+    # With CASCADE their triggers go too, on tables of any owner: what depends on our function is ours to drop.
+    drop = sql.SQL("DROP FUNCTION {}() CASCADE" if cascade else "DROP FUNCTION {}()")
+    names = [name for name in inventory.functions(conn, relid) if name not in keep]
+    _execute(conn, [drop.format(sql.Identifier(SCHEMA, name)) for name in names])
+
+
+def _execute(conn: Connection, statements: Sequence[sql.Composed]) -> None:
+    if statements:
+        conn.execute(sql.SQL("; ").join(statements))
+
+
+# -- taking away -----------------------------------------------------------------------------
+
+
+def remove(conn: Connection, relid: int, *, patience: Patience = PATIENT) -> bool:
+    """End the capture from a source that no stream table reads any more, and forget the source.
+
+    The table may be gone already; then only our own things go. False when a stream table reads the source
+    after all, one that is being created this moment for example: then everything stays.
+    """
+    tables = captured_tables(conn, [relid])
+    return under_lock(conn, tables, "ACCESS EXCLUSIVE", lambda: take_away(conn, relid), patience)
+
+
+def captured_tables(conn: Connection, relids: Sequence[int]) -> list[Name]:
+    """Return the tables that have triggers of these sources, those that we may lock.
+
+    A table that is not ours to alter any more is locked by the DROP FUNCTION that takes its triggers along.
+    """
+    found = triggers(conn, relids)
+    return relations.alterable(conn, [each.table.oid for relid in relids for each in found[relid]])
+
+
+def drop_triggers(conn: Connection, relid: int, *, patience: Patience = PATIENT) -> bool:
+    """Drop the triggers of a source that the log is in charge of; False where there were none, or it is not."""
+    tables = list({each.table.oid: each.table for each in triggers(conn, [relid])[relid]}.values())
+    return bool(tables) and under_lock(conn, tables, "ACCESS EXCLUSIVE", lambda: _drop_unneeded(conn, relid), patience)
+
+
+def _drop_unneeded(conn: Connection, relid: int) -> bool:
+    source = sources.hold(conn, relid)
+    if source is None or source.mode != "WAL":
+        return False
+    _execute(conn, _drops(triggers(conn, [relid])[relid]))
+    _drop_functions(conn, relid, keep=set())
+    return True
+
+
+def take_away(conn: Connection, relid: int) -> bool:
+    """Do what `remove` does, in the caller's transaction, which holds the lock on `captured_tables`."""
+    source = sources.get(conn, relid)
+    try:
+        with conn.transaction():
+            sources.remove(conn, relid)
+    except errors.ForeignKeyViolation:
+        return False
+    if source is not None and source.is_logged:
+        slot.withdraw(conn, relations.names(conn, [relid, *source.members]))
+    if source is not None:
+        publication.restore_identities(conn, source.identities)
+    _drop_functions(conn, relid, keep=set(), cascade=True)
+    buffer_table.drop(conn, relid)
+    return True

@@ -1,0 +1,318 @@
+"""Put committed transactions into the change buffers, each exactly once.
+
+One transaction for a batch: the rows into the buffers of their sources, the watermark of each source, the cursor of the
+slot. So rows and the knowledge of them are durable together or not at all. What the server sends again after an
+interruption lies at or below the watermarks, and is left out:
+
+    watermark of orders   (commit at 5A0, change 20000)      a large transaction, killed on the way
+    sent again            5A0: 1 .. 20000                    left out
+                          5A0: 20001 ..                      stored
+
+A watermark counts a source's own changes: what is published besides it does not matter. Rows carry the widened id of
+their transaction, as the triggers' rows do, and hold the very text that PostgreSQL gave, read back by PostgreSQL.
+
+A value that PostgreSQL refuses to read back (the label of an enum that was renamed since) costs its transaction the
+images, not the row its place: the transaction is marked X, and the readers reinitialise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+from psycopg import errors, sql
+
+from millstream.capture.buffer.slices import buffer_name, column_name
+from millstream.capture.wal.acknowledge import Ledger
+from millstream.capture.wal.messages.copy_text import copy_text
+from millstream.capture.wal.messages.decode import decode
+from millstream.capture.wal.messages.rows import Places, Rows, lay_out
+from millstream.capture.wal.messages.spill import Piece
+from millstream.capture.wal.messages.transactions import Transaction
+from millstream.catalog import slots, sources
+from millstream.catalog.slots import WHOLE, Watermark
+from millstream.catalog.sources import Source
+from millstream.errors import LogTakenOver, SlotLost
+from millstream.observe import log
+from millstream.observe.failpoint import failpoint
+from millstream.postgres import relations
+from millstream.postgres.connection import Connection
+
+# A batch: more makes it no faster.
+BATCH_ROWS = 20_000
+BATCH_BYTES = 4 << 20
+# So much is made at once; it stays in the processor's cache.
+SLAB = 2_000
+
+# What PostgreSQL's input says to a value it cannot read, whose type or name has changed since.
+UNREADABLE = (
+    errors.DataError,
+    errors.NotSupportedError,
+    errors.UndefinedObject,
+    errors.UndefinedTable,
+    errors.UndefinedFunction,
+    errors.AmbiguousFunction,
+    errors.InvalidSchemaName,
+    errors.CheckViolation,
+    errors.NotNullViolation,
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A transaction, or some of a large one."""
+
+    transaction: Transaction
+    piece: Piece
+    is_last: bool
+
+
+def parts(transaction: Transaction) -> Iterable[Part]:
+    """A transaction in parts of the size of a batch; one without changes is one empty part."""
+    small = transaction.changes.as_one(BATCH_ROWS, BATCH_BYTES)
+    return [Part(transaction, small, is_last=True)] if small else _parts(transaction)
+
+
+def _parts(transaction: Transaction) -> Iterator[Part]:
+    held: Piece | None = None
+    for piece in transaction.changes.pieces(BATCH_ROWS, BATCH_BYTES):
+        if held is not None:
+            yield Part(transaction, held, is_last=False)
+        held = piece
+    yield Part(transaction, held or Piece({}, []), is_last=True)
+
+
+def widened(xid: int, near: int) -> int:
+    """Of the transaction ids with these lower 32 bits, the one nearest to another."""
+    return xid + ((near - xid + (1 << 31)) >> 32 << 32)
+
+
+@dataclass
+class BufferWriter:
+    """The buffers of all sources that are captured from one slot."""
+
+    conn: Connection
+    slot: str
+    epoch: int
+    watermarks: dict[int, Watermark]
+    ledger: Ledger
+    sources: dict[int, Source] = field(default_factory=dict)
+    routes: dict[int, int] = field(default_factory=dict)
+    """By relation: the source it is, or is a member of."""
+    strangers: set[int] = field(default_factory=set)
+    """Relations that are no source's, as far as this batch knows."""
+    written: int = 0
+    """Rows and marks, in all."""
+    unfinished: tuple[int, dict[int, int]] = (0, {})
+    """Of a transaction stored in parts, the last of which is to come: its commit, and each source's changes so far."""
+
+    @classmethod
+    def claimed(cls, conn: Connection, slot: str, owner: str, *, take_over: bool = True) -> BufferWriter:
+        """Be the one that stores from the slot; take it over from another process, or stand back."""
+        epoch = slots.claim(conn, slot, owner, take_over=take_over)
+        # Read after the claim: it has waited for a store that may have moved the cursor.
+        found = slots.get(conn, slot)
+        if found is None:
+            raise SlotLost.because(slot, "It is not in the catalog of this database.")
+        if epoch is None:
+            raise LogTakenOver.by_other(slot)
+        store = cls(conn, slot, epoch, slots.watermarks(conn, slot), Ledger.starting_at(found.cursor, ()))
+        store.look()
+        return store
+
+    def look(self) -> None:
+        """Read from the catalog which sources are captured from the log, and what of them."""
+        self.strangers = set()
+        found = {source.relid: source for source in sources.every(self.conn) if source.is_logged}
+        if found != self.sources:
+            self.sources = found
+            for gone in self.ledger.stores.keys() - found.keys():
+                self.ledger = self.ledger.leave(gone)
+            for relid in found:
+                self.ledger = self.ledger.join(relid)
+            self.routes = {relid: relid for relid in found}
+            self.routes |= {member: source.relid for source in found.values() for member in source.members}
+
+    def write(self, batch: Sequence[Part], marker: int = 0) -> int:
+        """Store a batch, and with it that the marker behind it has passed, in one transaction; returns the new cursor.
+
+        Only its last part may be of a transaction of which more is to come.
+        """
+        try:
+            self._write(batch, marker, careful=False)
+        except UNREADABLE as error:
+            log.warning("a value of the log could not be read back", slot=self.slot, error=str(error).strip())
+            self._write(batch, marker, careful=True)
+        failpoint("log_durable")
+        return self.ledger.acknowledged
+
+    def _write(self, batch: Sequence[Part], marker: int, *, careful: bool) -> None:
+        with self.conn.transaction():
+            self.look()
+            ledger = self._after(batch, marker)
+            near = slots.advance(self.conn, self.slot, self.epoch, ledger.acknowledged)
+            if near is None:
+                raise LogTakenOver.by_other(self.slot)
+            writing = _Writing(self, batch, near, careful)
+            writing.run()
+            if writing.after:
+                slots.put_watermarks(self.conn, self.slot, writing.after)
+            failpoint("log_stored")
+        self.ledger = ledger
+        self.watermarks |= writing.after
+        ends_open = bool(batch) and not batch[-1].is_last
+        self.unfinished = (batch[-1].transaction.commit_lsn, writing.counts) if ends_open else (0, {})
+        self.written += writing.written
+
+    def _after(self, batch: Sequence[Part], marker: int) -> Ledger:
+        """The ledger once this is durable: a batch goes to all stores at once."""
+        ledger = self.ledger
+        whole = max((part.transaction.end_lsn for part in batch if part.is_last), default=0)
+        for store in ledger.stores:
+            if batch:
+                ledger = ledger.handed(store, batch[-1].transaction.end_lsn)
+            ledger = ledger.durable(store, whole)
+        return ledger.mark(max(whole, marker))
+
+    def source_of(self, relid: int) -> int | None:
+        """The source that a relation's rows belong to; a partition may have come since we looked."""
+        if relid not in self.routes and relid not in self.strangers:
+            members = relations.members(self.conn, list(self.sources))
+            self.routes |= {member: root for root, below in members.items() for member in below}
+            if relid not in self.routes:
+                self.strangers.add(relid)
+                log.debug("rows of a table that no source has are passed over", slot=self.slot, relid=relid)
+        return self.routes.get(relid)
+
+
+class _Writing:
+    """One batch on its way; the store is changed only when it has committed."""
+
+    def __init__(self, store: BufferWriter, batch: Sequence[Part], near: int, careful: bool) -> None:
+        self.store = store
+        self.batch = batch
+        self.careful = careful
+        self.xids = [widened(part.transaction.xid, near) for part in batch]
+        self.lsns = np.array([part.transaction.commit_lsn for part in batch], np.int64)
+        self.after: dict[int, Watermark] = {}
+        self.counts: dict[int, int] = {}
+        """By source: changes, so far, of the transaction of which more is to come."""
+        self.marks: dict[int, set[tuple[int, str]]] = {}
+        self.written = 0
+        if batch and store.unfinished[0] == batch[-1].transaction.commit_lsn:
+            self.counts = dict(store.unfinished[1])
+
+    def run(self) -> None:
+        """Store all of it."""
+        for _, group in groupby(enumerate(self.batch), key=lambda each: id(each[1].piece.layouts)):
+            numbered = [(number, part) for number, part in group if part.piece.messages]
+            if numbered:
+                self._group(self._laid_out(numbered))
+        for source, marks in self.marks.items():
+            self._insert_marks(source, marks)
+
+    def _laid_out(self, numbered: Sequence[tuple[int, Part]]) -> Rows:
+        sizes = [len(part.piece.messages) for _, part in numbered]
+        return lay_out(
+            [message for _, part in numbered for message in part.piece.messages],
+            np.repeat([part.transaction.relation_at for _, part in numbered], sizes),
+            np.repeat([number for number, _ in numbered], sizes),
+            numbered[0][1].piece.layouts,
+            self.xids,
+        )
+
+    def _group(self, rows: Rows) -> None:
+        for number, relid in rows.truncated():
+            source = self.store.source_of(relid)
+            if source is not None and self._reach(source, number, 0):
+                self.marks.setdefault(source, set()).add((number, "T"))
+        changes = rows.changes()
+        relids, which = np.unique(changes.relids(), return_inverse=True)
+        owners = np.array([self.store.source_of(int(relid)) or 0 for relid in relids], np.int64)[which]
+        for owner in np.unique(owners[owners > 0]):
+            self._changes(int(owner), changes.at(np.flatnonzero(owners == owner)))
+
+    def _changes(self, source: int, rows: Rows) -> None:
+        fresh = rows.at(self._fresh(source, rows.transactions))
+        last = int(rows.transactions[-1])
+        self._reach(source, last, int(np.count_nonzero(rows.transactions == last)))
+        if len(fresh.letters):
+            self._copy(source, fresh)
+
+    # -- what is stored already ------------------------------------------------------------
+
+    def _fresh(self, source: int, numbers: Places) -> Places:
+        """Which of these changes lie beyond the watermark. Only in its own transaction do single changes count."""
+        mark = self.store.watermarks.get(source, Watermark(0, 0))
+        lsns = self.lsns[numbers]
+        fresh = lsns > mark.commit_lsn
+        within = np.flatnonzero(lsns == mark.commit_lsn)
+        commit_lsn, counts = self.store.unfinished
+        begun = counts.get(source, 0) if commit_lsn == mark.commit_lsn else 0
+        fresh[within[begun + np.arange(len(within)) >= mark.ordinal]] = True
+        return np.flatnonzero(fresh)
+
+    def _reach(self, source: int, number: int, changes: int) -> bool:
+        """The source has come this far; was it not there before?"""
+        part = self.batch[number]
+        ordinal = WHOLE
+        if not part.is_last:
+            ordinal = self.counts[source] = self.counts.get(source, 0) + changes
+        reached = Watermark(part.transaction.commit_lsn, ordinal)
+        former = self.store.watermarks.get(source, Watermark(0, 0))
+        self.after[source] = max(self.after.get(source, former), reached)
+        return former < Watermark(part.transaction.commit_lsn, WHOLE)
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def _copy(self, source: int, rows: Rows) -> None:
+        if not self.careful:
+            self._send(source, rows)
+            return
+        try:
+            with self.store.conn.transaction():
+                self._send(source, rows)
+        except UNREADABLE:
+            self._copy_apart(source, rows)
+
+    def _copy_apart(self, source: int, rows: Rows) -> None:
+        """By whole transactions, half and half: those that can be read back are, the others are marked."""
+        numbers = rows.transactions
+        if numbers[0] == numbers[-1]:
+            self.marks.setdefault(source, set()).add((int(numbers[0]), "X"))
+            return
+        middle = int(np.searchsorted(numbers, numbers[len(numbers) // 2]))
+        middle = middle or int(np.searchsorted(numbers, numbers[0], "right"))
+        self._copy(source, rows.at(np.arange(middle)))
+        self._copy(source, rows.at(np.arange(middle, len(numbers))))
+
+    def _send(self, source: int, rows: Rows) -> None:
+        captured = self.store.sources[source]
+        columns = [
+            sql.SQL("xid"),
+            sql.SQL("action"),
+            sql.SQL("origin"),
+            *(column_name(column.attnum) for column in captured.columns),
+        ]
+        statement = sql.SQL("COPY {} ({}) FROM STDIN").format(buffer_name(source), sql.SQL(", ").join(columns))
+        with self.store.conn.cursor() as cursor, cursor.copy(statement) as copy:
+            # In slabs: the server reads one while we make the next.
+            for start in range(0, len(rows.letters), SLAB):
+                decoded = decode(rows.at(np.arange(start, min(start + SLAB, len(rows.letters)))), captured)
+                for images in decoded.images:
+                    copy.write(copy_text(images))
+                    self.written += len(images.starts)
+                self.marks.setdefault(source, set()).update((number, "X") for number in decoded.marked)
+
+    def _insert_marks(self, source: int, marks: set[tuple[int, str]]) -> None:
+        insert = sql.SQL(
+            'INSERT INTO {} (xid, action, origin) SELECT xid, action, $$l$$ FROM unnest(%s::xid8[], %s::"char"[])'
+            " AS m (xid, action)"
+        )
+        listed = sorted(marks)
+        xids, actions = [str(self.xids[number]) for number, _ in listed], [action for _, action in listed]
+        if listed:
+            self.store.conn.execute(insert.format(buffer_name(source)), (xids, actions))
+        self.written += len(listed)

@@ -1,0 +1,139 @@
+"""What the log tells of a source: may it be captured from there, and is it still?
+
+A source that may not stays on its triggers, and the reason is recorded where users look for it. One that is captured
+from the log is looked at at each tick: a table that was taken out of the publication and put back has other entries
+in it, and what was written between was told to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from psycopg import sql
+
+from millstream.catalog.sources import Source
+from millstream.observe import log
+from millstream.postgres import relations
+from millstream.postgres.connection import Connection
+from millstream.postgres.relations import Name
+from millstream.postgres.sql_files import load
+
+_SQL = load("millstream.capture.wal", "publication.sql")
+
+# From these on, what is published while a transaction runs is told of that transaction too (4909b38af03).
+_SOUND = {15: 13, 16: 9, 17: 5}
+_KINDS = {"f": "a foreign table", "v": "a view", "m": "a materialized view"}
+
+
+def entries(conn: Connection, publication: str, tables: Sequence[int]) -> tuple[int, ...]:
+    """The entries of the publication for these tables."""
+    return tuple(oid for (oid,) in conn.execute(_SQL["entries"], (publication, list(tables))))
+
+
+def gaps(conn: Connection, publication: str, source: Source) -> list[str]:
+    """Why what the log tells of a source can no longer be trusted, each in words; empty when it can."""
+    whole = conn.execute(_SQL["whole"], (publication,)).fetchone()
+    if whole is None:
+        return ["the publication was dropped"]
+    found = [] if whole[0] else ["the publication was altered"]
+    if entries(conn, publication, [source.relid, *source.members]) != source.published_as:
+        found.append("the table was taken out of the publication")
+    return found
+
+
+def without_old_rows(conn: Connection, source: Source) -> list[Name]:
+    """The tables of a source whose replica identity is not FULL."""
+    return [Name(*row) for row in conn.execute(_SQL["identities"], ([source.relid, *source.members],))]
+
+
+def untold(conn: Connection, publication: str, tables: Sequence[int]) -> list[Name]:
+    """Those of these tables that hold rows of which the publication does not tell."""
+    return [Name(*row) for row in conn.execute(_SQL["untold"], (list(tables), publication))]
+
+
+def identities(conn: Connection, tables: Sequence[int]) -> dict[int, str]:
+    """The replica identity of each table, as ALTER TABLE takes it; DEFAULT where its index is gone."""
+    return {oid: text or "DEFAULT" for oid, text in conn.execute(_SQL["former"], (list(tables),))}
+
+
+def set_identities(conn: Connection, wanted: Mapping[int, str]) -> None:
+    """Give tables their replica identities."""
+    for table in relations.names(conn, list(wanted)):
+        alter = sql.SQL("ALTER TABLE {} REPLICA IDENTITY {}")
+        conn.execute(alter.format(table.identifier, sql.SQL(wanted[table.oid])))
+
+
+def restore_identities(conn: Connection, former: Mapping[int, str]) -> None:
+    """Give tables back the replica identities they had before we set them.
+
+    One that was set again since is left, and so is one that is not ours to alter any more.
+    """
+    present = identities(conn, list(former))
+    due = {oid: text for oid, text in former.items() if present.get(oid) == "FULL"}
+    ours = {table.oid for table in relations.alterable(conn, list(due))}
+    set_identities(conn, {oid: text for oid, text in due.items() if oid in ours})
+    for table in relations.names(conn, [oid for oid in due if oid not in ours]):
+        log.warning("replica identity left", table=str(table), former=due[table.oid])
+
+
+def obstacle(conn: Connection, source: Source, *, has_slot: bool, may_set_identity: bool) -> str:
+    """Why a source cannot be captured from the log, with what to do about it; empty when it can."""
+    return (
+        _of_server(conn, has_slot=has_slot)
+        or next((why for row in _tables(conn, source) if (why := _of_table(*row))), "")
+        or ("" if may_set_identity else _of_identity(conn, source))
+    )
+
+
+def _of_server(conn: Connection, *, has_slot: bool) -> str:
+    level, version, slots, senders, may_replicate, may_publish, standby, role = conn.execute(_SQL["server"]).fetchall()[
+        0
+    ]
+    if standby:
+        return "The server is a standby: markers cannot be written to its log."
+    if level != "logical":
+        return f"wal_level is {level}. Set it to logical and restart the server."
+    major, minor = divmod(version, 10000)
+    if minor < _SOUND.get(major, 0):
+        return (
+            f"PostgreSQL {major}.{minor} can lose changes of a table just published. Update to {major}.{_SOUND[major]}."
+        )
+    if not may_replicate:
+        return f'Role "{role}" may not replicate. ALTER ROLE "{role}" REPLICATION;'
+    if not may_publish:
+        return f'Role "{role}" may not create publications in this database. Grant it CREATE on the database.'
+    if not has_slot and not slots:
+        return "All replication slots are taken. Raise max_replication_slots."
+    if not has_slot and not senders:
+        return "All replication connections are taken. Raise max_wal_senders."
+    return ""
+
+
+def _tables(conn: Connection, source: Source) -> list[tuple[Name, str, str, bool, list[str], bool]]:
+    rows = conn.execute(_SQL["tables"], ([source.relid, *source.members],))
+    return [(Name(oid, schema, name), *facts) for oid, schema, name, *facts in rows]
+
+
+def _of_table(
+    table: Name, kind: str, persistence: str, is_owned: bool, generated: Sequence[str], is_subscribed: bool
+) -> str:
+    if kind not in ("r", "p"):
+        return f"{table} is {_KINDS.get(kind, 'no table')}: the log does not tell its rows."
+    if persistence != "p":
+        return f"{table} is not logged. ALTER TABLE {table} SET LOGGED;"
+    if not is_owned:
+        return f"{table} is another role's: only its owner may publish it."
+    if generated:
+        listed = ", ".join(f'"{name}"' for name in generated)
+        return f"The log does not tell the generated columns of {table} ({listed})."
+    if is_subscribed:
+        return f"{table} is written by a subscription."
+    return ""
+
+
+def _of_identity(conn: Connection, source: Source) -> str:
+    lacking = without_old_rows(conn, source)
+    if not lacking:
+        return ""
+    alters = " ".join(f"ALTER TABLE {table} REPLICA IDENTITY FULL;" for table in lacking)
+    return f"The log does not tell old rows whole. {alters} Or set auto_replica_identity."

@@ -1,0 +1,340 @@
+"""Bring the catalog into a database, keep it up to date, and take everything out again.
+
+The catalog is what its migrations made it, in order, each once, and `millstream.migrations` says which.
+Two installs at once are one install and one look: the second waits for the first, for a while. All of it is one
+transaction: there is no half-installed state. No superuser is needed, only CREATE on the database. Our schemas are
+created by us or not used at all, and a catalog that is there is looked at from outside first (`trust.py`).
+
+Uninstalling drops our functions and with them every trigger that calls one, wherever it is: nothing is left behind even
+where the catalog knows nothing of it. It is one transaction where the server's lock table has room for that.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import resources
+
+from psycopg import errors, sql
+
+from millstream.algebra.table import quoted
+from millstream.catalog import slots, stream_tables, targets
+from millstream.catalog.installation import identity, roles, trust
+from millstream.errors import LockNotHad, NameTaken, NoRights, NotInstalled, StillUsed
+from millstream.observe.failpoint import failpoint
+from millstream.postgres import lock_table, relations
+from millstream.postgres.connection import Connection
+from millstream.postgres.relations import Name
+from millstream.postgres.sql_files import load
+from millstream.postgres.table_locks import PATIENT, Patience, read_committed, under_lock, waiting_at_most
+
+SCHEMAS = ("millstream", "millstream_changes", "millstream_state")
+TABLES = (
+    "installation", "migrations", "settings", "stream_tables", "sources", "dependencies", "blocks", "refresh_history",
+    "grounds", "slots", "watermarks", "locks", "upstreams", "guard_secret",
+)  # fmt: skip
+"""What the migrations make in the first of them."""
+
+# One wait for another install, and all of them together.
+INSTALLING = Patience(lock_timeout=1.0, seconds=30.0)
+
+_SQL = load("millstream.catalog.installation", "install.sql")
+_FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One step of the catalog's making: `0001_catalog.sql`."""
+
+    version: int
+    name: str
+    text: str
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """Every migration there is, in order; their numbers have no gap."""
+    files = resources.files("millstream.catalog").joinpath("migrations").iterdir()
+    matched = [(match, file) for file in files if (match := _FILE.match(file.name))]
+    found = [Migration(int(match[1]), match[2], file.read_text(encoding="utf-8")) for match, file in matched]
+    found.sort(key=lambda migration: migration.version)
+    if [migration.version for migration in found] != list(range(1, len(found) + 1)):
+        raise ValueError("the numbers of the migrations have a gap")
+    return tuple(found)
+
+
+def known() -> int:
+    """The version that this Millstream brings the catalog to."""
+    return migrations()[-1].version
+
+
+# -- installing ------------------------------------------------------------------------------
+
+
+def install(conn: Connection, *, patience: Patience = INSTALLING) -> int:
+    """Install or upgrade the catalog; return its version. Doing it twice, or at once, does it once."""
+    deadline = time.monotonic() + patience.seconds
+    while True:
+        try:
+            with read_committed(conn), waiting_at_most(conn, patience.lock_timeout):
+                found = _install(conn)
+                roles.grant(conn)
+                return found
+        except (errors.UniqueViolation, errors.DuplicateSchema):
+            # Somebody else has created our schemas while we did, or just before we did, and has committed.
+            continue
+        except errors.LockNotAvailable as error:
+            if time.monotonic() > deadline:
+                holders = [row[0] for row in conn.execute(_SQL["writers"])]
+                raise LockNotHad.installing(conn.info.dbname, patience.seconds, holders) from error
+
+
+def _install(conn: Connection) -> int:
+    """Apply the migrations that are lacking.
+
+    Two who create the schemas meet at the unique index of pg_namespace: the second waits there, and then fails. Two who
+    upgrade meet at the table of migrations.
+    """
+    # The schemas before the version: those of another install that commits in between then come with their version, and
+    # are not taken for schemas of a stranger.
+    schemas = conn.execute(_SQL["schemas"]).fetchall()
+    found = version(conn)
+    if found == known():
+        return found
+    if found is None:
+        _check_room(conn, schemas)
+    else:
+        conn.execute("LOCK TABLE millstream.migrations IN SHARE ROW EXCLUSIVE MODE")
+        found = version(conn) or 0
+    if (found or 0) > known():
+        raise NotInstalled.newer(found or 0, known())
+    lacking = migrations()[found or 0 :]
+    for migration in lacking:
+        conn.execute(migration.text)
+        conn.execute(_SQL["record"], (migration.version, migration.name))
+    if any(migration.name == "identity" for migration in lacking):
+        _identify(conn)
+    _close(conn)
+    return known()
+
+
+def _identify(conn: Connection) -> None:
+    """Record which database this is, and mark the tables of stream tables that are there.
+
+    A catalog that was restored from a dump before it knew its identity has oids of other tables: it gets none.
+    """
+    if identity.record_if_intact(conn):
+        for target in targets.inspect(conn):
+            if target.state == "unmarked":
+                targets.mark(conn, target.stream_table_id)
+
+
+def _close(conn: Connection) -> None:
+    """Revoke what default privileges have granted to others on our schemas, tables and functions."""
+    for (revoke,) in conn.execute(_SQL["granted"]).fetchall():
+        conn.execute(revoke)
+
+
+def _check_room(conn: Connection, schemas: Sequence[tuple[str, str]]) -> None:
+    """Raise unless the names of our schemas are free and the database lets us create them."""
+    for schema, owner in schemas:
+        raise NameTaken.by_schema(schema, owner)
+    allowed, role, database = conn.execute(_SQL["may_create"]).fetchall()[0]
+    if not allowed:
+        raise NoRights.to(
+            f'install Millstream in database "{database}"',
+            role=role,
+            grant=f"GRANT CREATE ON DATABASE {quoted(database)} TO {quoted(role)};",
+            reason="It keeps its catalog, change buffers and state in three schemas of their own.",
+        )
+
+
+def version(conn: Connection) -> int | None:
+    """The version of the catalog in this database, or None where there is none; nothing of it is read untrusted."""
+    if not trust.check(conn):
+        return None
+    found: int = conn.execute(_SQL["version"]).fetchall()[0][0]
+    return found
+
+
+def require(conn: Connection) -> None:
+    """Raise unless the catalog is here, in the version that this Millstream works with, and made in this database."""
+    require_version(conn)
+    identity.check(conn)
+
+
+def require_version(conn: Connection) -> None:
+    """Raise unless the catalog is here, in the version that this Millstream works with."""
+    found = version(conn)
+    if found is None:
+        raise NotInstalled.here(conn.info.dbname)
+    if found > known():
+        raise NotInstalled.newer(found, known())
+    if found < known():
+        raise NotInstalled.older(found, known())
+
+
+# -- uninstalling ----------------------------------------------------------------------------
+
+
+def captured(conn: Connection) -> list[int]:
+    """Return the tables with a trigger that calls a function of ours; asked of the server, not of the catalog."""
+    return [oid for (oid,) in conn.execute(_SQL["captured"])]
+
+
+def uninstall(
+    conn: Connection,
+    *,
+    cascade: bool = False,
+    forget: bool = False,
+    patience: Patience = PATIENT,
+    lock_share: float = 0.5,
+) -> None:
+    """Remove everything: triggers on sources, stream tables with their rows, the three schemas.
+
+    With `cascade`, what users built on the stream tables goes too, and tables of their own that stand in our
+    schema; without it that is an error. With `forget`, the stream tables stay as tables like any other, and nothing is
+    done by an oid of the catalog. Where nothing is installed, nothing happens.
+
+    All of it is one transaction if that takes no more than `lock_share` of the server's free locks. Otherwise see
+    `_remove_in_parts`; what a process that is killed has left is removed by the next uninstall.
+    """
+    if version(conn) is None:
+        return
+    if not forget:
+        require(conn)
+    found = [slot for (slot,) in conn.execute(_SQL["slots"])]
+    if removal_locks(conn) > lock_table.read(conn).room(lock_share):
+        _remove_in_parts(conn, cascade, forget, patience)
+    tables = relations.alterable(conn, captured(conn))
+    under_lock(conn, tables, "ACCESS EXCLUSIVE", lambda: _remove(conn, cascade, forget), patience)
+    # Last: it is not undone when a transaction is, and a slot without its catalog only waits to be dropped.
+    for slot in found:
+        slots.drop_on_server(conn, slot)
+
+
+def _remove(conn: Connection, cascade: bool, forget: bool) -> None:
+    # Triggers go with our functions, also from tables that are not ours to alter any more.
+    for target in [] if forget else _present(conn):
+        _drop_stream_table(conn, target, cascade)
+    for (publication,) in conn.execute(_SQL["publications"]).fetchall():
+        conn.execute(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(publication)))
+    for schema, table, former in [] if forget else conn.execute(_SQL["identities"]).fetchall():
+        alter = sql.SQL("ALTER TABLE {} REPLICA IDENTITY {}")
+        conn.execute(alter.format(sql.Identifier(schema, table), sql.SQL(former)))
+    _check_strangers(conn, cascade)
+    for schema in SCHEMAS:
+        conn.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+
+
+def _present(conn: Connection) -> list[Name]:
+    """Return the tables of stream tables that are there, the newest first; raise where one may not be ours."""
+    found = targets.inspect(conn)
+    for target in found:
+        if target.state in ("another", "unmarked"):
+            raise targets.moved(conn, target, stream_tables.get(conn, target.stream_table_id).name)
+    return [target.found for target in found if target.found]
+
+
+def _check_strangers(conn: Connection, cascade: bool) -> None:
+    strangers = [str(Name(*row)) for row in conn.execute(_SQL["strangers"], (list(TABLES),))]
+    if strangers and not cascade:
+        raise StillUsed.schema("millstream", strangers)
+
+
+def _drop_stream_table(conn: Connection, table: Name, cascade: bool) -> None:
+    drop = sql.SQL("DROP TABLE {} CASCADE" if cascade else "DROP TABLE {}")
+    try:
+        conn.execute(drop.format(table.identifier))
+    except errors.DependentObjectsStillExist as error:
+        lines = (error.diag.message_detail or "").splitlines()
+        raise StillUsed.by(table.title, [line.split(" depends on ")[0] for line in lines]) from error
+
+
+# -- uninstalling in parts ---------------------------------------------------------------------
+
+
+def removal_locks(conn: Connection) -> int:
+    """Return how many locks it takes to remove everything in one transaction, at most."""
+    found: int = conn.execute(_SQL["removal_locks"]).fetchall()[0][0]
+    return found
+
+
+def _remove_in_parts(conn: Connection, cascade: bool, forget: bool, patience: Patience) -> None:
+    """Remove almost everything, in many transactions; what is left then needs few locks.
+
+    Nothing is removed before everything has been tried: whatever keeps a stream table from being dropped is an error
+    before the first is gone. The newest go first, so that readers go before what they read.
+    """
+    _check_strangers(conn, cascade)
+    if not forget:
+        for table in _present(conn):
+            with suppress(_Tried):
+                under_lock(conn, [table], "ACCESS EXCLUSIVE", partial(_try_to_drop, conn, table, cascade), patience)
+    for part in [] if forget else _stream_table_parts(conn, cascade):
+        under_lock(conn, part.tables, "ACCESS EXCLUSIVE", part.remove, patience)
+        failpoint("uninstall_stream_table")
+    for part in _capture_parts(conn):
+        under_lock(conn, part.tables, "ACCESS EXCLUSIVE", part.remove, patience)
+        failpoint("uninstall_capture")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one transaction removes, and the tables that it locks first."""
+
+    tables: Sequence[Name]
+    remove: Callable[[], None]
+
+
+def _stream_table_parts(conn: Connection, cascade: bool) -> Iterator[_Part]:
+    for target in targets.inspect(conn):
+        remove = partial(_remove_stream_table, conn, target.stream_table_id, cascade)
+        yield _Part([target.found] if target.found else [], remove)
+
+
+def _capture_parts(conn: Connection) -> Iterator[_Part]:
+    """Yield the triggers of each table, the functions and the buffer of each source, and what is left of states."""
+    for table in relations.alterable(conn, captured(conn)):
+        yield _Part([table], partial(_drop_triggers, conn, table))
+    for kind, schema, names in conn.execute(_SQL["parts"]).fetchall():
+        yield _Part([], partial(_drop_ours, conn, kind, schema, names))
+
+
+class _Tried(Exception):
+    """Rolls back what was only tried."""
+
+
+def _try_to_drop(conn: Connection, table: Name, cascade: bool) -> None:
+    _drop_stream_table(conn, table, cascade)
+    raise _Tried
+
+
+def _remove_stream_table(conn: Connection, id: int, cascade: bool) -> None:
+    """Drop a stream table with its state, and forget it."""
+    table = targets.ours(conn, id, stream_tables.get(conn, id).name)
+    if table:
+        _drop_stream_table(conn, table, cascade)
+    _remove_states(conn, id)
+    stream_tables.remove(conn, id)
+
+
+def _remove_states(conn: Connection, id: int) -> None:
+    """Drop the views and tables in which the blocks of a stream table are kept."""
+    for kind, schema, names in conn.execute(_SQL["states"], (id,)).fetchall():
+        _drop_ours(conn, kind, schema, names)
+
+
+def _drop_triggers(conn: Connection, table: Name) -> None:
+    for (trigger,) in conn.execute(_SQL["triggers_on"], (table.oid,)).fetchall():
+        conn.execute(sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(trigger), table.identifier))
+
+
+def _drop_ours(conn: Connection, kind: str, schema: str, names: Sequence[str]) -> None:
+    """Drop objects in a schema of ours, of the kind FUNCTION, VIEW or TABLE, with what depends on them."""
+    listed = sql.SQL(", ").join(sql.Identifier(schema, name) for name in names)
+    conn.execute(sql.SQL("DROP {} IF EXISTS {} CASCADE").format(sql.SQL(kind), listed))

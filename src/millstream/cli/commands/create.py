@@ -1,0 +1,92 @@
+"""`millstream create`: create a stream table and fill it."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from millstream.cli.commands.refresh import summary
+from millstream.cli.entry_points import opened
+from millstream.cli.options import AsJson, Dsn
+from millstream.cli.output import out, print_json
+from millstream.errors import BadSetting
+
+EXAMPLE = 'millstream create totals "SELECT region, sum(amount) AS total FROM orders GROUP BY region" --schedule 1s'
+
+
+class Capture(StrEnum):
+    """How the changes of its sources may be captured."""
+
+    TRIGGER = "trigger"
+    AUTO = "auto"
+    WAL = "wal"
+
+
+class Mode(StrEnum):
+    """How a stream table may be refreshed."""
+
+    AUTO = "AUTO"
+    DIFFERENTIAL = "DIFFERENTIAL"
+    FULL = "FULL"
+
+
+def run(
+    ctx: typer.Context,
+    dsn: Dsn,
+    name: Annotated[str, typer.Argument(help="The new stream table: a name, or schema.name.")],
+    query: Annotated[str | None, typer.Argument(help="Its defining query, or - to read it from stdin.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the query from this file.")] = None,
+    schedule: Annotated[str, typer.Option(help="500ms, 1s, 5m, 1h, continuous or manual.")] = "1m",
+    mode: Annotated[
+        Mode, typer.Option(case_sensitive=False, metavar="MODE", help="AUTO, DIFFERENTIAL or FULL.")
+    ] = Mode.AUTO,
+    cdc_mode: Annotated[
+        Capture | None,
+        typer.Option(case_sensitive=False, metavar="MODE", help="trigger, auto or wal; as the settings say otherwise."),
+    ] = None,
+    owner: Annotated[
+        str | None, typer.Option(help="The role it belongs to; it must be allowed to read all of the query.")
+    ] = None,
+    initialize: Annotated[bool, typer.Option(help="Fill it now; otherwise at its first refresh.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Create a stream table: a table that is kept equal to its query.
+
+    A query that cannot be maintained is refused (exit code 3) with the place, the reason and a way round.
+    """
+    text = _query(query, file)
+    with opened(ctx, dsn, f"creating {name}") as client:
+        report = client.create_stream_table(
+            name,
+            text,
+            schedule=schedule,
+            refresh_mode=mode.value,
+            initialize=initialize,
+            cdc_mode=cdc_mode.value if cdc_mode else None,
+            owner=owner,
+        )
+    if as_json:
+        print_json({"name": name, "created": True, "report": report})
+    elif report is None:
+        out().print(f"{name} is created; its first refresh fills it.")
+    else:
+        out().print(f"{name} is created. {summary(report)}")
+        for notice in report.notices:
+            out().print(notice, style="dim", markup=False)
+
+
+def _query(text: str | None, file: Path | None) -> str:
+    """The query, from the one place it was given in."""
+    if (text is None) == (file is None):
+        raise typer.BadParameter("give the query either as an argument or with --file")
+    if text is not None:
+        return sys.stdin.read() if text == "-" else text
+    assert file is not None
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSetting.of("--file", str(file), f"a file that holds the query ({error})") from error

@@ -1,0 +1,58 @@
+"""What the commands call: the Python API, handed in so that tests can hand in doubles.
+
+Imported late: `millstream --help` does not wait for Spark's and Arrow's modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from millstream.cli.progress import Waiting
+
+if TYPE_CHECKING:
+    from millstream.client import Millstream
+    from millstream.embedded.server import Server
+    from millstream.service.doctor import Check
+
+
+@dataclass(frozen=True)
+class Doors:
+    """The ways into Millstream that commands use."""
+
+    connect: Callable[..., AbstractContextManager[Millstream]]
+    embedded: Callable[[], AbstractContextManager[Server]]
+    doctor: Callable[[str | None], list[Check]]
+
+
+def _connect(dsn: str, **options: Any) -> AbstractContextManager[Millstream]:
+    import millstream
+
+    return millstream.connect(dsn, **options)
+
+
+def _embedded() -> AbstractContextManager[Server]:
+    import millstream
+
+    return millstream.embedded()
+
+
+def _doctor(dsn: str | None) -> list[Check]:
+    from millstream.service.doctor import doctor
+
+    return doctor(dsn)
+
+
+REAL = Doors(connect=_connect, embedded=_embedded, doctor=_doctor)
+
+
+@contextmanager
+def opened(ctx: typer.Context, dsn: str, doing: str) -> Iterator[Millstream]:
+    """A client for the length of a command, with a progress bar while the command works."""
+    doors: Doors = ctx.obj
+    with Waiting(doing) as waiting, doors.connect(dsn, progress=waiting.report) as client:
+        yield client

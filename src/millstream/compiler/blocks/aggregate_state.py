@@ -1,0 +1,266 @@
+"""Which state a group keeps for each aggregate, and how the aggregate is read off it.
+
+    count(*)   rows                      sum(x)   total, present: NULL unless present > 0
+    count(x)   present                   avg(x)   total / present, as numeric
+    min, max   the extreme itself        over floats: total recomputed, never added to
+
+Sums are exact: Spark sends the difference of a batch as a decimal, PostgreSQL adds it in numeric. How many digits a
+quotient has depends on how many its sum shows, and that is the most that any of its values shows. Where the column's
+type does not say, a group counts the values that show one digit or more, two or more, up to FEW; beyond that it keeps
+the most as an extreme, and is read again when the value that showed most goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from millstream.algebra.block import Accumulator, Function, RecomputedAggregate, Strategy, Use
+from millstream.algebra.expr import Expr
+from millstream.algebra.relation import Call
+from millstream.algebra.table import quoted
+from millstream.algebra.types import PgType
+from millstream.algebra.wire import (
+    BEYOND_SUM,
+    COARSE,
+    FINE,
+    FINE_SCALE,
+    SPECIAL,
+    Wire,
+    computed_sum,
+    number_wire_of,
+    sum_in_parts,
+    wire_of,
+)
+from millstream.compiler.placement.placement import INT4, NUMERIC, Placement
+from millstream.compiler.workaround import TWO_STEPS
+from millstream.errors import Unsupported
+
+# Money has two digits after the point, rates four: these are counted.
+FEW = 4
+# The most digits after the point that PostgreSQL's round() leaves.
+ROUNDED = 2000
+# The most that a numeric has; a product of two such is rounded to as many.
+LONGEST = 16383
+
+INT8 = PgType(20, "bigint", "int8")
+FLOAT8 = PgType(701, "double precision", "float8")
+
+# What PostgreSQL's sum() of each type returns.
+_SUM_TYPE = {"int2": "bigint", "int4": "bigint", "int8": "numeric", "numeric": "numeric",
+             "float4": "real", "float8": "double precision"}  # fmt: skip
+
+
+_PREFIX: dict[Function, str] = {
+    "rows": "n", "present": "c", "reaching": "r", "total": "t", "special": "e", "beyond": "b", "min": "x", "max": "x",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A column of the body that a measure needs: an expression, and how it is used."""
+
+    expr: Expr
+    use: Use
+
+
+def arguments(call: Call) -> tuple[Argument, ...]:
+    """The body columns a call needs; a FILTER becomes NULL where it is not true."""
+    if call.text is not None or (call.argument is None and call.filter is None):
+        return ()
+    value = call.argument or Expr("1")
+    if call.filter is not None:
+        value = Expr.parse(f"CASE WHEN {call.filter.sql} THEN {value.sql} END")
+    if call.function == "count":
+        return (Argument(Expr.parse(f"CASE WHEN ({value.sql}) IS NOT NULL THEN 1 END"), "carry"),)
+    if call.function in ("min", "max"):
+        return (Argument(value, "carry"),)
+    return (Argument(value, "number"),)
+
+
+@dataclass(frozen=True)
+class ArgumentColumns:
+    """The columns of the body that hold an argument."""
+
+    name: str
+    placed: Placement
+    order: str | None = None
+    """By which Spark orders it, where not by itself."""
+    shown: str | None = None
+    """How many digits it shows after the point, where its type does not say."""
+    fine: str | None = None
+    """The digits that follow those of the column, where it may have more than Spark's numbers."""
+    beyond: str | None = None
+    """What is no number of Spark's at all: NaN, the infinities, and what has too many digits."""
+    expression: str | None = None
+    """Where that column has operands: what PostgreSQL computes of them."""
+
+
+def recomputed_call(call: Call) -> Call:
+    """The same call, to be computed by PostgreSQL over all rows of a group."""
+    where = f" FILTER (WHERE {call.filter.sql})" if call.filter else ""
+    return Call(call.function, None, None, Expr.parse(f"{call.function}({call.argument or '*'}){where}"))
+
+
+class GroupState:
+    """Gathers the accumulators of a group; equal ones are shared."""
+
+    def __init__(self) -> None:
+        self.gathered: list[RecomputedAggregate] = []
+        self.accumulators: dict[tuple[str, str | None, int | None], Accumulator] = {}
+        self._add("rows", "sum", None, INT8, wire_of(INT8))
+
+    def read(self, call: Call, over: ArgumentColumns | None) -> str:
+        """PostgreSQL's expression for a call over the state `s`, its accumulators added on the way."""
+        if over is None:
+            return "s.n0"
+        if call.function == "count":
+            return self._state("present", "sum", over.name, INT8, wire_of(INT8))
+        if call.function in ("min", "max"):
+            return self._extreme("min" if call.function == "min" else "max", over)
+        return self._total(call, over)
+
+    def gather(self, expr: str) -> str:
+        """The same for what PostgreSQL computes over the rows `r` of a group."""
+        found = next((one for one in self.gathered if one.expr == expr), None)
+        if found is None:
+            found = RecomputedAggregate(f"v{len(self.gathered)}", expr)
+            self.gathered.append(found)
+        return f"s.{quoted(found.name)}"
+
+    def _total(self, call: Call, over: ArgumentColumns) -> str:
+        name, placed = over.name, over.placed
+        base = placed.type.base if placed.type else "numeric"
+        present = self._state("present", "sum", name, INT8, wire_of(INT8))
+        if placed.wire.number == "float":
+            total = self._state("total", "recompute", name, FLOAT8, wire_of(FLOAT8))
+        else:
+            parts = placed.wire == COARSE or over.expression is not None
+            added = sum_in_parts(placed.wire) if parts else _sum_wire(placed.wire)
+            total = self._state("total", "sum", name, NUMERIC, added)
+        if over.fine is not None and over.beyond is not None:
+            fine = self._state("total", "sum", over.fine, NUMERIC, FINE)
+            beyond = self._state("beyond", "sum", over.beyond, NUMERIC, BEYOND_SUM)
+            total = self._shown(f"({total} + {fine} * 1e-{FINE_SCALE} + {beyond})", over)
+        elif over.expression is not None and over.beyond is not None:
+            total = self._shown(f"({total} + {self._computed(over, None)})", over)
+        elif over.shown is not None:
+            total = self.showing(total, over.shown)
+        if over.expression is not None:
+            total = _or_special(total, [self._computed(over, place) for place in range(len(SPECIAL))])
+        elif over.beyond is not None:
+            total = self._or_special(total, over.beyond, SPECIAL if over.fine else SPECIAL[:1])
+        if call.function == "sum":
+            return f"CASE WHEN {present} > 0 THEN {total}::{_SUM_TYPE[base]} END"
+        # PostgreSQL's sum begins with the first value, its average with 0: that of -0 is 0.
+        average = f"({total} + 0) / {present}" if placed.wire.number == "float" else f"{total} / {present}::numeric"
+        return f"CASE WHEN {present} > 0 THEN {average} END"
+
+    def _shown(self, total: str, over: ArgumentColumns) -> str:
+        """The sum of a number's parts, with the digits that are shown."""
+        if over.shown is not None:
+            return self.showing(total, over.shown)
+        scale = over.placed.type.scale if over.placed.type else None
+        return f"round({total}, {scale})" if scale is not None else total
+
+    def _or_special(self, total: str, column: str, specials: Sequence[str]) -> str:
+        return _or_special(total, [self.special(column, place) for place in range(len(specials))])
+
+    def _computed(self, over: ArgumentColumns, place: int | None) -> str:
+        """The sum of what PostgreSQL computes of a group's operands; or how often it is special."""
+        assert over.beyond is not None, "operands are in a column"
+        assert over.expression is not None, "operands have an expression"
+        listed = ", ".join(f"'{word}'" for word in SPECIAL)
+        if place is None:
+            wire = computed_sum(over.expression, f"sum(r.x * r.n) FILTER (WHERE r.x NOT IN ({listed}))")
+            return self._state("beyond", "sum", over.beyond, NUMERIC, wire)
+        wire = computed_sum(over.expression, f"sum(r.n) FILTER (WHERE r.x = '{SPECIAL[place]}')")
+        return self._state("beyond", "sum", over.beyond, INT8, wire, level=place)
+
+    def special(self, column: str, place: int) -> str:
+        """How many rows of the group have this special value."""
+        return self._state("special", "sum", column, INT8, wire_of(INT8), level=place)
+
+    def showing(self, value: str, column: str) -> str:
+        """A number with as many digits after the point as the values of the group show, at most."""
+        digits = self.digits(column)
+        most = self._state("max", "extreme", column, INT4, wire_of(INT4), column, level=FEW)
+        # Of more than 2000 digits round() leaves 2000.
+        long = f"WHEN {most} > {ROUNDED} THEN trim_scale({value}) + ('0e-' || least({most}, {LONGEST}))::numeric"
+        return f"CASE {long} ELSE round({value}, {digits}) END"
+
+    def digits(self, column: str) -> str:
+        """The most digits after the point that a value of the group shows: a sum shows as many."""
+        self._state("present", "sum", column, INT8, wire_of(INT8))
+        most = self._state("max", "extreme", column, INT4, wire_of(INT4), column, level=FEW)
+        counts = [(digits, self.reaching(column, digits)) for digits in range(FEW, 0, -1)]
+        few = " ".join(f"WHEN {count} > 0 THEN {digits}" for digits, count in counts)
+        return f"CASE WHEN {most} > {FEW} THEN {most} {few} ELSE 0 END"
+
+    def reaching(self, column: str, level: int) -> str:
+        """How many rows of the group have so much in a column."""
+        return self._state("reaching", "sum", column, INT8, wire_of(INT8), level=level)
+
+    def _extreme(self, function: Literal["min", "max"], over: ArgumentColumns) -> str:
+        name, placed = over.name, over.placed
+        if placed.type is None:
+            raise Unsupported.construct(
+                f"{function} of an expression over several tables",
+                reason="Its type is not known exactly.",
+                way_round=TWO_STEPS,
+            )
+        order = name if placed.wire.ordered else over.order
+        # When the last value of a group goes there is nothing to read again: the counter tells.
+        self._state("present", "sum", name, INT8, wire_of(INT8))
+        return self._state(function, "extreme", name, placed.type, placed.wire, order)
+
+    def _state(
+        self,
+        function: Function,
+        strategy: Strategy,
+        column: str,
+        type_: PgType,
+        wire: Wire,
+        order: str | None = None,
+        level: int | None = None,
+    ) -> str:
+        return f"s.{quoted(self._add(function, strategy, column, type_, wire, order, level).name)}"
+
+    def _add(
+        self,
+        function: Function,
+        strategy: Strategy,
+        column: str | None,
+        type_: PgType,
+        wire: Wire,
+        order: str | None = None,
+        level: int | None = None,
+    ) -> Accumulator:
+        key = (function, column, level)
+        if key not in self.accumulators:
+            name = f"{_PREFIX[function]}{len(self.accumulators)}"
+            self.accumulators[key] = Accumulator(name, function, strategy, column, type_, wire, order, level)
+        return self.accumulators[key]
+
+
+def _sum_wire(wire: Wire) -> Wire:
+    scale = wire.scale if wire.number == "decimal" else 0
+    return Wire("string", f"decimal(38,{scale})", number="decimal", scale=scale)
+
+
+def order_use(type_: PgType) -> bool:
+    """Does Spark order this type by a number beside the value itself? (numeric keeps its digits as text)"""
+    return type_.base == "numeric" and number_wire_of(type_) is not None
+
+
+def _or_special(total: str, counts: Sequence[str]) -> str:
+    """The sum of a group: what is added to NaN is NaN, to an infinity that infinity, to both NaN."""
+    nan = f"{counts[0]} > 0"
+    if len(counts) == 1:
+        return f"CASE WHEN {nan} THEN 'NaN'::numeric ELSE {total} END"
+    most, least = (f"{count} > 0" for count in counts[1:])
+    return (
+        f"CASE WHEN {nan} OR ({most} AND {least}) THEN 'NaN'::numeric WHEN {most} THEN 'Infinity'::numeric "
+        f"WHEN {least} THEN '-Infinity'::numeric ELSE {total} END"
+    )

@@ -1,0 +1,259 @@
+"""Build a branch: place its expressions, join its members, and note how demand travels between them.
+
+    conditions over one table    filters of that table's reads, unless an outer join may pad it above them
+    over one and single rows     moving filters of its reads (`move.py`)
+    equal columns of two         joins, and edges for demand
+    all else                     filters of the body
+
+Members are joined in the order in which equalities lead from one to the next; those that no
+equality ties are joined last, by an edge without keys, over which everything is demanded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from millstream.algebra.block import Branch, Edge, Match, Pair, Read
+from millstream.algebra.expr import Expr, Ref, all_of, alternatives, any_of, conjuncts, equated, unwrapped
+from millstream.algebra.relation import Filter, JoinKind, Named, Project, Relation, Scan
+from millstream.compiler.blocks.flatten import FlatBranch
+from millstream.compiler.blocks.push_filters import all_conditions, joinable, push_temporal_filters
+from millstream.compiler.blocks.region import BranchNames, OuterJoin, Region
+from millstream.compiler.placement.place import Placer
+from millstream.compiler.placement.placement import Placement, leaf_ref
+from millstream.compiler.server.questions import PlanningServer
+from millstream.errors import Unsupported
+
+
+@dataclass
+class _Sorted:
+    """The conditions of a region that are not filters of one table's reads."""
+
+    pairs: list[Pair] = field(default_factory=list)
+    rest: list[Expr] = field(default_factory=list)
+
+
+class BranchPlan:
+    """One branch under construction."""
+
+    def __init__(
+        self, flat: FlatBranch, first: int, wanted: Sequence[Expr], server: PlanningServer, *, alone: bool = True
+    ) -> None:
+        flat, self._moving = push_temporal_filters(flat, wanted, server)
+        self.atoms = BranchNames(flat.region)
+        conditions = list(all_conditions(flat.region))
+        sides = [side for one in conditions for side in self._sides(one) or ()]
+        self.placer = Placer(
+            self.atoms, first, [*wanted, *conditions, *sides], server, sharpen=alone, lenient=flat.lenient
+        )
+        self.flat = flat
+        self._filters: list[tuple[str, Expr]] = []
+        self._edges: list[Edge] = []
+
+    def placeable(self, condition: Expr) -> bool:
+        """Can a condition be evaluated where the rows are read, or by Spark?"""
+        if self.placer.single(condition):
+            return True
+        try:
+            self.placer.place(condition, "carry")
+        except Unsupported:
+            return self._pair(condition) is not None
+        return True
+
+    def finish(self, outputs: Sequence[tuple[str, Placement]]) -> Branch:
+        """The branch, once all that is wanted of it has been placed."""
+        body = _Deferred(self)
+        joined = body.region(self.flat.region)
+        inputs = self.placer.inputs(self._filters, self._moving)
+        relation = joined.built({one.name: Read(one) for one in inputs})
+        named = tuple(Named(name, placed.expr) for name, placed in outputs)
+        sources = tuple((name, leaf_ref(placed)) for name, placed in outputs)
+        padded = frozenset(self.placer.names[alias] for alias in self.atoms.scans if self.atoms.padding(alias))
+        return Branch(inputs, tuple(self._edges), Project(relation, named, "b"), sources, padded)
+
+    def equalities(self) -> list[tuple[Ref, Ref]]:
+        """Columns of tables that are equal in every row of the branch."""
+        found = []
+        for condition in self.flat.region.conditions:
+            one, other = self._sides(condition) or (None, None)
+            if one is not None and other is not None and (a := one.as_ref) and (b := other.as_ref):
+                found.append((a, b))
+        return found
+
+    # -- conditions ------------------------------------------------------------------------
+
+    def sort(self, conditions: Iterable[Expr], pushable: Iterable[Scan]) -> _Sorted:
+        """What becomes of each; `pushable` are the tables whose reads may be filtered by them."""
+        found, open_to = _Sorted(), [scan.alias for scan in pushable]
+        for condition in conditions:
+            # A condition without columns may stand at any of them.
+            homes = self.atoms.homes(condition) or set(open_to[:1])
+            if self.placer.single(condition) and homes and homes <= set(open_to):
+                self._filters.append((next(iter(homes)), self.atoms.expanded(condition)))
+            elif (pair := self._pair(condition)) is not None:
+                found.pairs.append(pair)
+            else:
+                found.rest.append(self.placer.place(condition, "carry").expr)
+                self._filters += [(alias, one) for alias in open_to if (one := self._implied(condition, alias))]
+        return found
+
+    def _implied(self, condition: Expr, alias: str) -> Expr | None:
+        """What an OR says of one table alone, where each alternative says something of it."""
+        own = [
+            [part for part in conjuncts(one) if self.placer.single(part) and self.atoms.homes(part) == {alias}]
+            for one in alternatives(condition)
+        ]
+        return self.atoms.expanded(any_of(all_of(parts) for parts in own)) if len(own) > 1 and all(own) else None
+
+    def _sides(self, condition: Expr) -> tuple[Expr, Expr] | None:
+        """Both sides of an equality of two tables."""
+        sides = equated(condition)
+        if sides is None or any(side.late for side in sides):
+            return None
+        one, other = sides
+        homes = [self.atoms.homes(side) for side in (one, other)]
+        tied = all(len(home) == 1 and home <= self.atoms.scans.keys() for home in homes) and homes[0] != homes[1]
+        return (one, other) if tied else None
+
+    def _pair(self, condition: Expr) -> Pair | None:
+        """The equality as leaf columns that Spark can join by; None where it must be a filter."""
+        sides = self._sides(condition)
+        if sides is None:
+            return None
+        left, right = (self.placer.types[side] for side in sides)
+        if not joinable(left, right):
+            return None
+        nulls = not isinstance(unwrapped(condition.tree), exp.EQ)
+        # A row that was padded has no key that could be looked up: as NULL it would meet NULLs.
+        fits = self.placer.never_padded if nulls else self.placer.null_if_padded
+        if not all(fits(side) for side in sides):
+            return None
+        return Pair(self._end(sides[0]), self._end(sides[1]), nulls)
+
+    def _end(self, side: Expr) -> Ref:
+        ref = leaf_ref(self.placer.leaf(side, "key"))
+        assert ref is not None
+        return ref
+
+    def edge(
+        self, left: _Joined, right: _Joined, pairs: Sequence[Pair], kind: JoinKind, *, needed: bool = False
+    ) -> None:
+        """Tie two sets of inputs by the two that share most equalities.
+
+        Without any, by two that cover their sides: asked for everything, they lead to all of it.
+        """
+        lefts, rights = list(left.names), list(right.names)
+        oriented = [pair if pair.one.alias in lefts else pair.turned() for pair in pairs]
+        groups = dict[tuple[int, int], list[Pair]]()
+        for pair in oriented:
+            groups.setdefault((lefts.index(pair.one.alias), rights.index(pair.other.alias)), []).append(pair)
+        if not groups:
+            self._edges.append(Edge(left.cover[-1], right.cover[0], (), kind))
+            return
+        best = max((groups[ends] for ends in sorted(groups)), key=lambda group: (self.selective(group), len(group)))
+        columns = tuple((pair.one.column, pair.other.column) for pair in best)
+        nulls = tuple(place for place, pair in enumerate(best) if pair.nulls)
+        self._edges.append(Edge(best[0].one.alias, best[0].other.alias, columns, kind, nulls, needed))
+
+    def selective(self, pairs: Sequence[Pair]) -> bool:
+        """Do equalities name a unique key of one of their tables? Then a row is met by few."""
+        named = dict[str, set[str]]()
+        for end in (end for pair in pairs for end in (pair.one, pair.other)):
+            if (ref := self._column(end)) is not None:
+                named.setdefault(ref.alias, set()).add(ref.column)
+        scans = {alias: self.atoms.scans[alias] for alias in named if alias in self.atoms.scans}
+        keys = ((scan.table.key if not scan.expansions else (), named[alias]) for alias, scan in scans.items())
+        return any(key and set(key) <= columns for key, columns in keys)
+
+    def _column(self, end: Ref) -> Ref | None:
+        """The column of a table that a leaf is."""
+        alias = next(alias for alias, name in self.placer.names.items() if name == end.alias)
+        leaf = next(leaf for leaf in self.placer.leaves[alias].values() if leaf.name == end.column)
+        return leaf.expr.as_ref
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """A part of the body, to be built when all leaves are known."""
+
+    names: tuple[str, ...]
+    cover: tuple[str, ...]
+    """Those that each have a row in each of its rows; of a full join, in each where the other side has none."""
+    parts: tuple[_Joined, ...] = ()
+    kind: JoinKind = "inner"
+    pairs: tuple[Pair, ...] = ()
+    rest: tuple[Expr, ...] = ()
+    mark: Ref | None = None
+    filters: tuple[Expr, ...] = ()
+
+    def built(self, reads: dict[str, Read]) -> Relation:
+        relation: Relation
+        if not self.parts:
+            relation = reads[self.names[0]]
+        else:
+            left, right = (part.built(reads) for part in self.parts)
+            relation = Match(self.kind, left, right, self.pairs, self.rest, self.mark)
+        for predicate in self.filters:
+            relation = Filter(relation, predicate)
+        return relation
+
+
+class _Deferred:
+    """Joins the members of regions, from the inside out."""
+
+    def __init__(self, plan: BranchPlan) -> None:
+        self.plan = plan
+        self.names = plan.placer.names
+
+    def region(self, region: Region) -> _Joined:
+        waiting = [self._member(member, region) for member in region.members]
+        found = self.plan.sort(region.conditions, region.certain())
+        joined, pairs = waiting.pop(0), found.pairs
+        while waiting:
+            joined = self._with_next(joined, waiting, pairs)
+        return _Joined(
+            joined.names, joined.cover, joined.parts, joined.kind, joined.pairs, joined.rest, joined.mark,
+            (*joined.filters, *(pair.condition for pair in pairs), *found.rest),
+        )  # fmt: skip
+
+    def _with_next(self, joined: _Joined, waiting: list[_Joined], pairs: list[Pair]) -> _Joined:
+        """Join the next member that an equality leads to; without one, the next."""
+        tied = {part: [pair for pair in pairs if _ties(pair, joined, part)] for part in waiting}
+        reached = [part for part in waiting if tied[part]]
+        # By a unique key first: what is joined so leads to few rows.
+        reached.sort(key=lambda part: not self.plan.selective(tied[part]))
+        new = reached[0] if reached else waiting[0]
+        waiting.remove(new)
+        ready = [pair for pair in pairs if _ties(pair, joined, new)]
+        for pair in ready:
+            pairs.remove(pair)
+        self.plan.edge(joined, new, ready, "inner")
+        names, cover = joined.names + new.names, joined.cover + new.cover
+        return _Joined(names, cover, (joined, new), "inner", tuple(ready))
+
+    def _member(self, member: Scan | OuterJoin, region: Region) -> _Joined:
+        if isinstance(member, Scan):
+            name = self.names[member.alias]
+            return _Joined((name,), (name,))
+        with self.plan.placer.inside(member):
+            left, right = self.region(member.left), self.region(member.right)
+            pushable = () if member.kind == "full" else member.right.certain()
+            found = self.plan.sort(member.on, pushable)
+            across = [pair for pair in found.pairs if _ties(pair, left, right)]
+            within = [pair.condition for pair in found.pairs if not _ties(pair, left, right)]
+        asked = {Expr.of(unwrapped(one.tree)).as_ref for one in region.conditions}
+        needed = member.mark is not None and member.mark in asked
+        self.plan.edge(left, right, across, member.kind, needed=needed)
+        names, cover = left.names + right.names, left.cover + (right.cover if member.kind == "full" else ())
+        rest = (*within, *found.rest)
+        return _Joined(names, cover, (left, right), member.kind, tuple(across), rest, member.mark)
+
+
+def _ties(pair: Pair, one: _Joined, other: _Joined) -> bool:
+    aliases = pair.one.alias, pair.other.alias
+    return (aliases[0] in one.names and aliases[1] in other.names) or (
+        aliases[1] in one.names and aliases[0] in other.names
+    )

@@ -1,0 +1,124 @@
+"""count(DISTINCT x): a block beside the rows keeps each x of a group once.
+
+SELECT k, sum(y), count(DISTINCT x) GROUP BY k
+    Aggregate by k: sum(v0), count(v1)
+      UnionAll
+        the rows:                       k, y AS v0, NULL AS v1
+        Aggregate by k, x (a block):    k, NULL AS v0, x AS v1
+
+No measure sees the NULLs of the other part, and a group is in one exactly when it is in the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from millstream.algebra.expr import Expr, unwrapped
+from millstream.algebra.relation import Aggregate, Call, Filter, Measure, Named, Project, Relation, UnionAll
+from millstream.algebra.types import PgType
+from millstream.compiler.blocks.flatten import flatten
+from millstream.compiler.blocks.region import BranchNames
+from millstream.compiler.server.questions import PlanningServer
+
+_INTEGERS = frozenset({"int2", "int4", "int8"})
+
+
+@dataclass(frozen=True)
+class _Once:
+    """An aggregate over each value once."""
+
+    function: str
+    value: Expr
+    filter: Expr | None
+
+
+def has_distinct(aggregate: Aggregate) -> bool:
+    """Is there an aggregate that could be kept so?"""
+    return any(_once(one.call) for one in aggregate.measures)
+
+
+def split_distinct_counts(
+    aggregate: Aggregate, keep: Callable[[Aggregate], Relation], server: PlanningServer
+) -> Aggregate | None:
+    """The same over the union of the rows and of each value once; None where that is no help."""
+    calls = [_once(one.call) or one.call for one in aggregate.measures]
+    values = [call.value if isinstance(call, _Once) else _value(call) for call in calls]
+    types = _types([*(key.expr for key in aggregate.keys), *values], aggregate.input, server)
+    if not all(_kept(call, type_) for call, type_ in zip(calls, types[len(aggregate.keys) :], strict=True)):
+        return None
+    sets = list(dict.fromkeys((call.value, call.filter) for call in calls if isinstance(call, _Once)))
+    places = [sets.index((call.value, call.filter)) if isinstance(call, _Once) else None for call in calls]
+    parts = list[Relation]()
+    # Where a FILTER leaves nothing of a group, the rows tell that it is there.
+    if None in places or all(where for _, where in sets):
+        shown = [value if place is None else None for value, place in zip(values, places, strict=True)]
+        parts.append(_part(aggregate.input, [key.expr for key in aggregate.keys], shown, types, f"{aggregate.alias}_r"))
+    for number, (value, where) in enumerate(sets):
+        once = keep(_each_once(aggregate, value, where, f"{aggregate.alias}_d{number}"))
+        *keys, own = [Expr(ref.sql) for ref in once.columns]
+        shown = [own if place == number else None for place in places]
+        parts.append(_part(once, keys, shown, types, f"{aggregate.alias}_p{number}"))
+    names = tuple(f"k{n}" for n in range(len(aggregate.keys))) + tuple(f"v{n}" for n in range(len(calls)))
+    return _regrouped(aggregate, UnionAll(tuple(parts), names, types, f"{aggregate.alias}_u"), calls)
+
+
+def _regrouped(aggregate: Aggregate, union: UnionAll, calls: Sequence[_Once | Call]) -> Aggregate:
+    keys = tuple(Named(key.name, Expr.ref(union.alias, f"k{n}")) for n, key in enumerate(aggregate.keys))
+    measures = tuple(
+        Measure(one.name, Call(call.function, Expr.ref(union.alias, f"v{n}")))
+        for n, (one, call) in enumerate(zip(aggregate.measures, calls, strict=True))
+    )
+    return Aggregate(union, keys, measures, aggregate.alias)
+
+
+def _each_once(aggregate: Aggregate, value: Expr, where: Expr | None, alias: str) -> Aggregate:
+    rows = Filter(aggregate.input, where) if where else aggregate.input
+    return Aggregate(rows, (*aggregate.keys, Named("value", value)), (), alias)
+
+
+def _part(
+    rows: Relation, keys: Sequence[Expr], values: Sequence[Expr | None], types: Sequence[PgType], alias: str
+) -> Project:
+    """The columns of the union, NULL where a value is not of this part."""
+    named = [Named(f"k{n}", key) for n, key in enumerate(keys)]
+    for n, (value, type_) in enumerate(zip(values, types[len(keys) :], strict=True)):
+        named.append(Named(f"v{n}", value or Expr.parse(f"CAST(NULL AS {type_.name})")))
+    return Project(rows, tuple(named), alias)
+
+
+def _value(call: Call) -> Expr:
+    """What a plain aggregate is over: NULL where its FILTER leaves a row out."""
+    value = call.argument or Expr("1")
+    return Expr.parse(f"CASE WHEN {call.filter.sql} THEN {value.sql} END") if call.filter else value
+
+
+def _once(call: Call) -> _Once | None:
+    """count(DISTINCT x) FILTER (WHERE p), taken apart; None for anything else."""
+    node = call.text.node if call.text else None
+    where = Expr.of(unwrapped(node.expression.this)) if isinstance(node, exp.Filter) else None
+    inner = node.this if isinstance(node, exp.Filter) else node
+    if not isinstance(inner, exp.Count | exp.Sum | exp.Avg) or not isinstance(inner.this, exp.Distinct):
+        return None
+    if len(inner.this.expressions) != 1 or inner.expressions:
+        return None
+    return _Once(call.function, Expr.of(unwrapped(inner.this.expressions[0])), where)
+
+
+def _kept(call: _Once | Call, type_: PgType) -> bool:
+    """Is it kept by sums, its digits told by its type?"""
+    if isinstance(call, Call) and call.text is not None:
+        return False
+    if call.function == "count":
+        return True
+    return type_.base in _INTEGERS or (type_.base == "numeric" and type_.scale is not None)
+
+
+def _types(expressions: Sequence[Expr], rows: Relation, server: PlanningServer) -> tuple[PgType, ...]:
+    flat = flatten(rows)[0]
+    atoms = BranchNames(flat.region)
+    marks = {ref: Expr("(true)") for ref in atoms.marks}
+    over = [atoms.expanded(flat.over(one)).substitute(marks) for one in expressions]
+    return server.types(over, list(atoms.scans.values()))

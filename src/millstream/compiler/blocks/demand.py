@@ -1,0 +1,194 @@
+"""Work out which messages demand sends along a join tree, and in which order.
+
+Changed rows send their join keys to their neighbours; the rows found there send theirs on, never
+back the way they came. A message i -> j needs every message into i except j's own, so on a tree
+they can be ordered; with n inputs there are at most 2(n-1).
+
+    orders - customers - regions,  orders changed:    orders -> customers, customers -> regions
+
+Only sides that have something to say speak: a message is planned where some input behind it holds
+rows to begin with.
+
+Where a join asks "is there any?" (left, full, mark), the side that is asked must be complete for each row that asks.
+So there is a second round: over such an edge, what came from the other end is sent back after all, and what that
+finds is sent on, away from where it came.
+
+    customers left join orders,  orders changed:    orders -> customers, then customers -> orders, for completeness
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from types import MappingProxyType
+
+from millstream.algebra.block import Block, Branch, Edge, Input
+from millstream.algebra.expr import Expr, Ref
+
+# Sender, receiver, and the round in which it is sent.
+Id = tuple[str, str, int]
+
+
+@dataclass(frozen=True)
+class KeyMessage:
+    """Keys of `sender`'s rows, looked up in `receiver`; without columns, everything is asked for."""
+
+    sender: str
+    receiver: str
+    sender_columns: tuple[str, ...]
+    receiver_columns: tuple[str, ...]
+    after: tuple[Id, ...]
+    """The messages whose rows it passes on."""
+    round: int = 1
+    behind: frozenset[str] = frozenset()
+    """All inputs on the sender's side: any row of theirs may stand alone in a row that asks for everything."""
+    spreads: bool = False
+    """The receiver has rows that meet none of the sender's: where all of those are asked for, so are all of these."""
+    nulls: tuple[int, ...] = ()
+    """The places of the columns where a NULL meets a NULL."""
+
+    @property
+    def id(self) -> Id:
+        return self.sender, self.receiver, self.round
+
+    def __str__(self) -> str:
+        keys = ", ".join(self.receiver_columns) or "everything"
+        return f"{self.sender} -> {self.receiver} by {keys}{' (completes)' if self.round == 2 else ''}"
+
+
+def messages(
+    branch: Branch, holders: Iterable[str], sizes: Mapping[str, float] = MappingProxyType({})
+) -> list[KeyMessage]:
+    """All messages when `holders` are the inputs that have rows to begin with, in order of sending.
+
+    The sizes are those of the inputs' tables, where they are known.
+    """
+    plan = _Plan(branch, set(holders))
+    ends = [(name, plan.other(edge, name)) for edge in branch.edges for name in (edge.left, edge.right)]
+    # Those that find few rows go first, in small tables before large ones: who meets none of them need not ask further.
+    ends.sort(key=lambda pair: (not plan.finds_few(*pair), sizes.get(pair[1], inf)))
+    for sender, receiver in ends:
+        plan.first(sender, receiver)
+    for sender, receiver in ends:
+        plan.second(sender, receiver)
+    return list(plan.sent.values())
+
+
+class _Plan:
+    def __init__(self, branch: Branch, starts: set[str]) -> None:
+        self.branch = branch
+        self.starts = starts
+        self.sent: dict[Id, KeyMessage] = {}
+
+    def other(self, edge: Edge, sender: str) -> str:
+        return edge.right if sender == edge.left else edge.left
+
+    def finds_few(self, sender: str, receiver: str) -> bool:
+        """Does a row of the sender's need one that passes a filter?"""
+        if not self._edge(sender, receiver).reduces(sender):
+            return False
+        further = [name for name in self._neighbours(receiver) if name != sender]
+        one = self.branch.input(receiver)
+        return bool(one.filters or one.moving) or any(self.finds_few(receiver, name) for name in further)
+
+    def first(self, sender: str, receiver: str) -> bool:
+        """Plan sender -> receiver after all it depends on; False if nothing stands behind it."""
+        if (sender, receiver, 1) in self.sent:
+            return True
+        behind = [name for name in self._neighbours(sender) if name != receiver]
+        heard = tuple((name, sender, 1) for name in behind if self.first(name, sender))
+        if not heard and sender not in self.starts:
+            return False
+        self._send(sender, receiver, heard, 1)
+        return True
+
+    def second(self, sender: str, receiver: str) -> bool:
+        """The same for the round that completes."""
+        if (sender, receiver, 2) in self.sent:
+            return True
+        behind = [name for name in self._neighbours(sender) if name != receiver]
+        heard = tuple((name, sender, 2) for name in behind if self.second(name, sender))
+        if self._edge(sender, receiver).complete(sender) and (receiver, sender, 1) in self.sent:
+            heard = ((receiver, sender, 1), *heard)
+        if not heard:
+            return False
+        self._send(sender, receiver, heard, 2)
+        return True
+
+    def _send(self, sender: str, receiver: str, heard: tuple[Id, ...], number: int) -> None:
+        edge = self._edge(sender, receiver)
+        ends = edge.ends(sender)
+        assert ends is not None
+        spreads = edge.complete(receiver)
+        behind = self._behind(sender, receiver)
+        message = KeyMessage(sender, receiver, ends[1], ends[2], heard, number, behind, spreads, edge.nulls)
+        self.sent[message.id] = message
+
+    def _behind(self, sender: str, receiver: str) -> frozenset[str]:
+        others = [name for name in self._neighbours(sender) if name != receiver]
+        return frozenset({sender}).union(*(self._behind(name, sender) for name in others))
+
+    def _neighbours(self, name: str) -> list[str]:
+        return [ends[0] for edge in self.branch.edges if (ends := edge.ends(name))]
+
+    def _edge(self, one: str, other: str) -> Edge:
+        for edge in self.branch.edges:
+            if {edge.left, edge.right} == {one, other}:
+                return edge
+        raise ValueError(f"no edge ties {one} to {other}")
+
+
+def group_seed(branch: Branch, keys: Iterable[str]) -> tuple[str, tuple[tuple[str, str], ...]] | None:
+    """The input through which groups are found by key: (input, ((key, leaf), ...)); None if there is none."""
+    by_input = dict[str, list[tuple[str, str]]]()
+    wanted = set(keys)
+    for name, ref in branch.sources:
+        if name in wanted and ref is not None and ref.alias not in branch.padded:
+            by_input.setdefault(ref.alias, []).append((name, ref.column))
+    if not by_input:
+        return None
+    best = max(by_input, key=lambda name: len(by_input[name]))
+    return best, tuple(by_input[best])
+
+
+def lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, tuple[str, ...]]]:
+    """By which leaf columns the rows of inner blocks are looked up: (block, its reader, columns), each once."""
+    seen = set[tuple[int, tuple[Expr, ...]]]()
+    for block in blocks:
+        for one, columns in (found for branch in block.branches for found in _asked(block, branch)):
+            exprs = tuple(one.leaf(column).expr.substitute(_bare(one)) for column in columns)
+            if one.scan.table.block is None or not columns or (one.scan.table.block, exprs) in seen:
+                continue
+            if any(ref.alias != one.scan.alias for column in columns for ref in one.leaf(column).expr.refs):
+                # What a function makes of a row has no index.
+                continue
+            seen.add((one.scan.table.block, exprs))
+            yield blocks[one.scan.table.block], one, columns
+
+
+def crossing_lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, str]]:
+    """By which values the flipped rows of inner blocks are found: (block, its reader, expression)."""
+    for one in (one for block in blocks for one in block.inputs()):
+        position, bounds = one.scan.table.block, [moving.bound for moving in one.moving]
+        if position is not None and None not in bounds:
+            values = dict.fromkeys(bound.value.sql for bound in bounds if bound is not None)
+            yield from ((blocks[position], one, value) for value in values)
+
+
+def _asked(block: Block, branch: Branch) -> Iterator[tuple[Input, tuple[str, ...]]]:
+    """The columns by which inputs are asked: along edges, and for groups that are computed anew."""
+    for edge in branch.edges:
+        yield from ((branch.input(name), columns) for name, columns in edge.both())
+    if block.head is not None and block.head.netted:
+        seed = group_seed(branch, [key.name for key in block.head.keys])
+        if seed is not None:
+            yield branch.input(seed[0]), tuple(leaf for _, leaf in seed[1])
+    for term in block.terms:
+        seed = group_seed(branch, [name for _, name in term.found_by]) if branch in term.block.branches else None
+        if seed is not None:
+            yield branch.input(seed[0]), tuple(leaf for _, leaf in seed[1])
+
+
+def _bare(one: Input) -> dict[Ref, Expr]:
+    return {ref: Expr.ref("", ref.column) for ref in one.scan.columns}

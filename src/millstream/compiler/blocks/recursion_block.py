@@ -1,0 +1,160 @@
+"""The block of a recursion: the branches of its terms, each with final expressions of its own.
+
+    base    what it begins with; reads other tables and blocks
+    step    reads the recursion itself, once, and joins it to others: linear in the rows of the recursion
+
+All branches give the same columns. Each is evaluated on its own: Spark joins, and PostgreSQL computes the columns and
+what Spark cannot tell of a pair (`e.child <> ALL (r.path)`). So paths may be arrays and texts.
+
+UNION ALL keeps with each row the number of steps to it, its level: what a change does is worked out level by level
+(see docs/decisions/0020). UNION keeps each row once; its step also carries the row of the recursion that it is over, so
+that a derivation that went and another that came do not cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from millstream.algebra.block import LEVEL, Block, Key, MaterializedRows, Output, RecursionTerm
+from millstream.algebra.expr import Expr, Ref
+from millstream.algebra.relation import Recursion, Relation, Scan, rescanned
+from millstream.algebra.table import Table, quoted
+from millstream.algebra.types import Column
+from millstream.algebra.wire import wire_of
+from millstream.compiler.blocks.branch import BranchPlan
+from millstream.compiler.blocks.flatten import FlatBranch, flatten
+from millstream.compiler.blocks.region import Region
+from millstream.compiler.blocks.stateless_block import UNKNOWN_TYPE, cast_suffix, one_branch
+from millstream.compiler.placement.placement import BOOL, INT4
+from millstream.compiler.server.questions import PlanningServer
+from millstream.errors import Unsupported
+
+
+def check_free(relation: Relation) -> None:
+    """What is kept must not read a recursion that is still being worked out."""
+    own = relation.depth if isinstance(relation, Recursion) else None
+    around = (one.table.recursion for one in relation.walk() if isinstance(one, Scan))
+    if any(depth is not None and depth != own for depth in around):
+        raise Unsupported.construct(
+            "DISTINCT, GROUP BY, a window function, LIMIT or what else looks at several rows, over the recursive table "
+            "in its own term",
+            reason="PostgreSQL applies it to the rows of each step alone, so the result depends on the steps taken.",
+            way_round="Apply it to the result of the recursion.",
+        )
+
+
+def recursion_shape(recursion: Recursion) -> Block:
+    """The block without its terms: enough to ask what its columns are."""
+    names = [ref.column for ref in recursion.columns]
+    outputs = [Output(Column(name, UNKNOWN_TYPE), f"q.{quoted(name)}") for name in names]
+    if not recursion.each_once:
+        outputs.append(Output(Column(LEVEL, INT4), "0"))
+    kept = MaterializedRows("set" if recursion.each_once else "levels", text=recursion.text)
+    return Block("recursion", (), (), None, tuple(outputs), None, Key("row_id"), kept=kept)
+
+
+def without_level(table: Table) -> Table:
+    """The rows as others read them."""
+    return replace(table, columns=tuple(column for column in table.columns if column.name != LEVEL))
+
+
+def build_recursion_block(recursion: Recursion, block: Block, table: Table, server: PlanningServer) -> Block:
+    """The block with its terms; `table` is what it shows."""
+    if recursion.each_once:
+        _check_equality(table.columns)
+    step = rescanned(recursion.step, lambda scan: scan if scan.table.recursion is None else replace(scan, table=table))
+    terms = list[RecursionTerm]()
+    for relation in (recursion.base, step):
+        for flat in flatten(relation):
+            first = sum(len(term.block.branches[0].inputs) for term in terms)
+            made = _Branch(flat, table, recursion.each_once, relation is step).term(relation.columns, server, first)
+            terms.append(replace(made, block=replace(made.block, position=block.position)))
+    branches = tuple(branch for term in terms for branch in term.block.branches)
+    return replace(block, branches=branches, terms=tuple(terms))
+
+
+def _check_equality(columns: Sequence[Column]) -> None:
+    for column in columns:
+        if not wire_of(column.type).equal or column.type.keeps_blanks:
+            raise Unsupported.construct(
+                f"a recursive UNION of {column.type}",
+                reason="Whether two of its values are equal cannot be told by what is stored of them.",
+                way_round="Use UNION ALL, or cast the column to text.",
+            )
+
+
+class _Branch:
+    """One branch of a term."""
+
+    def __init__(self, flat: FlatBranch, table: Table, each_once: bool, recurs: bool) -> None:
+        self.flat = flat
+        self.table = table
+        self.each_once = each_once
+        self.itself = self._own(flat.region) if recurs else None
+
+    def _own(self, region: Region) -> Scan:
+        """Its scan of the recursion."""
+        found = [scan for scan in region.scans() if scan.table is self.table]
+        if len(found) != 1 or found[0] not in region.certain():
+            raise Unsupported.construct(
+                "a recursive term that reads the recursive table more than once, or not in each of its parts",
+                reason="PostgreSQL applies such a term to the rows of each step alone.",
+                way_round="Read it once; put what does not read it into the non-recursive term.",
+            )
+        return found[0]
+
+    def term(self, columns: Sequence[Ref], server: PlanningServer, first: int) -> RecursionTerm:
+        """Its columns, what PostgreSQL filters by, and the columns of the recursion that the result is over."""
+        shown = [self.flat.outputs[ref] for ref in columns]
+        if not self.each_once:
+            shown.append(Expr.parse(f"{Ref(self.itself.alias, LEVEL).sql} + 1") if self.itself else Expr("0"))
+        own = [column for column in self.table.columns if self.each_once or column.name != LEVEL]
+        typed = own if self.each_once else [*own, Column(LEVEL, INT4)]
+        region = self.flat.region
+        plan = BranchPlan(self.flat, first, shown, server)
+        odd = [one for one in plan.flat.region.conditions if not plan.placeable(one)]
+        settled = FlatBranch(Region(region.members, tuple(one for one in region.conditions if one not in odd)), {})
+        support = self._support()
+        every = [*typed, *(Column(f"w{n}", BOOL) for n in range(len(odd)))]
+        every += [Column(f"s{n}", UNKNOWN_TYPE) for n in range(len(support))]
+        block = one_branch(settled, [*shown, *odd, *support], every, server, first)
+        if odd and any(not edge.pairs for edge in block.branches[0].edges):
+            raise _all_pairs(odd[0])
+        asked = block.outputs[len(typed) : len(typed) + len(odd)]
+        having = " AND ".join(output.expr for output in asked) or None
+        name = "step" if self.itself else "base"
+        block = replace(block, name=name, outputs=block.outputs[: len(typed)], having=having, key=Key("row_id"))
+        return RecursionTerm(block, self._input(block), _found_by(block) if self.each_once else ())
+
+    def _support(self) -> list[Expr]:
+        """All columns of the recursion: they tell from which of its rows another is derived."""
+        if self.itself is None or not self.each_once:
+            return []
+        return [Expr.ref(self.itself.alias, column.name) for column in self.table.columns]
+
+    def _input(self, block: Block) -> str | None:
+        alias = self.itself.alias if self.itself else None
+        return next((one.name for one in block.inputs() if one.scan.alias == alias), None)
+
+
+def _all_pairs(condition: Expr) -> Unsupported:
+    return Unsupported.construct(
+        f"the condition {condition} in a recursive query",
+        reason="Spark cannot evaluate it, and no equality ties the tables it is over: all pairs would be compared.",
+        way_round="Tie the tables by an equality.",
+    )
+
+
+def _found_by(block: Block) -> tuple[tuple[str, str], ...]:
+    """The outputs that are columns of the body as they are, each a leaf of the same type; of equal ones the first."""
+    branch = block.branches[0]
+    leaves = {Ref(one.name, leaf.name): leaf for one in branch.inputs for leaf in one.leaves}
+    types = {name: leaves[ref].type.name for name, ref in branch.sources if ref is not None}
+    found = []
+    for output in block.outputs:
+        same = (name for name in types if output.expr == f"(d.{quoted(name)}){cast_suffix(output.column)}")
+        name = next(same, None)
+        if name is not None and types.pop(name) == output.column.type.name:
+            found.append((output.column.name, name))
+    return tuple(found)

@@ -1,0 +1,94 @@
+"""Blocks without a head: what Spark carries, and PostgreSQL's final expressions over it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from millstream.algebra.block import Block, BlockColumn, Branch, Key, Output
+from millstream.algebra.expr import Expr, Ref
+from millstream.algebra.table import quoted
+from millstream.algebra.types import Column, PgType
+from millstream.compiler.blocks import row_keys
+from millstream.compiler.blocks.branch import BranchPlan
+from millstream.compiler.blocks.flatten import FlatBranch
+from millstream.compiler.placement.placement import NUMERIC, Placement
+from millstream.compiler.server.questions import PlanningServer
+from millstream.compiler.workaround import UNITE_STREAM_TABLES
+from millstream.errors import Unsupported
+
+# Until the server has told what an inner block's columns are.
+UNKNOWN_TYPE = PgType(705, "unknown", "unknown", kind="pseudo")
+
+
+def build_stateless_block(
+    wanted: Sequence[Ref], flats: Sequence[FlatBranch], columns: Sequence[Column], server: PlanningServer
+) -> Block:
+    """These columns of all branches together."""
+    if len(flats) == 1:
+        return one_branch(flats[0], [flats[0].outputs[ref] for ref in wanted], columns, server)
+    branches, placed, first = list[Branch](), list[list[tuple[str, Placement]]](), 0
+    for flat in flats:
+        exprs = [flat.outputs[ref] for ref in wanted]
+        plan = BranchPlan(flat, first, exprs, server, alone=False)
+        named = [(f"x{n}", plan.placer.place(expr, "carry")) for n, expr in enumerate(exprs)]
+        branches.append(plan.finish(named))
+        placed.append(named)
+        first += len(plan.atoms.scans)
+    body = _columns_of(placed, columns)
+    outputs = tuple(Output(c, f"d.{quoted(b.name)}") for c, b in zip(columns, body, strict=True))
+    return Block("result", tuple(branches), body, None, outputs, None, Key("row_id"))
+
+
+def one_branch(
+    flat: FlatBranch, wanted: Sequence[Expr], columns: Sequence[Column], server: PlanningServer, first: int = 0
+) -> Block:
+    """Final expressions are PostgreSQL's, over the columns that Spark carries."""
+    plan = BranchPlan(flat, first, wanted, server)
+    over = [plan.placer.over_columns(expr) for expr in wanted]
+    body, final = dict[Expr, tuple[BlockColumn, Placement]](), dict[Ref, Expr]()
+    for _, carried in over:
+        for ref, placed in carried.items():
+            column = BlockColumn(f"x{len(body)}", placed.type or NUMERIC, placed.wire)
+            name = body.setdefault(placed.expr, (column, placed))[0].name
+            final[ref] = Expr(f"d.{quoted(name)}")
+    branch = plan.finish([(column.name, placed) for column, placed in body.values()])
+    outputs = tuple(
+        Output(c, f"({qualify_columns(expr, final)}){cast_suffix(c)}")
+        for c, (expr, _) in zip(columns, over, strict=True)
+    )
+    key = row_keys.region_key(flat.region, {c.name: e for c, e in zip(columns, wanted, strict=True)})
+    return Block("result", (branch,), tuple(column for column, _ in body.values()), None, outputs, None, key)
+
+
+def _columns_of(placed: list[list[tuple[str, Placement]]], columns: Sequence[Column]) -> tuple[BlockColumn, ...]:
+    """The body's columns, if all branches agree on how each travels."""
+    made = []
+    for position, column in enumerate(columns):
+        # Nothing is ordered here: texts of different collations travel the same way.
+        wires = {replace(branch[position][1].wire, ordered=False) for branch in placed}
+        if len(wires) > 1:
+            raise Unsupported.construct(
+                f'column "{column.name}" of a UNION ALL',
+                reason="Its parts travel to Spark in different ways.",
+                way_round=UNITE_STREAM_TABLES,
+            )
+        name, one = placed[0][position]
+        type_ = (one.type or NUMERIC) if column.type is UNKNOWN_TYPE else column.type
+        made.append(BlockColumn(name, type_, wires.pop()))
+    return tuple(made)
+
+
+def cast_suffix(column: Column) -> str:
+    return "" if column.type is UNKNOWN_TYPE else f"::{column.type.name}"
+
+
+# A string, or a column with or without its alias.
+_WORD = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"(?:\."(?:[^"]|"")*")?""")
+
+
+def qualify_columns(expr: Expr, final: Mapping[Ref, Expr]) -> str:
+    """The expression with its columns written as PostgreSQL finds them; as text, since some are long."""
+    texts = {ref.sql: found.sql for ref, found in final.items()}
+    return _WORD.sub(lambda word: texts.get(word[0], word[0]), expr.sql)

@@ -1,0 +1,74 @@
+"""Blocks whose rows are kept as they are: windows and limits, which PostgreSQL computes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.algebra.block import AggregateHead, Block, BlockColumn, Key, MaterializedRows, Output
+from millstream.algebra.expr import Expr
+from millstream.algebra.relation import Aggregate, Call, Limit, Measure, Named, Order, Window
+from millstream.algebra.text_io import output_sql
+from millstream.algebra.types import Column
+from millstream.compiler.blocks import aggregate_state
+from millstream.compiler.blocks.branch import BranchPlan
+from millstream.compiler.blocks.flatten import FlatBranch, flatten
+from millstream.compiler.blocks.group_block import GroupedBranch, agreed_columns, plainly
+from millstream.compiler.blocks.stateless_block import UNKNOWN_TYPE, qualify_columns
+from millstream.compiler.placement.placement import NUMERIC
+from millstream.compiler.server.questions import PlanningServer
+
+
+def window_block(window: Window, flats: Sequence[FlatBranch], server: PlanningServer) -> Block:
+    """The rows of a window: PostgreSQL computes them over all rows of a partition."""
+    exprs = [*(Expr(ref.sql) for ref in window.input.columns), *(call.expr for call in window.calls)]
+    keys = tuple(Named(f"k{number}", key) for number, key in enumerate(window.keys))
+    every = Expr.parse(f"ROW({', '.join(expr.sql for expr in exprs)})")
+    rows = Aggregate(window.input, keys, (Measure("rows", Call("", None, None, every)),), window.alias)
+    alone, plans, first = len(flats) == 1, list[GroupedBranch](), 0
+    for flat in flats:
+        plans.append(GroupedBranch(flat, first, rows, [()], server, alone=alone))
+        first += len(plans[-1].plan.atoms.scans)
+    agreed = agreed_columns([plan.named for plan in plans])
+    body = {name: BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in agreed}
+    members = tuple(column for name, column in body.items() if name in plans[0].members)
+    texts = [flats[0].over(expr) if alone else expr for expr in exprs]
+    outputs = tuple(
+        Output(Column(name, UNKNOWN_TYPE), f"({qualify_columns(text, plans[0].final)})")
+        for name, text in zip(window.names, texts, strict=True)
+    )
+    head = AggregateHead(
+        tuple(body[key.name] for key in keys),
+        tuple(aggregate_state.GroupState().accumulators.values()),
+        (),
+        members,
+        whole=True,
+    )
+    branches = tuple(plan.branch for plan in plans)
+    return Block(
+        "window", branches, tuple(body.values()), head, outputs, None, Key("row_id"), kept=MaterializedRows("window")
+    )
+
+
+def limit_block(limit: Limit, server: PlanningServer) -> Block:
+    """The first rows of one table or block: PostgreSQL reads them in order, by an index where there is one."""
+    flat = flatten(limit.input)[0]
+    wanted = [flat.outputs[ref] for ref in limit.input.columns]
+    order = [Order(flat.over(one.expr), one.how) for one in limit.order]
+    plan = BranchPlan(flat, 0, [*wanted, *(one.expr for one in order)], server)
+    named = [(f"x{n}", plan.placer.leaf(plainly(expr), "carry")) for n, expr in enumerate(wanted)]
+    for one in order:
+        plan.placer.leaf(plainly(one.expr), "carry")
+    # Ties are told apart by all columns; what has no order, by its text.
+    ties = [
+        f"({expr.sql})" if placed.type and placed.type.comparable else output_sql(expr.sql, placed.type or NUMERIC)
+        for expr, (_, placed) in zip(wanted, named, strict=True)
+        if expr.refs
+    ]
+    # A constant orders nothing, and a number would be read as a column's place.
+    order = [one for one in order if one.expr.refs]
+    sorted_by = [one.sql for one in order] + ([] if "TIES" in limit.limit else ties)
+    tail = f"ORDER BY {', '.join(sorted_by)} {limit.limit}" if sorted_by else limit.limit
+    outputs = tuple(Output(Column(f"c{n}", UNKNOWN_TYPE), f"({expr.sql})") for n, expr in enumerate(wanted))
+    columns = tuple(BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in named)
+    kept = MaterializedRows("limit", tail, tuple(one.sql for one in order))
+    return Block("limit", (plan.finish(named),), columns, None, outputs, None, Key("row_id"), kept=kept)

@@ -1,0 +1,333 @@
+"""Turn PostgreSQL's canonical text of a query into a Relation.
+
+The server has resolved names, so what is left is structure:
+
+    FROM                          scans and joins                            `from_clause.py`
+    WHERE, HAVING                 a filter                                   `conditions.py`
+    GROUP BY                      an aggregate; of several sets, several     `group_by.py`, `grouping_sets.py`
+    the select list               a projection                               `select_list.py`
+    DISTINCT, UNION, EXCEPT       aggregates                                 `set_operations.py`
+    LIMIT, DISTINCT ON            the first rows                             `first_rows.py`
+    subqueries in expressions     joins                                      `subquery.py`
+
+Views and CTEs are built in place, as often as they are used. Every alias is made unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from sqlglot import exp
+
+from millstream.algebra.dialect import parsed, printed
+from millstream.algebra.expr import Expr
+from millstream.algebra.query_part import planning
+from millstream.algebra.relation import Named, Project, Relation, Scan, UnionAll
+from millstream.algebra.table import Table
+from millstream.algebra.types import PgType
+from millstream.compiler.clauses import clock
+from millstream.compiler.clauses.array_subquery import rewrite_array_subqueries
+from millstream.compiler.clauses.clock_join import join_clock_to_from
+from millstream.compiler.clauses.conditions import filter_rows, filter_with_subqueries
+from millstream.compiler.clauses.from_clause import FromClause
+from millstream.compiler.clauses.groups.group_by import build_groups
+from millstream.compiler.clauses.groups.grouping import Aggregates
+from millstream.compiler.clauses.groups.grouping_sets import (
+    Set,
+    all_keys,
+    grouping_sets_of,
+    select_for_set,
+    select_of_keys,
+)
+from millstream.compiler.clauses.limit import apply_limit, distinct_on_expressions, limit_text, order_terms
+from millstream.compiler.clauses.recursive import search_cycle
+from millstream.compiler.clauses.recursive.recursion import build_recursion, reads_itself
+from millstream.compiler.clauses.select_functions import SetReturningCalls
+from millstream.compiler.clauses.select_list import build_select_list, unique_names
+from millstream.compiler.clauses.set_operations import INT4, combine_rows, flatten_chain, types_of_each
+from millstream.compiler.clauses.subquery_order import SubqueryOrder
+from millstream.compiler.clauses.values import values_as_selects, values_table
+from millstream.compiler.clauses.windows import build_windows, inline_named_windows
+from millstream.compiler.clauses.with_queries import Cte, Ctes
+from millstream.compiler.decorrelate.attach import Host
+from millstream.compiler.decorrelate.bindings import (
+    Bindings,
+    Correlated,
+    and_operands,
+    correlation_equalities,
+    inline_correlated_with,
+    is_correlated_by_equalities,
+    outer_columns,
+    output_refs,
+    partition_windows,
+    refuse_outer_aggregates,
+    select_expressions,
+)
+from millstream.compiler.decorrelate.column_types import outer_column_types, standalone_text
+from millstream.compiler.decorrelate.find import has_subquery
+from millstream.compiler.decorrelate.scope import Scope, refuse_unresolved
+from millstream.compiler.decorrelate.subqueries import Subqueries
+from millstream.errors import Unsupported
+
+
+class CatalogLookup(Protocol):
+    """What the builder asks of the catalog."""
+
+    def table(self, schema: str, name: str) -> Table | str:
+        """A table, or the canonical text of a view."""
+
+    def types(self, select: str) -> tuple[PgType, ...]:
+        """The types of a query's output."""
+
+    def aggregates(self) -> frozenset[str]:
+        """The names of the aggregates that the query and the views met so far call."""
+
+    def sets(self) -> Mapping[str, bool]:
+        """Those of the functions that return sets; of each, whether what it returns has columns of its own."""
+
+
+def build_relation(text: str, names: CatalogLookup) -> Relation:
+    """The Relation of a canonical query text."""
+    return _Builder(names).text(text)
+
+
+class _Builder:
+    def __init__(self, names: CatalogLookup) -> None:
+        self.names = names
+        self.aggregates = Aggregates(names.aggregates)
+        self.aliases: set[str] = set()
+        self.sets = SetReturningCalls(names.sets, self.fresh)
+        self.depth = 0
+        """How many recursions stand around what is being built, as it is written."""
+
+    def table(self, schema: str, name: str) -> Table | str:
+        return self.names.table(schema, name)
+
+    def types(self, select: str) -> tuple[PgType, ...]:
+        return self.names.types(select)
+
+    def fresh(self, wanted: str) -> str:
+        """An alias that nothing else has."""
+        name, number = wanted, 1
+        while name in self.aliases:
+            number += 1
+            name = f"{wanted}_{number}"
+        self.aliases.add(name)
+        return name
+
+    # -- queries ---------------------------------------------------------------------------
+
+    def text(self, text: str) -> Relation:
+        """The relation of a canonical text: the query itself, or a view in it."""
+        tree = self._read(text)
+        return self.query(SubqueryOrder(self.aggregates, self._view).carried(tree), {})
+
+    def _read(self, text: str) -> exp.Expression:
+        """The syntax tree of a canonical text, with what has a simpler form in that form."""
+        tree = clock.replace_clock_calls(search_cycle.rewrite_search_and_cycle(parsed(text)))
+        return rewrite_array_subqueries(tree, self.aggregates, self.sets.inside)
+
+    def _view(self, schema: str, name: str) -> exp.Expression | None:
+        found = self.names.table(schema, name)
+        return self._read(found) if isinstance(found, str) else None
+
+    def query(
+        self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None, given: Bindings | None = None
+    ) -> Relation:
+        """The relation of a query; of a subquery too: its last columns are what it is given."""
+        with planning(lambda: printed(query)):
+            return self._query(query, ctes, outer, given)
+
+    def _query(self, query: exp.Expression, ctes: Ctes, outer: Scope | None, given: Bindings | None) -> Relation:
+        if isinstance(query, exp.Subquery):
+            return self.query(query.this, ctes, outer, given)
+        query = inline_correlated_with(query, outer) if given else query
+        ctes = self.with_queries(query, ctes)
+        if isinstance(query, exp.SetOperation):
+            return self._set_operation(query, ctes, outer, given)
+        if isinstance(query, exp.Values) and given is not None:
+            return self.query(values_as_selects(query), ctes, outer, given)
+        if isinstance(query, exp.Values):
+            return Scan(values_table(query, self.types), self.fresh("values"))
+        assert isinstance(query, exp.Select), f"unexpected {type(query).__name__}"
+        return self._select(query, ctes, outer, given)
+
+    def tied(self, query: exp.Expression, ctes: Ctes, scope: Scope, around: Relation) -> Correlated:
+        """A subquery of any kind, and what ties it to the rows around it."""
+        query = inline_correlated_with(query.this if isinstance(query, exp.Subquery) else query, scope)
+        columns = outer_columns(query, scope)
+        if not columns:
+            relation = self.query(query, ctes)
+            return Correlated(relation, tuple(Expr(ref.sql) for ref in relation.columns), ())
+        refuse_outer_aggregates(columns, query, scope, self.aggregates)
+        if isinstance(query, exp.Select) and is_correlated_by_equalities(query, scope, self.aggregates):
+            return self._keyed(query, self.with_queries(query, ctes), scope)
+        given = Bindings(tuple(columns), around, outer_column_types(columns.values(), ctes, scope, self.types))
+        relation = self.query(query, ctes, scope, given)
+        outputs, carried = output_refs(relation, len(columns))
+        ties = given.ties(Expr(ref.sql) for ref in carried)
+        return Correlated(relation, tuple(Expr(ref.sql) for ref in outputs), ties)
+
+    def _keyed(self, select: exp.Select, ctes: Ctes, outer: Scope) -> Correlated:
+        """A SELECT that is tied by equalities alone: it carries its own ends of them."""
+        scope = Scope(outer, select)
+        select = inline_named_windows(select)
+        relation, outside = self.from_where(select, scope, ctes)
+        pairs = correlation_equalities(outside, relation)
+        assert pairs is not None, f"not equalities: {outside}"
+        scope.outside.clear()
+        whole = self._chosen(select, relation, scope, ctes, [own for own, _ in pairs])
+        outputs, carried = output_refs(whole, len(pairs))
+        ties = tuple(Expr.parse(f"({value.sql}) = {ref.sql}") for (_, value), ref in zip(pairs, carried, strict=True))
+        return Correlated(whole, tuple(Expr(ref.sql) for ref in outputs), ties)
+
+    def with_queries(self, query: exp.Expression, outer: Ctes) -> Ctes:
+        """The WITH queries that a query may name."""
+        known = dict(outer)
+        clause = query.args.get("with_") or exp.With(expressions=[])
+        for cte in clause.expressions:
+            recursive = bool(clause.args.get("recursive")) and reads_itself(cte)
+            waiting = self._recursing(cte, dict(known)) if recursive else self._waiting(cte, dict(known))
+            known[cte.alias] = Cte(cte, waiting, recursive)
+        return known
+
+    def _recursing(self, cte: exp.CTE, ctes: Ctes) -> Callable[[], Relation]:
+        depth = self.depth + 1
+
+        def built() -> Relation:
+            # By where it is written, not by where it is used: two uses are one block.
+            self.depth, around = depth, self.depth
+            try:
+                return build_recursion(cte, ctes, depth, self)
+            finally:
+                self.depth = around
+
+        return built
+
+    def _waiting(self, cte: exp.Expression, ctes: Ctes) -> Callable[[], Relation]:
+        given = [column.name for column in cte.args["alias"].columns]
+        return lambda: self._called(self.query(cte.this, ctes), given)
+
+    def _called(self, relation: Relation, names: list[str]) -> Relation:
+        """The same with its first columns under other names."""
+        if not names:
+            return relation
+        own = [ref.column for ref in relation.columns]
+        outputs = zip([*names, *own[len(names) :]], relation.columns, strict=True)
+        return Project(relation, tuple(Named(name, Expr(ref.sql)) for name, ref in outputs), self.fresh("q"))
+
+    def _select(self, select: exp.Select, ctes: Ctes, outer: Scope | None, given: Bindings | None = None) -> Relation:
+        if sets := grouping_sets_of(select.args["group"]) if select.args.get("group") else None:
+            return self._grouping_sets(select, sets, ctes, outer, given)
+        scope = Scope(outer, select)
+        select = inline_named_windows(select)
+        relation, _ = self.from_where(select, scope, ctes, given)
+        carried = [scope.given[value] for value in given.values] if given else []
+        return self._chosen(select, relation, scope, ctes, carried, given)
+
+    def _chosen(
+        self,
+        select: exp.Select,
+        relation: Relation,
+        scope: Scope,
+        ctes: Ctes,
+        carried: list[Expr],
+        given: Bindings | None = None,
+    ) -> Relation:
+        """What a SELECT makes of the rows of its FROM and WHERE; what it carries comes last."""
+        subqueries = Subqueries(self, ctes)
+        wanted = select_expressions(select) + distinct_on_expressions(select) + order_terms(select)
+        if self.aggregates.group(select):
+            relation, exprs = build_groups(select, wanted, relation, scope, carried, given, subqueries)
+            exprs, carried = exprs[: len(wanted)], exprs[len(wanted) :]
+        else:
+            host = Host(relation, scope)
+            exprs = [subqueries.expression(one, host) for one in wanted]
+            relation = refuse_unresolved(lambda: host.built(relation))
+        if scope.outside:
+            raise Unsupported.construct(
+                "a subquery that is tied to the query around it in this place",
+                reason="Millstream does not maintain it yet.",
+                way_round="Write it as a join, or tie it in the WHERE clause of the subquery itself.",
+            )
+        exprs = [partition_windows(one, carried) for one in exprs] if carried else exprs
+        relation, exprs = build_windows(relation, [*exprs, *carried], self.fresh)
+        relation, exprs = self.sets.expanded(relation, exprs)
+
+        def types() -> tuple[PgType, ...]:
+            return self.types(standalone_text(select, ctes, scope.outer, self.types))
+
+        return build_select_list(select, relation, exprs, len(carried), types, self.fresh)
+
+    def _grouping_sets(
+        self, select: exp.Select, sets: list[Set], ctes: Ctes, outer: Scope | None, given: Bindings | None
+    ) -> Relation:
+        """One aggregate for each set, their rows together; what asks for more comes after."""
+        if select.args.get("distinct") or limit_text(select) or any(one.find(exp.Window) for one in select.expressions):
+            raise Unsupported.construct(
+                "DISTINCT, LIMIT or a window function beside GROUPING SETS",
+                reason="Millstream does not maintain it yet.",
+                way_round="Put the GROUPING SETS into a subquery.",
+            )
+        names = unique_names([item.alias_or_name for item in select.expressions])
+        listed = ", ".join(f"c{number}" for number in range(len(names)))
+        text = standalone_text(select, ctes, outer, self.types)
+        types = self.types(f"SELECT * FROM ({text}) AS u ({listed})")
+        their = self.types(standalone_text(select_of_keys(select, sets), ctes, outer, self.types))
+        key_types = dict(zip(all_keys(sets), their, strict=True))
+        selects = (select_for_set(select, keys, key_types, self.aggregates) for keys in sets)
+        parts = [self._select(one, ctes, outer, given) for one in selects]
+        carried, more = (given.names, given.key_types) if given else ((), ())
+        return UnionAll(tuple(parts), (*names, *carried), (*types, *more), self.fresh("u"))
+
+    def from_where(
+        self, select: exp.Select, scope: Scope, ctes: Ctes, given: Bindings | None = None
+    ) -> tuple[Relation, list[Expr]]:
+        """FROM and WHERE, and the conjuncts of WHERE that mention the query around this one."""
+        where = select.args.get("where")
+        plain, asking = list[exp.Expression](), list[exp.Expression]()
+        for part in and_operands(where.this) if where else ():
+            (asking if has_subquery(part) else plain).append(part)
+        # Below a LATERAL they leave fewer rows to compute it for, unless a join above would bring other rows.
+        scope.early = [] if _brings_rows(select) else plain
+        relation = FromClause(self, ctes, given).rows(select, scope)
+        relation = join_clock_to_from(select, relation, scope, self.aggregates, self.fresh)
+        conditions = [scope.resolve(part) for part in (plain if _brings_rows(select) else scope.early)]
+        own = set(relation.columns)
+        inside = [one for one in conditions if one.refs <= own]
+        relation = filter_rows(relation, inside)
+        # What asks for more comes after what can be told at once.
+        relation = filter_with_subqueries(relation, asking, scope, Subqueries(self, ctes))
+        return relation, [one for one in conditions if not one.refs <= own]
+
+    def _set_operation(
+        self, query: exp.SetOperation, ctes: Ctes, outer: Scope | None, given: Bindings | None
+    ) -> Relation:
+        operations = flatten_chain(query)
+        written = [operations[0].this, *(one.expression for one in operations)]
+        parts = [self.query(part, ctes, outer, given) for part in written]
+        carried = len(given.values) if given else 0
+        names = tuple(ref.column for ref in output_refs(parts[0], carried)[0])
+        # Under names of our own: the user may give one name to two columns.
+        listed = ", ".join(f"c{number}" for number in range(len(names)))
+        # Rows without columns have one of ours.
+        bare = not next(query.find_all(exp.Select)).expressions
+
+        def types_of_query(part: exp.Expression) -> tuple[PgType, ...]:
+            text = f"SELECT * FROM ({standalone_text(part, ctes, outer, self.types)}) AS u ({listed})"
+            return (INT4,) if bare else self.types(text)
+
+        more, their = (given.names, given.key_types) if given else ((), ())
+        every = [(*types, *their) for types in types_of_each(operations, types_of_query)]
+        relation = combine_rows(query, parts, (*names, *more), every, self.fresh)
+        types = every[-1][: len(names)]
+        order = query.args.get("order")
+        places = [int(one.this.name) - 1 for one in order.expressions] if order and limit_text(query) else []
+        ordering = [Expr(relation.columns[place].sql) for place in places]
+        return apply_limit(query, relation, list(names), ordering, carried, lambda: types, self.fresh)
+
+
+def _brings_rows(select: exp.Select) -> bool:
+    """Is there a RIGHT or FULL join in its FROM?"""
+    return any(join.side in ("RIGHT", "FULL") for join in select.find_all(exp.Join))

@@ -1,0 +1,69 @@
+"""GROUP BY and HAVING: the groups, and what is asked of them.
+
+Keys and aggregates are the columns of the groups; all else in the select list is computed of these. A subquery inside
+an aggregate is joined to the rows that are grouped, any other to the groups.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from millstream.algebra.expr import Expr, unwrapped
+from millstream.algebra.relation import Relation
+from millstream.compiler.clauses import clock
+from millstream.compiler.clauses.clock_join import join_clock_to_groups
+from millstream.compiler.clauses.conditions import filter_rows
+from millstream.compiler.clauses.groups.grouping import Grouping
+from millstream.compiler.clauses.groups.grouping_sets import replace_grouping_calls
+from millstream.compiler.decorrelate.attach import Host
+from millstream.compiler.decorrelate.bindings import Bindings, and_operands
+from millstream.compiler.decorrelate.clauses import one_row_per_binding
+from millstream.compiler.decorrelate.find import has_subquery
+from millstream.compiler.decorrelate.scope import Scope, refuse_unresolved
+from millstream.compiler.decorrelate.subqueries import Subqueries
+from millstream.errors import Unsupported
+
+
+def build_groups(
+    select: exp.Select,
+    wanted: list[exp.Expression],
+    relation: Relation,
+    scope: Scope,
+    carried: list[Expr],
+    given: Bindings | None,
+    subqueries: Subqueries,
+) -> tuple[Relation, list[Expr]]:
+    """The groups that HAVING keeps, and expressions over them; what is carried is a key too, and comes last."""
+    builder = subqueries.builder
+    group, having = select.args.get("group"), select.args.get("having")
+    if group and any(map(has_subquery, group.expressions)):
+        raise Unsupported.construct(
+            "GROUP BY a subquery", reason="Millstream does not maintain it yet.",
+            way_round="Compute it in a subquery of FROM, and group by its column.",
+        )  # fmt: skip
+    before, written = relation.columns, group.expressions if group else ()
+    relation, made = builder.sets.expanded(relation, [scope.resolve(key) for key in written])
+    moved = dict(zip(before, relation.columns, strict=False))
+    scope.moved(moved)
+    carried = [one.substitute({old: Expr(new.sql) for old, new in moved.items()}) for one in carried]
+    keys = [Expr.of(unwrapped(scope.resolve(key).tree)) for key in written]
+    grouping = Grouping(tuple(dict.fromkeys([*keys, *carried])), builder.fresh("g"), builder.aggregates)
+    grouping.made = {key.sql: column for key, column in zip(keys, made, strict=True)}
+    # Subqueries inside aggregates are joined to the rows that are grouped, all others to the groups.
+    rows, host = Host(relation, scope), Host(None, scope, grouping.over, rows=relation)
+    grouping.known = host.known
+    if clock.COLUMN in scope.columns:
+        host.known.add(scope.columns[clock.COLUMN].alias)
+    present = {Expr.of(unwrapped(key)).sql for key in (group.expressions if group else ())}
+    asking = [*(replace_grouping_calls(one, present) for one in wanted), *(and_operands(having.this) if having else ())]
+    every = list[Expr]()
+    for node in asking:
+        inside, found = subqueries.in_calls(node, rows)
+        every.append(grouping.over(subqueries.expression(inside, host).substitute(found)))
+    every = join_clock_to_groups(scope, host, every, builder.fresh)
+    exprs, asked = every[: len(wanted)], every[len(wanted) :]
+    over = [grouping.over(one) for one in carried]
+    groups = refuse_unresolved(lambda: grouping.relation(rows.built(relation)))
+    # Without GROUP BY there is a row for each of the values, whatever there is to aggregate.
+    aggregate = one_row_per_binding(groups, given, builder.fresh) if given and not group else groups
+    return filter_rows(refuse_unresolved(lambda: host.built(aggregate)), asked), [*exprs, *over]

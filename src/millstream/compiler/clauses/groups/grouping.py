@@ -1,0 +1,139 @@
+"""Expressions over a group: keys and aggregate calls become columns of an Aggregate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from sqlglot import exp
+
+from millstream.algebra.expr import Expr, unwrapped
+from millstream.algebra.relation import Aggregate, Call, Measure, Named, Relation
+
+
+class Grouping:
+    """Gathers what the select list, HAVING and the subqueries in them need of the groups."""
+
+    def __init__(self, keys: tuple[Expr, ...], alias: str, aggregates: Aggregates) -> None:
+        self.alias = alias
+        self.aggregates = aggregates
+        self.keys = {key.sql: f"k{number}" for number, key in enumerate(keys)}
+        self.measures: dict[Call, str] = {}
+        self.made: dict[str, Expr] = {}
+        """Keys that are computed before: of the text of each, the column it is."""
+        self.known: set[str] = set()
+        """Aliases that are not of the grouped rows: subqueries joined to the groups."""
+
+    def over(self, expression: Expr) -> Expr:
+        """The expression in terms of the groups."""
+        return Expr.of(self._rewritten(expression.node))
+
+    def relation(self, relation: Relation) -> Aggregate:
+        """The groups, with all that was asked of them."""
+        keys = tuple(Named(name, self.made.get(text, Expr(text))) for text, name in self.keys.items())
+        measures = tuple(Measure(name, call) for call, name in self.measures.items())
+        return Aggregate(relation, keys, measures, self.alias)
+
+    def _rewritten(self, node: exp.Expression) -> exp.Expression:
+        if name := self.keys.get(Expr.of(unwrapped(node)).sql):
+            return Expr.ref(self.alias, name).node
+        if isinstance(node, exp.Column):
+            if node.table in self.known:
+                return node
+            # Not a key, yet allowed: it depends on a primary key among the keys, so it may be one too.
+            name = self.keys.setdefault(Expr.of(node).sql, f"k{len(self.keys)}")
+            return Expr.ref(self.alias, name).node
+        if isinstance(node, exp.Window):
+            # Its function is not an aggregate, but what it is applied to may be.
+            call = node.this
+            if isinstance(call, exp.Filter):
+                call.set("expression", self._rewritten(call.expression))
+                call = call.this
+            self._children(call)
+            self._children(node, "this")
+            return node
+        if self.aggregates.called(node):
+            name = self.measures.setdefault(aggregate_call(node), f"m{len(self.measures)}")
+            return Expr.ref(self.alias, name).node
+        self._children(node)
+        return node
+
+    def _children(self, node: exp.Expression, *but: str) -> None:
+        for key, value in [(key, value) for key, value in node.args.items() if key not in but]:
+            if isinstance(value, exp.Expression):
+                node.set(key, self._rewritten(value))
+            elif isinstance(value, list):
+                node.set(key, [self._rewritten(v) if isinstance(v, exp.Expression) else v for v in value])
+
+
+KEPT = frozenset({"count", "sum", "avg", "min", "max"})
+
+
+def aggregate_call(node: exp.Expression) -> Call:
+    """The aggregate call that a node of the syntax tree is."""
+    inner, where = (node.this, node.expression.this) if isinstance(node, exp.Filter) else (node, None)
+    name = function_name(inner)
+    argument = inner.this if isinstance(inner, exp.AggFunc) else None
+    plain = (
+        isinstance(inner, exp.AggFunc) and not inner.expressions and not isinstance(argument, exp.Distinct | exp.Order)
+    )
+    if name not in KEPT or not plain:
+        return Call(name, None, None, Expr.of(node))
+    filtered = Expr.of(unwrapped(where)) if where is not None else None
+    if argument is None or isinstance(argument, exp.Star):
+        return Call(name, None, filtered)
+    return Call(name, Expr.of(unwrapped(argument)), filtered)
+
+
+def function_name(node: exp.Expression) -> str:
+    """The name of the function that is called; with its schema, where it is written with one."""
+    if isinstance(node, exp.WithinGroup | exp.Filter):
+        return function_name(node.this)
+    if isinstance(node, exp.Dot):
+        return f"{node.this.name}.{function_name(node.expression)}"
+    if isinstance(node, exp.Anonymous):
+        return str(node.name)
+    return node.sql_name().lower() if isinstance(node, exp.Func) else ""
+
+
+class Aggregates:
+    """Tells which calls of a query are aggregates: the server knows their names."""
+
+    def __init__(self, names: Callable[[], Container[str]]) -> None:
+        self.names = names
+
+    def called(self, node: exp.Expression) -> bool:
+        """Is this node an aggregate call, with its FILTER and WITHIN GROUP?"""
+        if isinstance(node, exp.Window):
+            return False
+        if isinstance(node, exp.Filter | exp.WithinGroup):
+            return self.called(node.this)
+        if isinstance(node, exp.AggFunc):
+            return True
+        name = function_name(node) if isinstance(node, exp.Anonymous | exp.Dot) else ""
+        return name == "array_agg" or name in self.names()  # ARRAY(subquery) calls it without its name in the query
+
+    def group(self, select: exp.Select) -> bool:
+        """Does a SELECT group its rows? Aggregates in ORDER BY, DISTINCT ON and WINDOW make groups too."""
+        if select.args.get("group") or select.args.get("having"):
+            return True
+        clauses = (select.args.get(name) for name in ("order", "distinct"))
+        items = [*select.expressions, *(one for one in clauses if one), *(select.args.get("windows") or ())]
+        return any(self._in(item) for item in items)
+
+    def _in(self, node: exp.Expression) -> bool:
+        if isinstance(node, exp.Select | exp.SetOperation):
+            return False
+        if isinstance(node, exp.Window):
+            return any(self._in(part) for part in _applied_to(node))
+        return self.called(node) or any(self._in(child) for child in node.iter_expressions())
+
+
+def _applied_to(window: exp.Window) -> list[exp.Expression]:
+    """The expressions that a window function is applied to: its arguments, its FILTER, its window."""
+    call = window.this
+    others = [part for part in window.iter_expressions() if part is not call]
+    if isinstance(call, exp.Filter):
+        others.append(call.expression)
+        call = call.this
+    call = call.expression if isinstance(call, exp.Dot) else call
+    return [*others, *call.iter_expressions()]

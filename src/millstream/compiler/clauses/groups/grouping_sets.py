@@ -1,0 +1,126 @@
+"""GROUPING SETS, ROLLUP and CUBE: the grouping sets they stand for.
+
+    GROUP BY a, ROLLUP (b, c)    ->    (a, b, c), (a, b), (a)
+
+Each set becomes an aggregate of its own; their rows together are the query's. Where a key is not in the set it is
+NULL, and GROUPING tells so by a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations, product
+
+from sqlglot import exp
+
+from millstream.algebra.expr import Expr, transform, unwrapped
+from millstream.algebra.types import PgType
+from millstream.compiler.clauses.groups.grouping import Aggregates
+
+Set = tuple[exp.Expression, ...]
+
+
+def grouping_sets_of(group: exp.Group) -> list[Set] | None:
+    """The grouping sets; None for a plain GROUP BY."""
+    items = [
+        *group.expressions,
+        *(one for kind in ("grouping_sets", "rollup", "cube") for one in group.args.get(kind) or ()),
+    ]
+    if not any(isinstance(item, exp.GroupingSets | exp.Rollup | exp.Cube) for item in items):
+        return None
+    sets = [tuple(key for part in parts for key in part) for parts in product(*map(_sets, items))]
+    return _distinct(sets) if _says_distinct(group) else sets
+
+
+def _says_distinct(group: exp.Group) -> bool:
+    """True for GROUP BY DISTINCT: sqlglot has GROUP BY ALL as `all`, and DISTINCT as its opposite."""
+    return group.args.get("all") is False
+
+
+def _distinct(sets: list[Set]) -> list[Set]:
+    """Each set once; a set is its keys, in any order."""
+    found = dict[frozenset[str], Set]()
+    for keys in sets:
+        found.setdefault(frozenset(Expr.of(unwrapped(key)).sql for key in keys), keys)
+    return list(found.values())
+
+
+def _sets(item: exp.Expression) -> list[Set]:
+    if isinstance(item, exp.GroupingSets):
+        return [one for inner in item.expressions for one in _sets(inner)]
+    if isinstance(item, exp.Rollup):
+        parts = [_keys(one) for one in item.expressions]
+        return [tuple(key for part in parts[:n] for key in part) for n in range(len(parts), -1, -1)]
+    if isinstance(item, exp.Cube):
+        parts = [_keys(one) for one in item.expressions]
+        chosen = [one for n in range(len(parts), -1, -1) for one in combinations(parts, n)]
+        return [tuple(key for part in one for key in part) for one in chosen]
+    return [_keys(item)]
+
+
+def _keys(item: exp.Expression) -> Set:
+    """The keys of one element: (a, b), (a) or a."""
+    inner = unwrapped(item)
+    return tuple(inner.expressions) if isinstance(inner, exp.Tuple) else (inner,)
+
+
+def replace_grouping_calls(node: exp.Expression, present: set[str]) -> exp.Expression:
+    """The expression with each GROUPING(...) as the number it is in a set; `present` are its keys, as text."""
+
+    def replace(part: exp.Expression) -> exp.Expression:
+        if not (isinstance(part, exp.Anonymous | exp.Func) and _is_grouping(part)):
+            return part
+        bits = ["0" if Expr.of(unwrapped(one)).sql in present else "1" for one in part.expressions]
+        return exp.Literal.number(int("".join(bits), 2))
+
+    return transform(node, replace)
+
+
+def _is_grouping(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Anonymous) and str(node.name).lower() == "grouping"
+
+
+def all_keys(sets: list[Set]) -> list[str]:
+    """The text of each key that is in any of them."""
+    return list(dict.fromkeys(Expr.of(key).sql for keys in sets for key in keys))
+
+
+def select_of_keys(select: exp.Select, sets: list[Set]) -> exp.Select:
+    """The keys of all sets as columns of the same FROM, so that the server can type them."""
+    bare = select.copy()
+    listed = [exp.alias_(Expr(key).node, f"c{number}") for number, key in enumerate(all_keys(sets))]
+    bare.set("expressions", listed)
+    for part in ("group", "having", "order"):
+        bare.set(part, None)
+    return bare
+
+
+def select_for_set(select: exp.Select, keys: Set, every: Mapping[str, PgType], aggregates: Aggregates) -> exp.Select:
+    """The same grouped by one set: of `every` key, those that are not in it are NULLs of their type."""
+    present = {Expr.of(key).sql for key in keys}
+    nulls = {key: f"CAST(NULL AS {type_.name})" for key, type_ in every.items() if key not in present}
+    copy = select.copy()
+
+    def null(node: exp.Expression) -> exp.Expression:
+        found = nulls.get(Expr.of(unwrapped(node)).sql) if not isinstance(node, exp.Identifier) else None
+        return Expr(found).node if found and not _inside_a_call(node, aggregates) else node
+
+    copy.set("expressions", [transform(replace_grouping_calls(one, present), null) for one in copy.expressions])
+    if having := copy.args.get("having"):
+        copy.set("having", exp.Having(this=transform(replace_grouping_calls(having.this, present), null)))
+    copy.set("group", exp.Group(expressions=[key.copy() for key in keys]) if keys else None)
+    copy.set("order", None)
+    if not keys and not aggregates.group(copy):
+        # The empty set has one row, even where no aggregate is asked for.
+        copy.set("having", exp.Having(this=Expr("count(*) >= 0").node))
+    return copy
+
+
+def _inside_a_call(node: exp.Expression, aggregates: Aggregates) -> bool:
+    """Is it an argument of an aggregate? There it is a column, whatever the set."""
+    parent = node.parent
+    while isinstance(parent, exp.Expression) and not isinstance(parent, exp.Select):
+        if aggregates.called(parent):
+            return True
+        parent = parent.parent
+    return False

@@ -1,0 +1,78 @@
+"""Functions in a select list that make several rows of one: they move to FROM.
+
+SELECT id, unnest(list), unnest(other)   ->   FROM t, LATERAL ROWS FROM (unnest(list), unnest(other)) AS s (f0, f1)
+
+Several in one list go in step, and the shorter ones end in NULLs: what ROWS FROM does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from sqlglot import exp
+
+from millstream.algebra.expr import Expr, transform
+from millstream.algebra.relation import ROWS_FROM, Expand, Expansion, Relation
+from millstream.compiler.clauses.groups.grouping import function_name
+from millstream.errors import Unsupported
+
+
+class SetReturningCalls:
+    """Tells which calls of a query return sets: the server knows their names."""
+
+    def __init__(self, names: Callable[[], Mapping[str, bool]], fresh: Callable[[str], str]) -> None:
+        self.names = names
+        self.fresh = fresh
+
+    def expanded(self, relation: Relation, expressions: Sequence[Expr]) -> tuple[Relation, list[Expr]]:
+        """The rows that such calls make, and the expressions over them."""
+        calls = list(dict.fromkeys(call for one in expressions for call in self._outermost(one.tree)))
+        if not calls:
+            return relation, list(expressions)
+        if any(self.names()[function_name(call.tree)] for call in calls):
+            raise Unsupported.construct(
+                "a function in the select list that returns rows",
+                reason="Its type is a row's.",
+                way_round="Call it in FROM, and name its columns.",
+            )
+        if any(self._inside(call.tree) for call in calls):
+            raise Unsupported.construct(
+                "a set-returning function inside another in the select list",
+                reason="Millstream does not maintain it yet.",
+                way_round="Call the inner one in FROM.",
+            )
+        columns = tuple(f"f{number}" for number in range(len(calls)))
+        expansion = Expansion(self.fresh("set"), columns, _in_step(calls))
+        expand = Expand(relation, expansion, self.fresh("x"))
+        made = dict(zip(calls, expand.columns[len(relation.columns) :], strict=True))
+        moved = {old: Expr(new.sql) for old, new in zip(relation.columns, expand.columns, strict=False)}
+
+        def replaced(node: exp.Expression) -> exp.Expression:
+            found = made.get(Expr.of(node)) if self._called(node) else None
+            return Expr(found.sql).node if found else node
+
+        own = set(made.values())
+        done = [Expr.of(transform(one.tree, replaced)) for one in expressions]
+        return expand, [one.substitute({ref: new for ref, new in moved.items() if ref not in own}) for one in done]
+
+    def inside(self, node: exp.Expression) -> bool:
+        """Is there one in an expression?"""
+        return any(True for _ in self._outermost(node))
+
+    def _called(self, node: exp.Expression) -> bool:
+        return isinstance(node, exp.Func | exp.Dot) and function_name(node) in self.names()
+
+    def _outermost(self, node: exp.Expression) -> Iterable[Expr]:
+        if self._called(node):
+            yield Expr.of(node)
+        elif not isinstance(node, exp.Select):
+            for child in node.iter_expressions():
+                yield from self._outermost(child)
+
+    def _inside(self, call: exp.Expression) -> bool:
+        arguments = call.expression if isinstance(call, exp.Dot) else call
+        return any(True for child in arguments.iter_expressions() for _ in self._outermost(child))
+
+
+def _in_step(calls: Sequence[Expr]) -> Expr:
+    return calls[0] if len(calls) == 1 else Expr(f"{ROWS_FROM}({', '.join(call.sql for call in calls)})")

@@ -1,0 +1,50 @@
+"""The select list: the rows as a query shows them, what it orders by beside them until that is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from millstream.algebra.expr import Expr
+from millstream.algebra.relation import Named, Project, Relation
+from millstream.algebra.types import PgType
+from millstream.compiler.clauses.limit import apply_distinct_on, apply_limit, distinct_on_expressions
+from millstream.compiler.clauses.set_operations import distinct_rows
+from millstream.compiler.decorrelate.bindings import BINDINGS
+from millstream.compiler.decorrelate.clauses import FreshAlias
+
+
+def build_select_list(
+    select: exp.Select,
+    relation: Relation,
+    exprs: list[Expr],
+    carried: int,
+    types: Callable[[], tuple[PgType, ...]],
+    fresh: FreshAlias,
+) -> Relation:
+    """The select list, each row once where that is asked for, the first ones where that is."""
+    names = unique_names([item.alias_or_name for item in select.expressions])
+    place = len(exprs) - carried
+    items, rest, kept = exprs[: len(names)], exprs[len(names) : place], exprs[place:]
+    on, sorted_by = rest[: len(distinct_on_expressions(select))], rest[len(distinct_on_expressions(select)) :]
+    carrying = [Named(f"{BINDINGS}{n}", one) for n, one in enumerate(kept)]
+    if on:
+        listed = [Named(name, one) for name, one in zip(names, items, strict=True)]
+        return apply_distinct_on(select, relation, listed, carrying, types(), on, sorted_by, fresh)
+    extra = [one for one in dict.fromkeys(sorted_by) if one not in items]
+    if not items:
+        # EXISTS (SELECT FROM ...): a row without columns is a row.
+        names, items = ["one"], [Expr("1")]
+    outputs = [*(Named(name, one) for name, one in zip(names, items, strict=True)),
+               *(Named(f"__ms_order_{n}", one) for n, one in enumerate(extra)), *carrying]  # fmt: skip
+    whole: Relation = Project(relation, tuple(outputs), fresh("q"))
+    if select.args.get("distinct"):
+        whole = distinct_rows(whole, fresh)
+    ordering = [Expr(whole.columns[(items + extra).index(one)].sql) for one in sorted_by]
+    return apply_limit(select, whole, names, ordering, carried, types, fresh)
+
+
+def unique_names(names: list[str]) -> list[str]:
+    """Names of which no two are the same: in a subquery two columns may have one, as long as nobody uses it."""
+    return [name if name not in names[:n] else f"{name} ({n})" for n, name in enumerate(names)]

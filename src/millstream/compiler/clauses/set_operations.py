@@ -1,0 +1,126 @@
+"""DISTINCT and the set operations: aggregates by all columns.
+
+DISTINCT, UNION              the groups
+INTERSECT, EXCEPT            those groups whose row stands on both sides, or on the first alone
+INTERSECT ALL, EXCEPT ALL    each row as often as both sides have it, or as the first has it more
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
+
+from sqlglot import exp
+
+from millstream.algebra.expr import Expr, Ref
+from millstream.algebra.relation import (
+    Aggregate,
+    Call,
+    Expand,
+    Expansion,
+    Filter,
+    Measure,
+    Named,
+    Project,
+    Relation,
+    UnionAll,
+)
+from millstream.algebra.types import PgType
+from millstream.compiler.decorrelate.clauses import FreshAlias
+
+INT4 = PgType(23, "integer", "int4")
+
+
+def distinct_rows(relation: Relation, fresh: FreshAlias) -> Relation:
+    """Each row once: the groups of all columns."""
+    keys = tuple(Named(f"k{n}", Expr(ref.sql)) for n, ref in enumerate(relation.columns))
+    groups = Aggregate(relation, keys, (), fresh("d"))
+    return _named_like(relation, groups, fresh)
+
+
+def _named_like(relation: Relation, groups: Relation, fresh: FreshAlias) -> Relation:
+    outputs = tuple(
+        Named(r.column, Expr.ref(g.alias, g.column)) for r, g in zip(relation.columns, groups.columns, strict=False)
+    )
+    return Project(groups, outputs, fresh("q"))
+
+
+def flatten_chain(query: exp.SetOperation) -> list[exp.SetOperation]:
+    """The operations of a chain of UNION, or of UNION ALL, the first one first; of any other operation, itself.
+
+    Each row once at the end is each row once: what stands before a UNION may be UNION ALL too.
+    """
+    found = [query]
+    while isinstance(found[-1], exp.Union):
+        before = found[-1].this
+        if not isinstance(before, exp.Union) or any(before.args.get(word) for word in _OWN):
+            break
+        if before.args.get("distinct") and not query.args.get("distinct"):
+            break
+        found.append(before)
+    return found[::-1]
+
+
+# What a query in a chain has for itself, in parentheses.
+_OWN = ("order", "limit", "offset", "with_")
+
+Types = tuple[PgType, ...]
+
+
+def types_of_each(operations: Sequence[exp.SetOperation], types: Callable[[exp.Expression], Types]) -> list[Types]:
+    """The types of each operation of a chain.
+
+    PostgreSQL finds them two by two, and casts: of bpchar, varchar and text the second loses its trailing spaces. A
+    part that has the types of the parts before it does not change them, so there is no need to ask for the whole chain.
+    """
+    found = [types(operations[0])]
+    for operation in operations[1:]:
+        same = types(operation.expression) == found[-1]
+        found.append(found[-1] if same else types(operation))
+    return found
+
+
+def combine_rows(
+    query: exp.SetOperation, parts: list[Relation], names: tuple[str, ...], types: Sequence[Types], fresh: FreshAlias
+) -> Relation:
+    """The rows of several queries, as the operations between them combine them; of each, the types."""
+    if not isinstance(query, exp.Union):
+        return _counted(query, parts, names, types[0], fresh)
+    united = parts[0]
+    # Parts between which the types do not change are united at once.
+    for own, together in groupby(zip(types, parts[1:], strict=True), key=itemgetter(0)):
+        united = UnionAll((united, *(part for _, part in together)), names, own, fresh("u"))
+    return distinct_rows(united, fresh) if query.args.get("distinct") else united
+
+
+def _counted(
+    query: exp.SetOperation, parts: list[Relation], names: tuple[str, ...], types: tuple[PgType, ...], fresh: FreshAlias
+) -> Relation:
+    """INTERSECT and EXCEPT: how often each row stands on either side."""
+    sided = []
+    for number, part in enumerate(parts):
+        outputs = tuple(Named(f"c{n}", Expr(ref.sql)) for n, ref in enumerate(part.columns))
+        sided.append(Project(part, (*outputs, Named("side", Expr(str(number)))), fresh("side")))
+    columns = (*(f"c{n}" for n in range(len(names))), "side")
+    united = UnionAll(tuple(sided), columns, (*types, INT4), fresh("u"))
+    keys = tuple(Named(f"k{n}", Expr.ref(united.alias, f"c{n}")) for n in range(len(names)))
+    sides = [Expr.parse(f'"{united.alias}"."side" = {number}') for number in (0, 1)]
+    measures = tuple(Measure(f"m{n}", Call("count", None, side)) for n, side in enumerate(sides))
+    groups = Aggregate(united, keys, measures, fresh("d"))
+    if not query.args.get("distinct"):
+        return _as_often(query, groups, names, fresh)
+    test = "> 0" if isinstance(query, exp.Intersect) else "= 0"
+    kept = Filter(groups, Expr.parse(f'"{groups.alias}"."m0" > 0 AND "{groups.alias}"."m1" {test}'))
+    outputs = tuple(Named(name, Expr.ref(groups.alias, f"k{n}")) for n, name in enumerate(names))
+    return Project(kept, outputs, fresh("q"))
+
+
+def _as_often(query: exp.SetOperation, groups: Aggregate, names: tuple[str, ...], fresh: FreshAlias) -> Relation:
+    """INTERSECT ALL and EXCEPT ALL: each row as often as both sides have it, or as the first has it more."""
+    left, right = (Ref(groups.alias, name).sql for name in ("m0", "m1"))
+    times = f"LEAST({left}, {right})" if isinstance(query, exp.Intersect) else f"({left} - {right})"
+    call = Expansion(fresh("times"), ("n",), Expr.parse(f"generate_series(CAST(1 AS BIGINT), {times})"))
+    rows = Expand(groups, call, fresh("x"))
+    outputs = tuple(Named(name, Expr.ref(rows.alias, f"c{n}")) for n, name in enumerate(names))
+    return Project(rows, outputs, fresh("q"))

@@ -1,0 +1,49 @@
+"""Rows that stand in the query itself: VALUES, and the one row of a query without FROM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from millstream.algebra.dialect import printed
+from millstream.algebra.table import Table
+from millstream.algebra.types import Column, PgType
+from millstream.errors import Unsupported
+
+# A row without columns is a row; a table has at least one.
+ONE = Table(0, "", "", (Column("one", PgType(23, "integer", "int4"), not_null=True),), rows="VALUES (1)", single=True)
+
+
+def not_constant() -> Unsupported:
+    """The refusal of what is more than constants."""
+    return Unsupported.construct(
+        "VALUES with a column or a subquery in it",
+        reason="Its rows are constants to Millstream.",
+        way_round="Write it as SELECT ... UNION ALL SELECT ...",
+    )
+
+
+def values_as_selects(values: exp.Values) -> exp.Expression:
+    """The same as a union of queries, whose rows may be given values."""
+    selects = list[exp.Expression]()
+    for row in values.expressions:
+        listed = row.expressions if isinstance(row, exp.Tuple) else [row]
+        selects.append(
+            exp.Select(expressions=[exp.alias_(one.copy(), f"column{n}") for n, one in enumerate(listed, 1)])
+        )
+    whole = selects[0]
+    for select in selects[1:]:
+        whole = exp.Union(this=whole, expression=select, distinct=False)
+    return whole
+
+
+def values_table(values: exp.Values, types: Callable[[str], tuple[PgType, ...]]) -> Table:
+    """The table that VALUES is."""
+    if values.find(exp.Column, exp.Select):
+        raise not_constant()
+    bare = values.copy()
+    bare.set("alias", None)
+    text = printed(bare)
+    columns = tuple(Column(f"column{number}", type_) for number, type_ in enumerate(types(text), 1))
+    return Table(0, "", "", columns, rows=text, single=len(values.expressions) == 1)

@@ -1,0 +1,84 @@
+"""Window functions of a select list become Window nodes, one for each set of PARTITION BY.
+
+sum(x) OVER (PARTITION BY a), rank() OVER (PARTITION BY b ORDER BY y)
+    Window by a: sum ...           the second over the rows of the first
+    Window by b: rank ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sqlglot import exp
+
+from millstream.algebra.expr import Expr, Ref, transform, unwrapped
+from millstream.algebra.relation import Named, Project, Relation, Window
+from millstream.errors import Unsupported
+
+
+def build_windows(
+    relation: Relation, expressions: Sequence[Expr], fresh: Callable[[str], str]
+) -> tuple[Relation, list[Expr]]:
+    """The rows with what all window functions say of them, and the expressions over those."""
+    rest = list(expressions)
+    if _calls(rest):
+        relation, rest = _used(relation, rest, fresh)
+    while calls := _calls(rest):
+        keys = _keys(calls[0])
+        together = list(dict.fromkeys(Expr.of(call) for call in calls if _keys(call) == keys))
+        named = tuple(Named(f"w{number}", call) for number, call in enumerate(together))
+        window = Window(relation, tuple(sorted(keys, key=str)), named, fresh("w"))
+        rest = [_over(one, relation, window) for one in rest]
+        relation = window
+    return relation, rest
+
+
+def _used(relation: Relation, expressions: list[Expr], fresh: Callable[[str], str]) -> tuple[Relation, list[Expr]]:
+    """The rows with the columns that are used alone: a window keeps what it is over."""
+    refs = sorted({ref for one in expressions for ref in one.refs})
+    project = Project(relation, tuple(Named(f"p{n}", Expr(ref.sql)) for n, ref in enumerate(refs)), fresh("p"))
+    over = {ref: Expr(new.sql) for ref, new in zip(refs, project.columns, strict=True)}
+    return project, [one.substitute(over) for one in expressions]
+
+
+def inline_named_windows(select: exp.Select) -> exp.Select:
+    """The same with each OVER w written out."""
+    named = {one.name: one for one in select.args.get("windows") or ()}
+    for call in list(select.find_all(exp.Window)):
+        alias = call.args.get("alias")
+        if alias is None or call.find_ancestor(exp.Select) is not select or call in named.values():
+            continue
+        definition = named.get(alias.name)
+        if definition is None or call.args.get("order") or call.args.get("spec"):
+            raise Unsupported.construct(
+                "a window that extends a named one",
+                reason="Millstream does not maintain it yet.",
+                way_round="Write the whole window after OVER.",
+            )
+        for part in ("partition_by", "order", "spec"):
+            call.set(part, definition.args.get(part))
+        call.set("alias", None)
+    return select
+
+
+def _calls(expressions: Sequence[Expr]) -> list[exp.Window]:
+    return [call for one in expressions for call in one.tree.find_all(exp.Window)]
+
+
+def _keys(call: exp.Window) -> frozenset[Expr]:
+    return frozenset(Expr.of(unwrapped(key)) for key in call.args.get("partition_by") or ())
+
+
+def _over(expression: Expr, relation: Relation, window: Window) -> Expr:
+    """An expression over the rows of a window: its calls are columns, and so is all else."""
+    calls = {call.expr.sql: Expr.ref(window.alias, call.name) for call in window.calls}
+
+    def replace(node: exp.Expression) -> exp.Expression:
+        found = calls.get(Expr.of(node).sql) if isinstance(node, exp.Window) else None
+        return found.node if found else node
+
+    named = zip(relation.columns, window.columns, strict=False)
+    columns = {old: Expr(new.sql) for old, new in named}
+    own = {Ref(window.alias, call.name) for call in window.calls}
+    done = Expr.of(transform(expression.tree, replace))
+    return done.substitute({ref: new for ref, new in columns.items() if ref not in own})

@@ -1,0 +1,31 @@
+"""Lower a mark join: each left row once per version, with whether it meets anything.
+
+    the same before and after    one row, both multiplicities carried along
+    otherwise                    (before, 0) with the old mark and (0, after) with the new one
+
+EXISTS, IN and their negations, under AND, OR and NOT alike, are conditions over marks. The right side must be
+complete for each left row that is here: demand sees to it.
+"""
+
+from __future__ import annotations
+
+from millstream.algebra.block import Match
+from millstream.compiler.lowering.context import AFTER, BEFORE, Lowering, flat
+from millstream.compiler.lowering.matching import IS, WAS, counted, sides
+
+
+def mark_join(node: Match, ctx: Lowering) -> str:
+    """Count what is met, and split the rows whose mark has changed."""
+    assert node.mark is not None
+    left, right = sides(node, ctx)
+    step = counted(left, right, node.rest, ctx)
+    was, now = f"{WAS} > 0", f"{IS} > 0"
+    versions = (
+        f"IF(({was}) = ({now}), ARRAY(STRUCT({was}, true, true)), "
+        f"ARRAY(STRUCT({was}, true, false), STRUCT({now}, false, true)))"
+    )
+    kept = [f"IF(v.old, {BEFORE}, 0) AS {BEFORE}", f"IF(v.new, {AFTER}, 0) AS {AFTER}"]
+    listed = [*left.columns, f"v.mark AS {flat(node.mark)}", *kept]
+    return ctx.step(
+        "marked", f"SELECT {', '.join(listed)} FROM {step} LATERAL VIEW INLINE({versions}) v AS mark, old, new"
+    )

@@ -1,0 +1,114 @@
+"""Arithmetic of numerics across tables, under a sum: what Spark cannot compute in some row, PostgreSQL computes.
+
+    sum(t.n * u.q)      Spark adds the products up. Of a row whose product it has no number for (NaN, an infinity, too
+                        many digits) it adds 0, and sends the operands beside it, as JSON: PostgreSQL multiplies them.
+
+Only `+`, `-`, `*` of numbers. These are NULL exactly where an operand is, so a NULL of Spark's try_add(),
+try_subtract() and try_multiply() over operands that are there tells such a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from millstream.algebra.block import Use
+from millstream.algebra.expr import Expr, unwrapped
+from millstream.algebra.types import PgType
+from millstream.algebra.wire import Wire, number_wire_of
+from millstream.compiler.placement.place import Placer
+from millstream.compiler.placement.placement import Placement
+from millstream.compiler.placement.spark_exact import result_wire
+
+_TEXT = PgType(25, "text", "text")
+_TRIED: dict[type[exp.Expression], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRACT", exp.Mul: "TRY_MULTIPLY"}
+
+
+@dataclass(frozen=True)
+class ArithmeticArgument:
+    """A sum's argument: the number, the operands where Spark has none, and PostgreSQL's expression over these.
+
+    In `expression`, `{p}` stands for the JSON object of the operands.
+    """
+
+    value: Placement
+    operands: Placement
+    expression: str
+
+
+class _NotArithmetic(Exception):
+    """It is more than operators over numbers."""
+
+
+@dataclass
+class _Operands:
+    placer: Placer
+    present: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+
+
+def split_arithmetic(placer: Placer, expression: Expr) -> ArithmeticArgument | None:
+    """The argument, where it is such arithmetic with a numeric in it; None for any other."""
+    if placer.single(expression) or not any(placer.types[part].base == "numeric" for part in placer.parts(expression)):
+        return None
+    operands = _Operands(placer)
+    try:
+        spark, wire, _, written = _tried(operands, unwrapped(expression.node))
+    except _NotArithmetic:
+        return None
+    there = " AND ".join(operands.present)
+    value = Expr.parse(f"COALESCE({spark}, CASE WHEN {there} THEN CAST(0 AS {wire.spark}) END)")
+    listed = ", ".join(f"'p{n}', {text}" for n, text in enumerate(operands.texts))
+    beyond = Expr.parse(f"CASE WHEN ({spark}) IS NULL AND {there} THEN TO_JSON(NAMED_STRUCT({listed})) END")
+    return ArithmeticArgument(Placement(value, wire, None), Placement(beyond, Wire("string", "string"), _TEXT), written)
+
+
+# What Spark evaluates, how it travels, its type where it has one in PostgreSQL, and what PostgreSQL evaluates.
+_Tried = tuple[str, Wire, PgType | None, str]
+
+
+def _tried(operands: _Operands, node: exp.Expression) -> _Tried:
+    if operands.placer.single(Expr.of(node)):
+        return _operand(operands, Expr.of(node))
+    if isinstance(node, exp.Neg):
+        spark, wire, type_, written = _tried(operands, unwrapped(node.this))
+        return f"TRY_SUBTRACT(0, {spark})", wire, type_, f"(- {written})"
+    if type(node) not in _TRIED:
+        raise _NotArithmetic
+    first, *operators = operands.placer.chain(node)
+    spark, wire, type_, written = _tried(operands, unwrapped(first))
+    for operator in operators:
+        right = _tried(operands, unwrapped(operator.expression))
+        spark = f"{_TRIED[type(operator)]}({spark}, {right[0]})"
+        written = f"({written} {_SIGNS[type(operator)]} {right[3]})"
+        wire, type_ = result_wire(operator, (wire, type_), (right[1], right[2]))
+    return spark, wire, type_, written
+
+
+_SIGNS: dict[type[exp.Expression], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+
+
+def _operand(operands: _Operands, expression: Expr) -> _Tried:
+    placer, type_ = operands.placer, operands.placer.types[expression]
+    if type_.base == "numeric" and type_.kind == "base":
+        return _numeric(operands, expression, type_)
+    wire = number_wire_of(type_)
+    if wire is None or wire.number != "int":
+        raise _NotArithmetic
+    placed = placer.place(expression, "number")
+    return _noted(operands, placed.expr.sql, f"({placed.expr.sql}) IS NOT NULL", placed.expr.sql, placed.wire, type_)
+
+
+def _numeric(operands: _Operands, expression: Expr, type_: PgType) -> _Tried:
+    uses: tuple[Use, Use] = ("tried", "untried")
+    value, other = (operands.placer.place(expression, use) for use in uses)
+    text = f"COALESCE({other.expr.sql}, CAST({value.expr.sql} AS TEXT))"
+    return _noted(operands, value.expr.sql, f"({text}) IS NOT NULL", text, value.wire, type_)
+
+
+def _noted(operands: _Operands, spark: str, present: str, text: str, wire: Wire, type_: PgType) -> _Tried:
+    operands.present.append(present)
+    operands.texts.append(f"CAST({text} AS TEXT)")
+    name = type_.name if type_.base != "numeric" else "numeric"
+    return spark, wire, type_, f"({{p}} ->> 'p{len(operands.texts) - 1}')::{name}"

@@ -1,0 +1,1 @@
+"""How many digits a numeric expression has: by declaration, by display, or without bound."""

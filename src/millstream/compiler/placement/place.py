@@ -1,0 +1,318 @@
+"""Place each part of an expression: over one table in PostgreSQL, across tables in Spark.
+
+The largest parts that touch one table become leaf columns, whatever they contain: PostgreSQL
+computes them while reading. What is left, across tables, must be something that Spark computes
+exactly as PostgreSQL does; `SAFE` in `safe.py` is the list. All else is refused by name.
+
+    o.qty * p.price > lower(c.limit)::int   ->   leaves o.qty, p.price, lower(c.limit)::int
+                                                 Spark  i0_c0 * i1_c0 > i2_c0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+from sqlglot import exp
+
+from millstream.algebra.block import Input, Leaf, Use, wire_for
+from millstream.algebra.expr import Expr, Ref, is_quantified, is_record, transform, unwrapped
+from millstream.algebra.relation import Scan
+from millstream.algebra.temporal_filter import TemporalFilter
+from millstream.algebra.types import PgType
+from millstream.algebra.wire import Wire, wire_of
+from millstream.compiler.blocks.region import BranchNames, OuterJoin, Region
+from millstream.compiler.placement.decimals.declared import Digits, digits_of, digits_of_type
+from millstream.compiler.placement.decimals.unbounded import is_unbounded, is_unbounded_column
+from millstream.compiler.placement.placement import (
+    BOOL,
+    Placement,
+    literal,
+    refuse_across_tables,
+    refuse_number,
+    refuse_row,
+)
+from millstream.compiler.placement.row_comparison import expand_row_comparison, listed_values
+from millstream.compiler.placement.spark_exact import SPARK_EXACT, children, spine
+from millstream.compiler.server.questions import Constant, PlanningServer
+
+
+class Placer:
+    """Gathers the leaf columns of one branch."""
+
+    def __init__(
+        self,
+        atoms: BranchNames,
+        first: int,
+        expressions: Sequence[Expr],
+        server: PlanningServer,
+        *,
+        sharpen: bool = True,
+        lenient: bool = False,
+    ) -> None:
+        self.atoms = atoms
+        self.scans = atoms.scans
+        self.names = {alias: f"i{first + number}" for number, alias in enumerate(self.scans)}
+        self.leaves: dict[str, dict[tuple[Expr, str], Leaf]] = {alias: {} for alias in self.scans}
+        self.server = server
+        self.lenient = lenient
+        self._around: tuple[OuterJoin, ...] = ()
+        parts = list(dict.fromkeys(part for one in expressions for part in self.parts(one)))
+        types = server.types([atoms.expanded(part) for part in parts], list(self.scans.values())) if parts else ()
+        self.types = dict(zip(parts, types, strict=True)) | {Expr(ref.sql): BOOL for ref in atoms.marks}
+        if sharpen:
+            self.types = {part: self._sharpened(part, type_) for part, type_ in self.types.items()}
+
+    def parts(self, expression: Expr) -> Iterator[Expr]:
+        """The largest parts that touch at most one table."""
+        if self._is_mark(expression):
+            return
+        if self.single(expression):
+            yield Expr.of(unwrapped(expression.tree))
+        elif isinstance(unwrapped(expression.tree), exp.Subquery):
+            for column in sorted(expression.refs):
+                yield from self.parts(Expr(column.sql))
+        elif (ref := expression.as_ref) is not None:
+            yield from self.parts(self.atoms.sealed[ref][0])
+        else:
+            node = self._spelled(unwrapped(expression.tree))
+            first, *operators = self.chain(node)
+            for child in [first, *(one.expression for one in operators)] if operators else children(node):
+                yield from self.parts(Expr.of(child))
+
+    def chain(self, node: exp.Expression) -> list[exp.Expression]:
+        """The spine of a chain of operators, beginning with the longest part that touches one table at most."""
+        found = spine(node)
+        homes, place = self.atoms.homes(Expr.of(found[0])), 0
+        if len(found) == 1 or not self.single(Expr.of(found[0])):
+            return found
+        for operator in found[1:]:
+            right = Expr.of(operator.expression)
+            homes |= self.atoms.homes(right)
+            if len(homes) > 1 or not self.single(right):
+                break
+            place += 1
+        return found[place:]
+
+    def single(self, expression: Expr) -> bool:
+        """Is it a value over one table at most, and no mark?
+
+        What may fail for a row that is not in the result is of all.
+        """
+        homes = self.atoms.homes(expression)
+        one = len(homes) <= 1 and homes <= self.scans.keys()
+        value = not is_record(self.atoms.expanded(expression).tree)
+        return one and value and not (len(self.scans) > 1 and expression.late)
+
+    def _is_mark(self, expression: Expr) -> bool:
+        return expression.as_ref in self.atoms.marks
+
+    @contextmanager
+    def inside(self, outer: OuterJoin) -> Iterator[None]:
+        """Place what stands inside an outer join: there its rows are not padded yet."""
+        self._around, before = (*self._around, outer), self._around
+        try:
+            yield
+        finally:
+            self._around = before
+
+    def _sharpened(self, expression: Expr, type_: PgType) -> PgType:
+        """A numeric whose digits follow from its columns gets them back."""
+        if type_.base != "numeric" or type_.precision is not None:
+            return type_
+        digits = digits_of(self.atoms.expanded(expression), self.digits)
+        if digits is None or digits.after > 30:
+            return type_
+        return replace(type_, precision=min(38, digits.before + digits.after), scale=digits.after)
+
+    def digits(self, ref: Ref) -> Digits | None:
+        """Those that a column's type declares."""
+        column = self.scans[ref.alias].table.column(ref.column) if ref.alias in self.scans else None
+        return digits_of_type(column.type) if column else None
+
+    def free(self, expression: Expr) -> bool:
+        """Is it a numeric of one table whose digits are not known?"""
+        type_ = self.types.get(expression)
+        return self.single(expression) and type_ is not None and type_.base == "numeric" and type_.precision is None
+
+    def _endless(self, expression: Expr) -> bool:
+        known = partial(is_unbounded_column, self.scans)
+        return self.free(expression) and is_unbounded(self.atoms.expanded(expression), known)
+
+    def type_of(self, node: exp.Expression) -> PgType:
+        """PostgreSQL's type of an expression over several tables."""
+        expression = self.atoms.expanded(Expr.of(node))
+        marks = {ref: Expr("(true)") for ref in self.atoms.marks}
+        return self.server.types([expression.substitute(marks)], list(self.scans.values()))[0]
+
+    def inputs(
+        self, filters: Sequence[tuple[str, Expr]], moving: Mapping[str, tuple[TemporalFilter, ...]]
+    ) -> tuple[Input, ...]:
+        """The inputs with the leaves gathered so far and the filters of each, by alias."""
+        return tuple(
+            Input(
+                self.names[alias], scan, tuple(self.leaves[alias].values()),
+                tuple(f for a, f in filters if a == alias), moving.get(alias, ()),
+            )
+            for alias, scan in self.scans.items()
+        )  # fmt: skip
+
+    # -- one table -------------------------------------------------------------------------
+
+    def leaf(self, expression: Expr, use: Use) -> Placement:
+        """An expression over one table as a leaf column; a constant belongs to a table that is always there.
+
+        Inside an outer or mark join that table may be out of sight: there a constant is written as it is.
+        """
+        if is_record(expression.tree):
+            raise refuse_row(expression)
+        scan = self._home(expression)
+        type_ = self.types[expression]
+        wire = wire_for(type_, use)
+        if wire is None:
+            raise refuse_number(expression, type_)
+        if use in ("number", "tried") and not self.lenient and self._endless(expression):
+            raise refuse_across_tables(expression, "It may have more digits than Spark's numbers.")
+        if scan is None:
+            return Placement(literal(self._values([wire.encode_sql(expression.sql)])[0], wire), wire, type_)
+        # A key that needs no canonical form travels as it is, and shares the carried column.
+        if use in ("key", "printed") and wire == wire_of(type_) and (use == "printed" or wire.canonical == "{x}"):
+            use = "carry"
+        leaf = self._own(scan, self.atoms.expanded(expression), type_, use, wire)
+        ref = Expr.ref(self.names[scan.alias], leaf.name)
+        return Placement(self._padded(expression, leaf, scan, ref), leaf.wire, type_)
+
+    def _home(self, expression: Expr) -> Scan | None:
+        aliases = self.atoms.homes(expression)
+        if aliases:
+            return self.scans[next(iter(aliases))]
+        return None if self._around else self.atoms.first_certain()
+
+    def _own(self, scan: Scan, expression: Expr, type_: PgType, use: Use, wire: Wire) -> Leaf:
+        own = self.leaves[scan.alias]
+        return own.setdefault((expression, use), Leaf(f"c{len(own)}", expression, type_, use, wire))
+
+    def _padded(self, expression: Expr, leaf: Leaf, scan: Scan, ref: Expr) -> Expr:
+        """What it is where an outer join left the table's columns NULL: mostly NULL, but not always."""
+        values = self._without(expression, leaf, scan)
+        # A NULL needs no telling, unless a join further in has something else to tell.
+        while values and values[-1][1] is None:
+            values.pop()
+        whens = [f"WHEN {self._marker(side).sql} IS NULL THEN {literal(v, leaf.wire).sql}" for side, v in values]
+        return Expr.parse(f"CASE {' '.join(whens)} ELSE {ref.sql} END") if whens else ref
+
+    def _without(self, expression: Expr, leaf: Leaf, scan: Scan) -> list[tuple[Region, Constant]]:
+        """For each join that may pad it, outermost first: its value there."""
+        padding, texts = self.atoms.padding(scan.alias, self._around), list[str]()
+        if expression.as_ref is not None and all(expression.as_ref not in o.definitions() for o, _ in padding):
+            return []
+        for outer, _ in padding:
+            texts.append(replace(leaf, expr=self._nulled(expression)).sql)
+            expression = self.atoms.unsealed(expression, outer)
+        values = self._values(texts)
+        return [(side, value) for (_, side), value in zip(padding, values, strict=True)]
+
+    def _nulled(self, expression: Expr) -> Expr:
+        refs = sorted(expression.refs)
+        types = self.server.types([self.atoms.expanded(Expr(ref.sql)) for ref in refs], list(self.scans.values()))
+        return expression.substitute(
+            {ref: Expr(f"CAST(NULL AS {type_.name})") for ref, type_ in zip(refs, types, strict=True)}
+        )
+
+    def _values(self, expressions: Sequence[str]) -> tuple[Constant, ...]:
+        return self.server.values(expressions) if expressions else ()
+
+    def null_if_padded(self, expression: Expr) -> bool:
+        """Is it NULL wherever an outer join left its table's columns NULL?"""
+        scan = self._home(expression)
+        if scan is None or not self.atoms.padding(scan.alias, self._around):
+            return True
+        type_ = self.types[expression]
+        leaf = Leaf("c", expression, type_, "carry", wire_of(type_))
+        return all(value is None for _, value in self._without(expression, leaf, scan))
+
+    def never_padded(self, expression: Expr) -> bool:
+        """Does its table have a row in each row here?"""
+        scan = self._home(expression)
+        return scan is not None and not self.atoms.padding(scan.alias, self._around)
+
+    def _marker(self, region: Region) -> Expr:
+        """True in each row of a region, NULL where it was padded."""
+        certain = next(region.certain(), None)
+        if certain is not None:
+            leaf = self._own(certain, Expr("true"), BOOL, "carry", wire_of(BOOL))
+            return Expr.ref(self.names[certain.alias], leaf.name)
+        full = next(member for member in region.members if isinstance(member, OuterJoin))
+        return Expr.parse(f"COALESCE({self._marker(full.left).sql}, {self._marker(full.right).sql})")
+
+    # -- any expression --------------------------------------------------------------------
+
+    def place(self, expression: Expr, use: Use) -> Placement:
+        """An expression of any kind, for Spark."""
+        node = unwrapped(expression.node)
+        expression = Expr.of(node)
+        if self._is_mark(expression):
+            return Placement(expression, wire_of(BOOL), BOOL)
+        if self.single(expression):
+            return self.leaf(expression, use)
+        if (ref := expression.as_ref) is not None:
+            return self._sealed(ref, use)
+        if is_record(node):
+            raise refuse_row(expression)
+        node = self._spelled(node)
+        rule = SPARK_EXACT.get(type(node))
+        if rule is None or is_quantified(node):
+            raise refuse_across_tables(expression)
+        return rule(self, node, use)
+
+    def _spelled(self, node: exp.Expression) -> exp.Expression:
+        """The same, spelled out. A list of arrays is none: it is compared with what is in them."""
+        values = listed_values(node)
+        return node if values and self.type_of(values[0]).kind == "array" else expand_row_comparison(node)
+
+    def _sealed(self, ref: Ref, use: Use) -> Placement:
+        """A column over several tables of an outer join's optional side: NULL where that side is padded."""
+        definition, outer = self.atoms.sealed[ref]
+        with self.inside(outer):
+            placed = self.place(definition, use)
+        whole = f"CASE WHEN {self._marker(self.atoms.side(ref)).sql} IS NOT NULL THEN {placed.expr.sql} END"
+        return Placement(Expr.parse(whole), placed.wire, placed.type)
+
+    def over_columns(self, expression: Expr) -> tuple[Expr, dict[Ref, Placement]]:
+        """An expression that PostgreSQL evaluates later, and what its columns are in Spark.
+
+        Of a join only columns are read: what fails for some row (1 / x) must fail only if the row is in the result.
+        """
+        expression = Expr.of(unwrapped(expression.tree))
+        if len(self.scans) == 1 and expression.refs:
+            whole = Ref("whole", expression.sql)
+            return Expr(whole.sql), {whole: self.leaf(expression, "carry")}
+        expression, told = self._told(expression)
+        return expression, {ref: told.get(ref) or self._carried(ref) for ref in sorted(expression.refs)}
+
+    def _told(self, expression: Expr) -> tuple[Expr, dict[Ref, Placement]]:
+        """What is made of the time alone is read as it is: a day changes less often than the time."""
+        parts = [part for part in self.parts(expression) if self._is_told(part)]
+        wholes = {part: Ref("whole", part.sql) for part in parts}
+
+        def replaced(node: exp.Expression) -> exp.Expression:
+            found = wholes.get(Expr.of(node))
+            return Expr(found.sql).node if found else node
+
+        told = {whole: self.leaf(part, "carry") for part, whole in wholes.items()}
+        return (Expr.of(transform(expression.tree, replaced)), told) if told else (expression, {})
+
+    def _is_told(self, part: Expr) -> bool:
+        scan = self._home(part)
+        return bool(part.refs) and part.as_ref is None and scan is not None and scan.table.is_clock
+
+    def _carried(self, ref: Ref) -> Placement:
+        expression = Expr(ref.sql)
+        if ref in self.atoms.sealed and expression not in self.types:
+            self.types |= {part: self.type_of(part.tree) for part in self.parts(expression)}
+        elif expression not in self.types and ref not in self.atoms.marks:
+            column = self.scans[ref.alias].table.column(ref.column) if ref.alias in self.scans else None
+            self.types[expression] = column.type if column else self.type_of(expression.tree)
+        return self.place(expression, "carry")

@@ -1,0 +1,77 @@
+"""A placed expression: what of it Spark computes, over leaf columns, and how it travels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from millstream.algebra.expr import Expr, Ref, ref_of, unwrapped
+from millstream.algebra.types import PgType
+from millstream.algebra.wire import Wire
+from millstream.compiler.server.questions import Constant
+from millstream.compiler.workaround import TWO_STEPS
+from millstream.errors import Unsupported
+
+BOOL = PgType(16, "boolean", "bool")
+INT4 = PgType(23, "integer", "int4")
+NUMERIC = PgType(1700, "numeric", "numeric")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """An expression over leaf columns, for Spark, with what it is."""
+
+    expr: Expr
+    wire: Wire
+    type: PgType | None
+    """PostgreSQL's type; None for a result that only Spark has, such as a product."""
+
+
+def leaf_ref(placed: Placement) -> Ref | None:
+    """The leaf column it is, if it is nothing but one."""
+    node = unwrapped(placed.expr.tree)
+    return ref_of(node) if isinstance(node, exp.Column) else None
+
+
+def literal(value: Constant, wire: Wire) -> Expr:
+    """A value that travelled, as a constant for Spark."""
+    if value is None:
+        return Expr.parse(f"CAST(NULL AS {_SPARK_TO_SQL.get(wire.spark, wire.spark)})")
+    if isinstance(value, bool):
+        return Expr("TRUE" if value else "FALSE")
+    text = value.replace("'", "''") if isinstance(value, str) else repr(value)
+    quoted = f"'{text}'" if isinstance(value, str | float) else text
+    return Expr.parse(f"CAST({quoted} AS {_SPARK_TO_SQL.get(wire.spark, wire.spark)})")
+
+
+# Spark's names of types in PostgreSQL's words, which is what an Expr is written in.
+_SPARK_TO_SQL = {"string": "text", "double": "double precision", "float": "real"}
+
+
+def refuse_across_tables(expression: Expr, reason: str = "") -> Unsupported:
+    """The refusal of an expression over several tables."""
+    tables = ", ".join(sorted(expression.aliases))
+    return Unsupported.construct(
+        f"the expression {expression} over several tables ({tables})",
+        reason=reason or "Spark does not compute it exactly as PostgreSQL does.",
+        way_round=TWO_STEPS,
+    )
+
+
+def refuse_number(expression: Expr, type_: PgType) -> Unsupported:
+    """The refusal of arithmetic on a type that Spark has no exact number for."""
+    return Unsupported.construct(
+        f"arithmetic on {expression} of type {type_.name}",
+        reason="Spark has no type that computes with it exactly.",
+        way_round=TWO_STEPS,
+    )
+
+
+def refuse_row(expression: Expr) -> Unsupported:
+    """The refusal of a row where a value is needed."""
+    return Unsupported.construct(
+        f"the row {expression} as a value",
+        reason="No column of a table has the type of such a row.",
+        way_round="Write its columns one by one.",
+    )

@@ -1,0 +1,261 @@
+"""What Spark computes exactly as PostgreSQL does: `SAFE` is the list, with a rule for each kind of expression.
+
+    AND, OR, NOT, IS                    three-valued in both
+    =, <>, <, IS NOT DISTINCT FROM      of values that travel the same way; an order, where Spark's is PostgreSQL's
+    +, -, *                             of integers, and of numerics whose digits fit; never of floats
+    (a, b) < (c, d), IN (a, b)          spelled out, by `spelled.py`
+    CASE, COALESCE                      where all alternatives can travel in one way
+    CAST                                of an integer to numeric
+
+Across tables, all else is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from sqlglot import exp
+
+from millstream.algebra.block import Use
+from millstream.algebra.expr import Expr, parenthesised, unwrapped
+from millstream.algebra.types import PgType
+from millstream.algebra.wire import Wire, order_wire_of, wire_of
+from millstream.compiler.placement.placement import BOOL, NUMERIC, Placement, refuse_across_tables
+
+_INTEGERS = {"int2": 5, "int4": 10, "int8": 19}
+
+
+class OperandPlacer(Protocol):
+    """What a rule asks of the placer around it."""
+
+    @property
+    def types(self) -> Mapping[Expr, PgType]: ...
+
+    def parts(self, expression: Expr) -> Iterator[Expr]: ...
+
+    def place(self, expression: Expr, use: Use) -> Placement: ...
+
+    def type_of(self, node: exp.Expression) -> PgType: ...
+
+    def chain(self, node: exp.Expression) -> list[exp.Expression]: ...
+
+
+Rule = Callable[[OperandPlacer, exp.Expression, Use], Placement]
+
+
+def children(node: exp.Expression) -> list[exp.Expression]:
+    """The expressions it is made of; of a CASE, its conditions and results; of ANY and ALL, the array."""
+    found = list[exp.Expression]()
+    for child in node.iter_expressions():
+        if isinstance(node, exp.Case) and isinstance(child, exp.If):
+            found += [child.this, child.args["true"]]
+        elif isinstance(child, exp.Any | exp.All):
+            found.append(unwrapped(child.this))
+        elif not isinstance(child, exp.DataType | exp.Identifier | exp.Var):
+            found.append(child)
+    return found
+
+
+# Operators that PostgreSQL prints as chains, each beside those that it is chained with.
+_CHAINED: dict[type[exp.Expression], tuple[type[exp.Expression], ...]] = {
+    exp.And: (exp.And,), exp.Or: (exp.Or,), exp.Add: (exp.Add, exp.Sub), exp.Sub: (exp.Add, exp.Sub),
+    exp.Mul: (exp.Mul,), exp.DPipe: (exp.DPipe,),
+}  # fmt: skip
+
+
+def spine(node: exp.Expression) -> list[exp.Expression]:
+    """The first operand of a chain, then each operator with all that it stands over, from the inside out.
+
+    a + b - c    ->    a, a + b, a + b - c
+
+    A long chain is a deep tree; by its spine it is worked through without descending, each operand once.
+    """
+    kinds, found = _CHAINED.get(type(node), ()), [node]
+    while isinstance(found[-1], kinds):
+        found.append(unwrapped(found[-1].this))
+    return found[::-1]
+
+
+def _logical(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+    if isinstance(node, exp.Not):
+        inner = placer.place(Expr.of(node.this), "carry")
+        return Placement(Expr.of(exp.Not(this=exp.Paren(this=inner.expr.node))), wire_of(BOOL), BOOL)
+    first, *operators = placer.chain(node)
+    made: exp.Expression = exp.Paren(this=placer.place(Expr.of(first), "carry").expr.node)
+    for operator in operators:
+        right = placer.place(Expr.of(operator.expression), "carry")
+        made = type(operator)(this=made, expression=exp.Paren(this=right.expr.node))
+    return Placement(Expr.of(made), wire_of(BOOL), BOOL)
+
+
+def _comparison(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+    left, right = (Expr.of(unwrapped(child)) for child in (node.this, node.expression))
+    wanted: Use = "number" if _numeric(placer, left) or _numeric(placer, right) else "key"
+    if wanted == "number" and _of_any_digits(placer, left, right):
+        wanted = "order"
+    one, other = placer.place(left, wanted), placer.place(right, wanted)
+    ordering = isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE)
+    if not _comparable(one, other) or (ordering and not (one.wire.ordered and other.wire.ordered)):
+        raise refuse_across_tables(Expr.of(node), "Its order or equality is not the same in Spark.")
+    made = type(node)(this=parenthesised(one.expr.node), expression=parenthesised(other.expr.node))
+    return Placement(Expr.of(made), wire_of(BOOL), BOOL)
+
+
+def _numeric(placer: OperandPlacer, expression: Expr) -> bool:
+    """Is any part of it a numeric? Then both sides are compared as numbers."""
+    return any(placer.types[part].base == "numeric" for part in placer.parts(expression))
+
+
+def _of_any_digits(placer: OperandPlacer, *sides: Expr) -> bool:
+    """Is each side read as it is, and one of them a numeric? It may be NaN, or have more digits than Spark has."""
+    types = [placer.types.get(side) for side in sides]
+    exact = all(type_ is not None and order_wire_of(type_) for type_ in types)
+    return exact and any(type_ is not None and type_.base == "numeric" for type_ in types)
+
+
+def _comparable(one: Placement, other: Placement) -> bool:
+    if not (one.wire.equal and other.wire.equal):
+        return False
+    if one.wire == other.wire == order_wire_of(NUMERIC):
+        return True
+    if one.wire.number and other.wire.number:
+        return (one.wire.number == "float") == (other.wire.number == "float")
+    return one.wire == other.wire and (one.type is None or other.type is None or one.type.base == other.type.base)
+
+
+def _arithmetic(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+    first, *operators = placer.chain(node)
+    one = placer.place(Expr.of(first), "number")
+    # What is chained stands without parentheses, and so is no deeper for Spark than it has operands.
+    made: exp.Expression = exp.Paren(this=one.expr.node)
+    wire, type_ = one.wire, one.type
+    for operator in operators:
+        right = placer.place(Expr.of(operator.expression), "number")
+        made = type(operator)(this=made, expression=exp.Paren(this=right.expr.node))
+        wire, type_ = result_wire(operator, (wire, type_), (right.wire, right.type))
+    return Placement(Expr.of(made), wire, type_)
+
+
+# How a value travels, and its type where it has one in PostgreSQL.
+_Travels = tuple[Wire, PgType | None]
+
+
+def result_wire(node: exp.Expression, one: _Travels, other: _Travels) -> _Travels:
+    """How the result of an operator travels."""
+    numbers = {wire.number for wire, _ in (one, other)}
+    if numbers == {"int"}:
+        return max(one, other, key=lambda side: _INTEGERS[side[1].base] if side[1] else 0)
+    if "float" in numbers:
+        raise refuse_across_tables(Expr.of(node), "Floating-point arithmetic overflows silently in Spark.")
+    return _result(node, _digits(*one), _digits(*other)), None
+
+
+def _digits(wire: Wire, type_: PgType | None) -> tuple[int, int]:
+    """Digits before and after the point."""
+    if wire.number == "int":
+        assert type_ is not None
+        return _INTEGERS[type_.base], 0
+    precision = int(wire.spark.removeprefix("decimal(").split(",")[0])
+    return precision - wire.scale, wire.scale
+
+
+def _result(node: exp.Expression, one: tuple[int, int], other: tuple[int, int]) -> Wire:
+    if isinstance(node, exp.Mul):
+        before, after = one[0] + other[0] + 1, one[1] + other[1]
+    else:
+        before, after = max(one[0], other[0]) + 1, max(one[1], other[1])
+    if after > 30:
+        raise refuse_across_tables(Expr.of(node), "Its exact result has too many digits after the point.")
+    precision = min(38, before + after)
+    return Wire("string", f"decimal({precision},{after})", equal=True, ordered=True, number="decimal", scale=after)
+
+
+def _negative(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+    inner = placer.place(Expr.of(node.this), "number")
+    return Placement(Expr.of(exp.Neg(this=exp.Paren(this=inner.expr.node))), inner.wire, inner.type)
+
+
+def _cast(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+    """An integer made a numeric: the only cast across tables that Spark repeats exactly (or to its own type)."""
+    if placer.type_of(node.this) == placer.type_of(node):
+        return placer.place(Expr.of(node.this), use)
+    to = node.args["to"]
+    inner = placer.place(Expr.of(node.this), "number")
+    if not (isinstance(to, exp.DataType) and to.this == exp.DType.DECIMAL and not to.expressions):
+        raise refuse_across_tables(Expr.of(node))
+    if inner.wire.number == "decimal":
+        return Placement(inner.expr, inner.wire, None)
+    digits, _ = _digits(inner.wire, inner.type)
+    wire = Wire("string", f"decimal({digits},0)", equal=True, ordered=True, number="decimal")
+    made = exp.cast(inner.expr.node, f"decimal({digits}, 0)")
+    return Placement(Expr.of(made), wire, None)
+
+
+def _case(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+    assert isinstance(node, exp.Case)
+    if node.this is not None:
+        raise refuse_across_tables(Expr.of(node), "Write it as CASE WHEN x = 1 THEN ...")
+    results = [branch.args["true"] for branch in node.args["ifs"]]
+    default = node.args.get("default")
+    values = results + ([default] if default is not None else [])
+    use = _use_of_alternatives(placer, node, use)
+    placed = [placer.place(Expr.of(value), use) for value in values]
+    wire, type_ = _common(placed, node), placer.type_of(node)
+    made = exp.Case(
+        ifs=[
+            exp.If(this=placer.place(Expr.of(branch.this), "carry").expr.node, true=value.expr.node)
+            for branch, value in zip(node.args["ifs"], placed, strict=False)
+        ],
+        default=placed[-1].expr.node if default is not None else None,
+    )
+    return Placement(Expr.of(made), wire, type_)
+
+
+def _coalesce(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+    use = _use_of_alternatives(placer, node, use)
+    placed = [placer.place(Expr.of(value), use) for value in (node.this, *node.expressions)]
+    made = exp.Coalesce(this=placed[0].expr.node, expressions=[one.expr.node for one in placed[1:]])
+    return Placement(Expr.of(made), _common(placed, node), placer.type_of(node))
+
+
+def _use_of_alternatives(placer: OperandPlacer, node: exp.Expression, use: Use) -> Use:
+    """How the alternatives of a value travel: char(5) and char(3) keep their blanks, since the result has no length."""
+    return "printed" if use == "carry" and placer.type_of(node).base == "bpchar" else use
+
+
+def _common(placed: list[Placement], node: exp.Expression) -> Wire:
+    """The one wire that fits all alternatives."""
+    if len({one.wire for one in placed}) == 1:
+        return placed[0].wire
+    # Texts of different collations travel the same way; only their order may differ.
+    unordered = {replace(one.wire, ordered=False) for one in placed}
+    if len(unordered) == 1:
+        return unordered.pop()
+    if all(one.wire.number in ("int", "decimal") for one in placed):
+        digits = [_digits(one.wire, one.type) for one in placed]
+        before, after = max(d[0] for d in digits), max(d[1] for d in digits)
+        precision = min(38, before + after)
+        return Wire("string", f"decimal({precision},{after})", equal=True, ordered=True, number="decimal", scale=after)
+    raise refuse_across_tables(Expr.of(node), "Its alternatives travel in different ways.")
+
+
+def _is(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+    """IS NULL, IS TRUE, IS FALSE."""
+    wanted = unwrapped(node.expression)
+    if not isinstance(wanted, exp.Null | exp.Boolean):
+        raise refuse_across_tables(Expr.of(node))
+    inner = placer.place(Expr.of(node.this), "carry")
+    # sqlglot keeps the NOT of IS NOT NULL inside the node.
+    node.set("this", exp.Paren(this=inner.expr.node))
+    return Placement(Expr.of(node), wire_of(BOOL), BOOL)
+
+
+SPARK_EXACT: dict[type[exp.Expression], Rule] = {
+    exp.And: _logical, exp.Or: _logical, exp.Not: _logical, exp.Is: _is,
+    exp.EQ: _comparison, exp.NEQ: _comparison, exp.GT: _comparison, exp.GTE: _comparison,
+    exp.LT: _comparison, exp.LTE: _comparison, exp.NullSafeEQ: _comparison, exp.NullSafeNEQ: _comparison,
+    exp.Add: _arithmetic, exp.Sub: _arithmetic, exp.Mul: _arithmetic, exp.Neg: _negative,
+    exp.Cast: _cast, exp.Case: _case, exp.Coalesce: _coalesce,
+}  # fmt: skip

@@ -1,0 +1,427 @@
+"""Plan a query: ask PostgreSQL what it means, check it, cut it into blocks."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from importlib.metadata import version
+from importlib.resources.abc import Traversable
+
+import psycopg
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from millstream.algebra.block import Block, Key
+from millstream.algebra.dialect import parsed, printed
+from millstream.algebra.expr import Expr
+from millstream.algebra.query_part import noted
+from millstream.algebra.relation import Relation, Scan
+from millstream.algebra.table import ROW, Table
+from millstream.algebra.types import PgType
+from millstream.catalog import definition_digests, foreign_code, stream_tables
+from millstream.catalog import rights as owner_rights
+from millstream.catalog.definition_digests import Digests
+from millstream.catalog.row_key import RowKey
+from millstream.catalog.upstreams import Upstream
+from millstream.compiler.blocks.split import split_into_blocks
+from millstream.compiler.clauses import clock
+from millstream.compiler.clauses.build import build_relation
+from millstream.compiler.server import check, position, queries, volatility
+from millstream.compiler.server.node_tree import converted_types
+from millstream.compiler.server.queries import Canonical
+from millstream.compiler.server.questions import Constant
+from millstream.compiler.server.upstreams import upstreams_under
+from millstream.compiler.workaround import for_function
+from millstream.errors import BadQuery, LockNotHad, MillstreamError, PlanningFailed, Unsupported, Volatile
+from millstream.large_stack import on_large_stack
+from millstream.observe import log
+from millstream.postgres import relations
+from millstream.postgres.connection import Connection
+from millstream.postgres.failures import code_of, failure
+from millstream.store import materialized_rows, state
+from millstream.store.names import PART, ROW_ID, BlockNames, PlanningNames
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """A query, understood."""
+
+    query: str
+    canonical: Canonical
+    relation: Relation
+    blocks: tuple[Block, ...]
+    grounds: Digests
+    """What the plan stands on, as it was before the plan was made."""
+    upstreams: tuple[Upstream, ...] = ()
+    """The stream tables that the query reads, through views and functions too."""
+
+    @property
+    def block(self) -> Block:
+        """The block whose output is the stream table."""
+        return self.blocks[-1]
+
+    @property
+    def asks_clock(self) -> bool:
+        """True if the query asks what time it is."""
+        return any(block.asks_clock for block in self.blocks)
+
+    def sources(self) -> dict[int, tuple[Table, tuple[str, ...]]]:
+        """Each source with the columns the query uses."""
+        used = dict[int, tuple[Table, set[str]]]()
+        for one in (one for block in self.blocks for one in block.inputs()):
+            table = one.scan.table
+            if table.stored:
+                used.setdefault(table.oid, (table, set()))[1].update(one.used())
+        return {oid: (table, tuple(sorted(columns))) for oid, (table, columns) in used.items()}
+
+    def row_key(self) -> RowKey:
+        """What tells the rows apart, for the catalog."""
+        return RowKey(self.block.key, {oid: table.key for oid, (table, _) in self.sources().items()})
+
+    def stored_in(self, target: Digests) -> QueryPlan:
+        """The same plan for a table that is there: what it stands on besides."""
+        return replace(self, grounds=self.grounds | target)
+
+    def keyed(self, key: Key) -> QueryPlan:
+        """The same plan with another key."""
+        return replace(self, blocks=(*self.blocks[:-1], replace(self.block, key=key)))
+
+
+@dataclass(frozen=True)
+class Rights:
+    """Whose query it is, and whose code it may call."""
+
+    owner: str | None = None
+    """The role that must be allowed to read all of it; None for the role of the session."""
+    trusted_roles: tuple[str, ...] = ()
+
+
+OWN = Rights()
+
+
+# What decides the blocks of a query, and what their rows mean.
+_PLANNERS = ("algebra", "compiler", "postgres", "store", "refresh", "service")
+
+
+@cache
+def version_stamp() -> str:
+    """The version of this Millstream's planner: a digest of its code, so that no change of it goes unnoticed."""
+    found = hashlib.sha256(version("sqlglot").encode())
+    files = [file for package in _PLANNERS for file in _files(resources.files(f"millstream.{package}"))]
+    for file in sorted(files, key=str):
+        if file.name.endswith((".py", ".sql")):
+            found.update(file.read_bytes())
+    return found.hexdigest()[:32]
+
+
+def _files(directory: Traversable) -> Iterator[Traversable]:
+    for entry in directory.iterdir():
+        if entry.is_dir():
+            yield from _files(entry)
+        else:
+            yield entry
+
+
+@on_large_stack
+def plan_query(
+    conn: Connection,
+    query: str,
+    *,
+    qualified: bool = False,
+    keys: Mapping[int, Sequence[str]] | None = None,
+    rights: Rights = OWN,
+) -> QueryPlan:
+    """The plan of a query, as the user wrote it or as its canonical text; or why it is refused, and where.
+
+    Of a source with several keys the one in `keys` is used, as long as it is one.
+    """
+    try:
+        return _planned(conn, query, qualified, keys or {}, rights)
+    except (MillstreamError, RecursionError, psycopg.OperationalError, psycopg.errors.InsufficientPrivilege):
+        raise
+    except Exception as error:
+        log.error("planning failed", query=query, traceback="".join(traceback.format_exception(error)))
+        raise PlanningFailed.at(noted(error), error) from error
+
+
+def _planned(
+    conn: Connection, query: str, qualified: bool, keys: Mapping[int, Sequence[str]], rights: Rights
+) -> QueryPlan:
+    with queries.rolled_back(conn):
+        canonical = queries.reread(conn, query) if qualified else queries.canonical(conn, query)
+        with queries.rolled_back(conn):
+            found = definition_digests.digests_under(conn, queries.temporary_view(conn, canonical.text))
+        upstreams = upstreams_under(conn, canonical.text)
+        # First: planning evaluates functions of constants, the server's planner does too.
+        foreign_code.check_under(conn, found, converted_types(canonical.tree), rights.trusted_roles)
+        called = _check(conn, canonical, query)
+        _check_columns(canonical)
+        _check_names([column.name for column in canonical.columns], query)
+        try:
+            relation = build_relation(canonical.text, _Catalog(conn, query, called, keys, rights))
+            _check_sources(relation)
+            blocks = split_into_blocks(relation, canonical.columns, _Server(conn))
+        except Unsupported as error:
+            raise _placed(error, query) from error
+        # Last: what is refused for its form has a hint, the server's own complaint has none.
+        _check_rights(conn, canonical, query, rights)
+    _look_at(blocks)
+    return QueryPlan(query, canonical, relation, blocks, found, upstreams)
+
+
+def _look_at(blocks: Sequence[Block]) -> None:
+    """Parse the expressions of all inputs here, on the large stack: a refresh asks what they refer to."""
+    for one in (one for block in blocks for one in block.inputs()):
+        one.used()
+        for leaf in one.leaves:
+            _ = leaf.expr.as_ref
+
+
+def _check_rights(conn: Connection, canonical: Canonical, query: str, rights: Rights) -> None:
+    """Refuse what the owner may not read; what the server cannot plan, with its reason."""
+    try:
+        owner_rights.check(conn, canonical.text, rights.owner or owner_rights.current_role(conn))
+    except psycopg.errors.LockNotAvailable as error:
+        raise LockNotHad.by_reader("what the query reads") from error
+    except psycopg.Error as error:
+        if failure("", code_of(error), "").retryable:
+            raise
+        raise queries.rejected(query, 0, error) from error
+
+
+@dataclass(frozen=True)
+class _Called:
+    """The names of functions that mean more than a value: of aggregates, and of those that return sets."""
+
+    aggregates: frozenset[str]
+    sets: Mapping[str, bool]
+    """Of those that return sets: does what they return have columns of its own?"""
+
+    def __or__(self, other: _Called) -> _Called:
+        return _Called(self.aggregates | other.aggregates, {**self.sets, **other.sets})
+
+
+def _check(conn: Connection, canonical: Canonical, query: str) -> _Called:
+    """Refuse what cannot be kept; what is called."""
+    check.check(canonical.tree, query)
+    functions = queries.functions(conn, canonical.tree)
+    printing = {one.oid: one.called for one in functions if one.called in volatility.TO_TEXT | volatility.TO_JSON}
+    trusted = printing.keys() - volatility.session_dependent(canonical.tree, printing)
+    if clock.reads_clock(canonical.tree, [one.name for one in functions]):
+        trusted |= {one.oid for one in functions if _told_by_the_clock(one)}
+    for function in functions:
+        if function.oid not in trusted:
+            _check_function(function, query)
+    _check_faithful(conn, canonical)
+    return _Called(
+        frozenset(function.called for function in functions if function.aggregate),
+        {function.called: function.composite for function in functions if function.set},
+    )
+
+
+def _told_by_the_clock(function: queries.Function) -> bool:
+    """Does it depend on nothing but the time, or the time zone, which is ours?"""
+    own = function.schema == "pg_catalog" and function.volatility == "stable"
+    return own and (function.name in clock.CLOCK_FUNCTIONS or function.called in volatility.ZONED)
+
+
+def _check_sources(relation: Relation) -> None:
+    if not any(isinstance(node, Scan) and node.table.stored for node in relation.walk()):
+        raise Unsupported.construct(
+            "a query without a table",
+            reason="It has no source that could change.",
+            way_round="Make it a view.",
+        )
+
+
+def _check_columns(canonical: Canonical) -> None:
+    if not canonical.columns:
+        raise Unsupported.construct(
+            "a query without columns",
+            reason="A stream table has at least one column.",
+            way_round="Select a constant: SELECT 1 AS one FROM ...",
+        )
+
+
+def _check_names(names: Sequence[str], query: str) -> None:
+    """Names that begin with __ms_ are ours: in a stream table, and beside a source's columns in its slice."""
+    for name in names:
+        if name.lower().startswith("__ms_"):
+            where = position.find(query, name)
+            raise Unsupported.construct(
+                f'a column named "{name}"',
+                reason="Names that begin with __ms_ are kept for Millstream's own columns.",
+                way_round="Give the column another name.",
+                position=where,
+                excerpt=position.excerpt(query, where),
+            )
+
+
+def _check_function(function: queries.Function, query: str) -> None:
+    name = function.name.split("(")[0].split(".")[-1].strip('"')
+    where = position.find(query, name)
+    if function.volatility != "immutable":
+        hint = for_function(function.name, function.volatility, built_in=function.schema == "pg_catalog")
+        raise Volatile.function(function.name, function.volatility, hint, where, position.excerpt(query, where))
+
+
+def _check_faithful(conn: Connection, canonical: Canonical) -> None:
+    """Our parser must read the query as the server does: print what it read, and let the server compare.
+
+    Its operators too: NULLIF or USING over a type of an extension means another one where the path is ours.
+    """
+    try:
+        again = queries.reread(conn, printed(_unnamed(parsed(canonical.text))))
+    except (BadQuery, SqlglotError) as error:
+        raise _unfaithful(str(error)) from error
+    read, meant = _spaced(again.text), _spaced(canonical.text)
+    if read != meant:
+        differs = next((n for n, (one, other) in enumerate(zip(read, meant, strict=False)) if one != other), 0)
+        part = slice(max(differs - 30, 0), differs + 60)
+        raise _unfaithful(f"PostgreSQL has: {meant[part]} ... It was read as: {read[part]} ...")
+    if again.operators != canonical.operators:
+        raise _unfaithful("An operator of an extension is not the one that is found without the search_path.")
+
+
+def _unfaithful(where: str) -> Unsupported:
+    return Unsupported.construct(
+        "this query's syntax",
+        reason=f"It could not be read without changing its meaning. {where}",
+        way_round="Write that part in another way (a cast of a varchar to text often helps), and please report it.",
+    )
+
+
+def _spaced(text: str) -> str:
+    """Where the server puts a space before VALUES depends on where they come from."""
+    return text.replace("( VALUES", "(VALUES")
+
+
+def _unnamed(tree: exp.Expression) -> exp.Expression:
+    """The same with columns that have no name told so.
+
+    The server prints the 'x' of a recursive term as 'x'::text, and would name that "text".
+    """
+    for select in list(tree.find_all(exp.Select)):
+        for item in select.expressions:
+            if isinstance(item, exp.Cast):
+                item.replace(exp.alias_(item.copy(), "?column?", quoted=True))
+    return tree
+
+
+def _placed(error: Unsupported, query: str) -> Unsupported:
+    """Find the place in the query of a refusal that came from the planner."""
+    if error.facts.get("position"):
+        return error
+    words = re.findall(r'"(\w+)"', error.message) + re.findall(r"\b(sum|avg|min|max|count|[A-Z]{2,})\b", error.message)
+    where = position.find(query, *words)
+    again = Unsupported(error.message, detail=error.detail, hint=error.hint, **{**error.facts, "position": where})
+    again.detail = " ".join(part for part in (error.detail, position.excerpt(query, where)) if part)
+    return again
+
+
+@on_large_stack
+def state_sql(block: Block, names: BlockNames, *, inner: bool) -> list[str]:
+    """The statements that make what a block keeps, and what it shows to others."""
+    kept_rows = materialized_rows.create_sql(block, names) if block.kept else []
+    if block.head is None:
+        return kept_rows
+    shown = [state.shown_sql(block, names)] if inner and not block.kept else []
+    return [*state.create_sql(block, block.head, names), *kept_rows, *shown]
+
+
+class _Server:
+    """Answers the planner's questions, in a transaction that is rolled back."""
+
+    def __init__(self, conn: Connection) -> None:
+        self.conn = conn
+        self.names = PlanningNames(0, "", "")
+
+    def types(self, expressions: Sequence[Expr], scans: Sequence[Scan]) -> tuple[PgType, ...]:
+        if not expressions:
+            return ()
+        columns = ", ".join(f"{one.sql} AS x{number}" for number, one in enumerate(expressions))
+        tables = ", ".join(scan.item(scan.table.relation) for scan in scans)
+        return tuple(column.type for column in queries.columns_of(self.conn, f"SELECT {columns} FROM {tables}"))
+
+    def values(self, expressions: Sequence[str]) -> tuple[Constant, ...]:
+        try:
+            with self.conn.transaction():
+                row = self.conn.execute(f"SELECT {', '.join(expressions)}".encode()).fetchone()
+        except psycopg.Error as error:
+            raise Unsupported.construct(
+                "an expression over the optional side of an outer join",
+                reason=f"Where that side is missing it cannot be computed: {error.diag.message_primary}.",
+                way_round="Write it so that it has a value for NULLs.",
+            ) from error
+        assert row is not None
+        return tuple(row)
+
+    def declare(self, block: Block) -> Table:
+        names = self.names.at(block.position)
+        # A block that was tried and given up may have stood here before.
+        self.conn.execute(f"DROP VIEW IF EXISTS {names.shown}".encode())
+        self.conn.execute(f"DROP TABLE IF EXISTS {names.state}, {names.kept}".encode())
+        for statement in state_sql(block, names, inner=True):
+            self.conn.execute(statement.replace("CREATE VIEW", "CREATE TEMPORARY VIEW", 1).encode())
+        row = self.conn.execute("SELECT %s::regclass::oid::int8", (names.shown,)).fetchone()
+        assert row is not None
+        table = relations.table(self.conn, row[0])
+        columns = tuple(column for column in table.columns if column.name not in (ROW, PART))
+        name = names.shown.removeprefix("pg_temp.")
+        return Table(0, "pg_temp", name, columns, block=block.position)
+
+
+def _but_ours(key: tuple[str, ...]) -> tuple[str, ...]:
+    return () if ROW_ID in key else key
+
+
+class _Catalog:
+    """Answers the builder's questions."""
+
+    def __init__(
+        self, conn: Connection, query: str, called: _Called, keys: Mapping[int, Sequence[str]], rights: Rights
+    ) -> None:
+        self.conn = conn
+        self.query = query
+        self._called = called
+        self.keys = keys
+        self._known: dict[tuple[str, str], Table | str] = {}
+        self.rights = rights
+
+    def table(self, schema: str, name: str) -> Table | str:
+        """A table, or the canonical text of a view; asked for once, however often the query names it."""
+        if (schema, name) not in self._known:
+            self._known[schema, name] = self._found(schema, name)
+        return self._known[schema, name]
+
+    def _found(self, schema: str, name: str) -> Table | str:
+        schema = schema or queries.implicit_schema(self.conn, name)
+        oid, kind = queries.relation_kinds(self.conn, [(schema, name)])[schema, name]
+        if kind == "v":
+            view = queries.view(self.conn, oid)
+            # Its text is read again, and a conversion in it may then mean another cast.
+            foreign_code.check_under(self.conn, {}, converted_types(view.tree), self.rights.trusted_roles)
+            self._called |= _check(self.conn, view, self.query)
+            return view.text
+        where = position.find(self.query, name)
+        relations.check_source(self.conn, oid, where)
+        table = relations.table(self.conn, oid, self.keys.get(oid, ()))
+        if any(one.relid == oid for one in stream_tables.every(self.conn)):
+            # What tells its rows apart is ours, not the query's.
+            return replace(table, columns=tuple(c for c in table.columns if c.name != ROW_ID), key=_but_ours(table.key))
+        _check_names([column.name for column in table.columns], self.query)
+        return table
+
+    def types(self, select: str) -> tuple[PgType, ...]:
+        return tuple(column.type for column in queries.columns_of(self.conn, select))
+
+    def aggregates(self) -> frozenset[str]:
+        return self._called.aggregates
+
+    def sets(self) -> Mapping[str, bool]:
+        return self._called.sets

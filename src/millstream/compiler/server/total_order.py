@@ -1,0 +1,31 @@
+"""Make the order of a query total: where ties decide which rows are in it, PostgreSQL leaves the choice open.
+
+    ORDER BY total DESC LIMIT 10    ->    ORDER BY total DESC, 1, 2, 3 LIMIT 10
+
+A stream table has the rows of the second form; so it is what a stream table is compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from millstream.algebra.dialect import parsed, printed
+from millstream.algebra.types import Column
+from millstream.large_stack import on_large_stack
+
+
+@on_large_stack
+def with_total_order(text: str, columns: Sequence[Column]) -> str:
+    """The query with ties told apart by all columns that have an order."""
+    query = parsed(text)
+    limit, distinct = query.args.get("limit") or query.args.get("offset"), query.args.get("distinct")
+    first_of_each = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
+    if isinstance(limit, exp.Fetch) or not (limit or first_of_each):
+        return text
+    places = [exp.Literal.number(place) for place, one in enumerate(columns, 1) if one.type.comparable]
+    order = query.args.get("order") or exp.Order(expressions=[])
+    listed = [*order.expressions, *(exp.Ordered(this=place, nulls_first=False) for place in places)]
+    query.set("order", exp.Order(expressions=listed))
+    return printed(query)

@@ -1,0 +1,67 @@
+"""Functions that PostgreSQL calls stable and that are steady all the same, over arguments of plain types.
+
+json_agg, concat, format and their like print their arguments; how a timestamptz or a float is printed depends on the
+session, so PostgreSQL cannot call them immutable. How a number, a text or a uuid is printed does not.
+
+ZONED are those that depend on the session's time zone and on nothing else. A query that asks for the time is kept in
+UTC, so in such a query they are steady.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from millstream.compiler.server.node_tree import Node, Value, result_type, walk
+
+TO_TEXT = frozenset({"concat", "concat_ws", "format"})
+TO_JSON = frozenset(
+    {
+        "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg", "to_json", "to_jsonb", "json_build_object",
+        "jsonb_build_object", "json_build_array", "jsonb_build_array", "array_to_json",
+    }
+)  # fmt: skip
+
+_COMPARED = [
+    ("date", "timestamptz"),
+    ("timestamptz", "date"),
+    ("timestamp", "timestamptz"),
+    ("timestamptz", "timestamp"),
+]
+ZONED = frozenset(
+    {
+        "date_part", "extract", "date_trunc", "date", "time", "timetz", "timestamp", "timestamptz", "make_timestamptz",
+        "timestamptz_pl_interval", "timestamptz_mi_interval", "interval_pl_timestamptz", "date_add", "date_subtract",
+        "overlaps", "generate_series",
+        *(f"{one}_{how}_{other}" for one, other in _COMPARED for how in ("lt", "le", "eq", "gt", "ge", "ne")),
+    }
+)  # fmt: skip
+
+# bool, "char", name, int8, int2, int4, text, json, unknown, bpchar, varchar, numeric, uuid, jsonb, and arrays of some
+_PLAIN = frozenset({16, 18, 19, 20, 21, 23, 25, 114, 705, 1042, 1043, 1700, 2950, 3802})
+_ARRAYS = frozenset({1000, 1005, 1007, 1009, 1014, 1015, 1016, 1231, 2951})
+# JSON has dates in one form only: date, time, timestamp
+_DATES = frozenset({1082, 1083, 1114})
+
+
+def session_dependent(tree: Value, names: dict[int, str]) -> set[int]:
+    """Of these functions, by oid, those that are called with arguments whose text depends on the session."""
+    return {oid for oid, types in _calls(tree) if oid in names and not types <= _allowed(names[oid])}
+
+
+def _allowed(name: str) -> frozenset[int]:
+    return _PLAIN | _ARRAYS | (_DATES if name in TO_JSON else frozenset())
+
+
+def _calls(tree: Value) -> Iterator[tuple[int, frozenset[int]]]:
+    """Each call of a function or an aggregate, with the types of its arguments."""
+    for node in walk(tree):
+        oid = next((number for field in ("funcid", "aggfnoid", "winfnoid") if (number := node.number(field))), 0)
+        if oid:
+            yield oid, frozenset(result_type(one) for one in _arguments(node.fields.get("args")))
+
+
+def _arguments(args: Value | None) -> list[Node]:
+    found = args if isinstance(args, list) else [args] if isinstance(args, Node) else []
+    nodes = [one for one in found if isinstance(one, Node)]
+    inner = [one.fields.get("expr") if one.kind == "TARGETENTRY" else one for one in nodes]
+    return [one for one in inner if isinstance(one, Node)]

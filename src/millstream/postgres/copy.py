@@ -1,0 +1,194 @@
+"""Move rows between PostgreSQL and Arrow, column by column, inside the caller's transaction.
+
+COPY in CSV both ways: PostgreSQL prints NULL as nothing and an empty string as "", Arrow reads
+and writes the same, and neither side builds a row in Python. Only the types of `algebra.wire`
+travel, so there is one codec for small reads and for staging.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import IO
+
+import psycopg
+import pyarrow as pa
+from psycopg import generators
+from psycopg.abc import PQGen
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
+from psycopg.waiting import Wait
+from pyarrow import csv
+
+from millstream.postgres.connection import Connection
+
+
+def fetch(conn: Connection, query: str, schema: pa.Schema) -> pa.Table:
+    """The rows of a query; its columns must be those of the schema, in order."""
+    data = io.BytesIO()
+    # Every value in quotes: Arrow would take U+FEFF at the very beginning for a mark and drop it.
+    statement = f"COPY ({query}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
+    with conn.lock:
+        conn.wait(_copied(conn.pgconn, statement.encode(), data.write))
+    return parse_csv(data.getbuffer(), schema)
+
+
+def fetch_parts(conn: Connection, query: str, schema: pa.Schema, part_bytes: int) -> Parts:
+    """The same in parts of about this size; several lie in a file until they are read."""
+    parts = Parts(schema, part_bytes)
+    statement = f"COPY ({query}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
+    try:
+        with conn.lock:
+            conn.wait(_copied(conn.pgconn, statement.encode(), parts.write))
+        if parts.failed is not None:
+            raise parts.failed
+    except BaseException:
+        parts.close()
+        raise
+    return parts
+
+
+class Parts:
+    """Rows in parts of about one size. The last is in memory, those before it are in a temporary file."""
+
+    def __init__(self, schema: pa.Schema, part_bytes: int) -> None:
+        self.schema = schema
+        self.part_bytes = part_bytes
+        self._last = io.BytesIO()
+        self._file: IO[bytes] | None = None
+        self._sizes = list[int]()
+        self.failed: OSError | None = None
+        """Why the file could not be written."""
+
+    def write(self, row: memoryview) -> None:
+        """Take one row of COPY's.
+
+        After an error of the disk the other rows are taken and dropped: an exception in the middle of COPY would
+        end the session, and with it the refreshes of all other stream tables in the same transaction.
+        """
+        if self.failed is not None:
+            return
+        self._last.write(row)
+        if self._last.tell() >= self.part_bytes:
+            try:
+                self._spill()
+            except OSError as error:
+                self.failed = error
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="millstream-rows-")  # noqa: SIM115 - closed by `close`
+        self._file.write(self._last.getbuffer())
+        # What is only buffered would be missed when it is read.
+        self._file.flush()
+        self._sizes.append(self._last.tell())
+        self._last = io.BytesIO()
+
+    @property
+    def is_one(self) -> bool:
+        """True if no part had to be written to a file."""
+        return self._file is None
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Read them, once."""
+        try:
+            if self._file is not None:
+                self._file.seek(0)
+                for size in self._sizes:
+                    yield parse_csv(memoryview(self._file.read(size)), self.schema)
+            if self._last.tell() or self._file is None:
+                yield parse_csv(self._last.getbuffer(), self.schema)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Delete the file."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+
+
+def _copied(pgconn: PGconn, statement: bytes, write: Callable[[memoryview], object]) -> PQGen[None]:
+    """All that COPY sends. psycopg's own waits for every row anew, most of which have come with the one before."""
+    try:
+        # By the extended protocol: it takes one statement only.
+        pgconn.send_query_params(statement, None)
+        _check((yield from generators.execute(pgconn)))
+        size, row = pgconn.get_copy_data(1)
+        while size >= 0:
+            if size > 0:
+                write(row)
+            else:
+                while not (yield Wait.R):
+                    continue
+                pgconn.consume_input()
+            size, row = pgconn.get_copy_data(1)
+        _check((yield from generators.fetch_many(pgconn)))
+    except psycopg.Error:
+        raise
+    except BaseException:
+        # Interrupted amid the rows: nobody could go on with the connection.
+        pgconn.finish()
+        raise
+
+
+def _check(results: list[PGresult]) -> None:
+    for result in results:
+        if result.status == ExecStatus.FATAL_ERROR:
+            raise psycopg.errors.error_from_result(result)
+
+
+def parse_csv(data: memoryview, schema: pa.Schema) -> pa.Table:
+    """Rows from PostgreSQL's CSV."""
+    if not data:
+        return schema.empty_table()
+    return csv.read_csv(
+        pa.py_buffer(data),
+        # One block: a value longer than a block would be refused.
+        read_options=csv.ReadOptions(column_names=schema.names, block_size=min(len(data) + 1, 2**31 - 1)),
+        parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        convert_options=csv.ConvertOptions(
+            column_types=schema,
+            null_values=[""],
+            true_values=["t"],
+            false_values=["f"],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def send(conn: Connection, relation: str, table: pa.Table) -> None:
+    """Append the rows to a (temporary) relation that has these columns."""
+    send_each(conn, relation, table.schema, [table])
+
+
+def send_each(conn: Connection, relation: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
+    """Append the rows of tables that follow each other, by one COPY; how many there were."""
+    count, left = 0, iter(tables)
+    first = next((table for table in left if table.num_rows), None)
+    if first is None:
+        return 0
+    columns = ", ".join(f'"{name}"' for name in schema.names)
+    options = csv.WriteOptions(include_header=False, quoting_style="all_valid")
+    with conn.cursor() as cursor, cursor.copy(f"COPY {relation} ({columns}) FROM STDIN (FORMAT csv)".encode()) as copy:
+        for table in chain([first], left):
+            data = io.BytesIO()
+            csv.write_csv(table, data, options)
+            copy.write(data.getbuffer())
+            count += table.num_rows
+    return count
+
+
+_POSTGRES = {
+    pa.bool_(): "boolean", pa.int16(): "smallint", pa.int32(): "integer", pa.int64(): "bigint",
+    pa.float32(): "real", pa.float64(): "double precision", pa.string(): "text",
+}  # fmt: skip
+
+
+def postgres_type(type_: pa.DataType) -> str:
+    """The PostgreSQL type of a column that travels."""
+    return _POSTGRES[type_]

@@ -1,0 +1,179 @@
+"""What errors of PostgreSQL, of Spark and of this machine mean to a refresh: which trouble passes by itself.
+
+    TRANSIENT     the server lacks something for the moment; trying again helps, and no stream table is suspended
+    CONFLICTS     another transaction was in the way; trying again at once helps
+    CANCELLED     somebody cancelled the statement
+    all others    the statement itself is wrong: trying again does not help
+
+The codes are matched by prefix, so that a class of codes is one line. Spark's tasks tell the code in the text of their
+error, since an exception of a task reaches us as text; what Spark itself says is matched by its words.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import tempfile
+from typing import NamedTuple
+
+import psycopg
+
+from millstream.errors import (
+    Cancelled,
+    Conflict,
+    LockNotHad,
+    MillstreamError,
+    NoRights,
+    RefreshFailed,
+    ServerError,
+    ServerTrouble,
+)
+
+
+class TransientTrouble(NamedTuple):
+    """What the server lacks, and what an administrator can do about it."""
+
+    what: str
+    remedy: str
+
+
+_TIMEOUT = TransientTrouble(
+    "a timeout ended the session",
+    "We set the timeouts to 0 in every session of ours; a proxy or a pooler may have timeouts of its own.",
+)
+_DISCONNECTED = TransientTrouble("the connection to the server was lost", "Check that the server runs.")
+
+# By the first characters of the code; the longest that fits counts.
+TRANSIENT: dict[str, TransientTrouble] = {
+    "08": _DISCONNECTED,
+    "25P03": _TIMEOUT,
+    "25P04": _TIMEOUT,
+    "53": TransientTrouble("the server is short of resources", "See the server's log."),
+    "53100": TransientTrouble("a disk of the server is full", "Make room on the server's disks."),
+    "53200": TransientTrouble(
+        "the server is out of memory", "If it lasts, set max_locks_per_transaction higher, or work_mem lower."
+    ),
+    "53300": TransientTrouble(
+        "the server has no connection left", "End sessions (see pg_stat_activity), or set max_connections higher."
+    ),
+    "57P": TransientTrouble("the server ended the session", "Check that the server runs."),
+    "57P05": _TIMEOUT,
+    "58": TransientTrouble("the server cannot read or write its files", "See the server's log."),
+    "72000": TransientTrouble("the snapshot of the refresh is too old", "Set old_snapshot_threshold to -1."),
+}
+# By what Spark and Java say; the first that is found counts.
+OF_SPARK: dict[str, TransientTrouble] = {
+    "No space left on device": TransientTrouble(
+        "a disk of Spark is full", "Make room in spark.local.dir: {directory}."
+    ),
+    "Disk quota exceeded": TransientTrouble("a disk of Spark is full", "Make room in spark.local.dir: {directory}."),
+    "TimeoutException": TransientTrouble("a step of Spark took too long", "Is the machine overloaded?"),
+    "SocketTimeoutException": TransientTrouble("a connection of Spark timed out", "Is the machine overloaded?"),
+    "ExecutorLostFailure": TransientTrouble("Spark lost an executor", "See Spark's log."),
+    "FetchFailed": TransientTrouble("Spark lost the rows of a step", "See Spark's log."),
+    "OutOfMemoryError": TransientTrouble("Spark is out of memory", "Set spark_driver_memory higher."),
+    "Too many open files": TransientTrouble(
+        "this machine has no file left to open", "Set the limit higher (ulimit -n)."
+    ),
+}
+# Two transactions each waited for the other, or one has changed what the other had read.
+CONFLICTS = ("40001", "40P01")
+NO_LOCK = "55P03"
+CANCELLED = "57014"
+
+
+def transient_trouble(sqlstate: str) -> TransientTrouble | None:
+    """Return what passes by itself, None for a code that does not."""
+    fitting = [prefix for prefix in TRANSIENT if sqlstate.startswith(prefix)]
+    return TRANSIENT[max(fitting, key=len)] if fitting else None
+
+
+def failure(name: str, sqlstate: str, reason: str) -> MillstreamError:
+    """Return the error that a refresh of `name` has failed with."""
+    if sqlstate in CONFLICTS:
+        return Conflict.on(name, reason)
+    if sqlstate == NO_LOCK:
+        return LockNotHad.by_writer(name, reason)
+    if sqlstate == CANCELLED:
+        return Cancelled.by(name, reason)
+    if trouble := transient_trouble(sqlstate):
+        return ServerTrouble.of(name, trouble.what, reason, trouble.remedy, sqlstate=sqlstate)
+    return RefreshFailed.because(name, reason)
+
+
+def failure_from(name: str, error: psycopg.Error) -> MillstreamError:
+    """Return the error that a refresh of `name` has failed with."""
+    return failure(name, code_of(error), str(error).strip())
+
+
+def code_of(error: psycopg.Error) -> str:
+    """Return the code of an error; one of a connection that has ended is told by libpq, without a code."""
+    return error.sqlstate or ("08006" if isinstance(error, psycopg.OperationalError) else "")
+
+
+RIGHTS = "Ask an administrator for the right that is named; `millstream doctor` looks at those of the database."
+
+
+def translate_error(error: psycopg.Error) -> MillstreamError:
+    """Return an error of the server, outside of a refresh, as one of ours, in the server's own words."""
+    said, sqlstate = error.diag, code_of(error)
+    message = said.message_primary or str(error).strip() or type(error).__name__
+    detail = " ".join(filter(None, (said.message_detail, said.context)))
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return NoRights(message, detail=detail, hint=said.message_hint or RIGHTS, sqlstate=sqlstate)
+    if sqlstate == CANCELLED:
+        return Cancelled(message, detail=detail, hint="Nothing was done. Try again.", sqlstate=sqlstate)
+    if trouble := transient_trouble(sqlstate):
+        hint = said.message_hint or f"Nothing was done. Try again. {trouble.remedy}"
+        return ServerTrouble(message, detail=detail, hint=hint, sqlstate=sqlstate)
+    return ServerError.because(message, sqlstate=sqlstate, detail=detail, hint=said.message_hint or "")
+
+
+# -- of Spark and of this machine ------------------------------------------------------------
+
+# What a connection to Java ends with, while Java runs on.
+_LOST_JAVA = ("Py4JNetworkError", "ConnectionResetError", "BrokenPipeError", "ConnectionRefusedError", "EOFError")
+
+
+def failure_in_spark(name: str, text: str, directory: str) -> MillstreamError | None:
+    """Return the error of a refresh by what Spark says; None where it says nothing that passes by itself."""
+    if found := sqlstate_in_text(text):
+        return failure(name, *found)
+    trouble = next((trouble for words, trouble in OF_SPARK.items() if words in text), None)
+    if trouble is None:
+        return None
+    return ServerTrouble.of(name, trouble.what, _first_line(text), trouble.remedy.format(directory=directory))
+
+
+def failure_here(name: str, error: Exception) -> MillstreamError:
+    """Return the error of a refresh that neither the server nor Spark has raised."""
+    reason = f"{type(error).__name__}: {error}"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        remedy = f"Make room in {error.filename or tempfile.gettempdir()}."
+        return ServerTrouble.of(name, "a disk of this machine is full", reason, remedy)
+    if isinstance(error, MemoryError):
+        return ServerTrouble.of(name, "this machine is out of memory", reason, "")
+    if type(error).__name__ in _LOST_JAVA:
+        return ServerTrouble.of(name, "a connection to Java was lost", reason, "")
+    if isinstance(error, OSError):
+        return ServerTrouble.of(name, "this machine refused something", reason, "")
+    return RefreshFailed.because(name, reason)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().partition("\n")[0][:500]
+
+
+# -- in the text of an error -----------------------------------------------------------------
+
+_MARK = re.compile(r"\[SQLSTATE ([0-9A-Z]{5})\] ([^\n]*)")
+
+
+def sqlstate_in_text(text: str) -> tuple[str, str] | None:
+    """Return the SQLSTATE and the message that a task has put into the text of its error.
+
+    >>> found_in("job aborted: [SQLSTATE 53300] sorry, too many clients already")
+    ('53300', 'sorry, too many clients already')
+    """
+    match = _MARK.search(text)
+    return (match[1], match[2]) if match else None

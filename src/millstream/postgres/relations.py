@@ -1,0 +1,210 @@
+"""What PostgreSQL's own catalog says of a relation: its columns, their types, its key, its members.
+
+Types are looked up, never guessed. A column over a domain carries the domain's name, for casts, and
+everything else of what lies underneath: PostgreSQL computes with that, and so do we. Names are always
+qualified, so that they mean the same under any search_path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from millstream.algebra.table import Table, quoted
+from millstream.algebra.types import Column, PgType
+from millstream.errors import BadSource, NoRights
+from millstream.postgres.connection import Connection
+from millstream.postgres.sql_files import load
+
+_SQL = load("millstream.postgres", "relations.sql")
+
+
+@dataclass(frozen=True)
+class Name:
+    """A relation's oid with the name it has now."""
+
+    oid: int
+    schema: str
+    name: str
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        """For use in composed SQL."""
+        return sql.Identifier(self.schema, self.name)
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        return f"{self.schema}.{self.name}"
+
+    def __str__(self) -> str:
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+
+@dataclass(frozen=True)
+class RelationFacts:
+    """What decides whether a relation can be a source; see the block `facts`."""
+
+    name: Name
+    kind: str
+    persistence: str
+    is_system: bool
+    is_ours: bool
+    hides_rows: bool
+    is_owned: bool
+    is_readable: bool
+    role: str
+    owner: str
+
+
+# -- tables ----------------------------------------------------------------------------------
+
+
+def table(conn: Connection, oid: int, key: Sequence[str] = ()) -> Table:
+    """The table of that oid as it is now, with its key (the one asked for, if it is one) and all of its members."""
+    relation = conn.execute(_SQL["relation"], (oid,)).fetchone()
+    if relation is None:
+        raise BadSource.of(str(oid), "It was dropped meanwhile.", "Try again.")
+    _, schema, name, _ = relation
+    found = conn.execute(_SQL["key"], {"oid": oid, "wanted": list(key)}).fetchone()
+    return Table(oid, schema, name, columns(conn, oid), tuple(found[0]) if found else (), members(conn, [oid])[oid])
+
+
+def names(conn: Connection, oids: Sequence[int]) -> list[Name]:
+    """What these relations are called now; those that were dropped are left out."""
+    query = (
+        "SELECT c.oid::int8, n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
+        "WHERE c.oid = ANY(%s::oid[]) ORDER BY c.oid"
+    )
+    return [Name(*row) for row in conn.execute(query, (sorted(set(oids)),))]
+
+
+def alterable(conn: Connection, oids: Sequence[int]) -> list[Name]:
+    """Return the names of those of these relations that our role may lock and alter: it has their owner's rights."""
+    return [Name(*row) for row in conn.execute(_SQL["alterable"], (sorted(set(oids)),))]
+
+
+def reachable(conn: Connection, oids: Sequence[int]) -> list[Name]:
+    """Return the names of those of these relations that our role can name: their schemas are open to it."""
+    return [Name(*row) for row in conn.execute(_SQL["reachable"], (sorted(set(oids)),))]
+
+
+def members(conn: Connection, oids: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """The partitions and children of each table, to any depth, in order of oid."""
+    found = {root: tuple(below) for root, below in conn.execute(_SQL["members"], (list(oids),))}
+    return {oid: found.get(oid, ()) for oid in oids}
+
+
+def columns(conn: Connection, oid: int) -> tuple[Column, ...]:
+    """The columns of any relation, in order."""
+    rows = conn.execute(_SQL["columns"], (oid,)).fetchall()
+    types = pg_types(conn, [(type_oid, typmod, collation) for _, type_oid, typmod, collation, _, _ in rows])
+    return tuple(Column(row[0], kind, row[4], row[5]) for row, kind in zip(rows, types, strict=True))
+
+
+# -- types -----------------------------------------------------------------------------------
+
+
+def pg_type(conn: Connection, oid: int, typmod: int = -1, collation_oid: int = 0) -> PgType:
+    """One type; without a collation it has the type's own."""
+    return pg_types(conn, [(oid, typmod, collation_oid)])[0]
+
+
+def pg_types(conn: Connection, asked: Sequence[tuple[int, int, int]]) -> list[PgType]:
+    """The types of many (oid, typmod, collation), in their order, in one query."""
+    each = list(dict.fromkeys(asked))
+    oids, typmods, collations = ([one[place] for one in each] for place in range(3))
+    rows = conn.execute(_SQL["types"], (oids, typmods, collations)).fetchall()
+    if len(rows) != len(each):
+        raise ValueError(f"unknown type among {oids}")
+    found = {
+        one: PgType(oid, name, base, kind, *_precision(base, typmod), element, collation, *rest)
+        for one, (oid, name, base, kind, typmod, element, collation, *rest) in zip(each, rows, strict=True)
+    }
+    return [found[one] for one in asked]
+
+
+def from_outside(conn: Connection, oids: Sequence[int]) -> bool:
+    """Does the equality of one of these types belong to an extension or a user? Then our own path does not find it."""
+    found: bool = conn.execute(_SQL["from_outside"], {"oids": list(oids)}).fetchall()[0][0]
+    return found
+
+
+def _precision(base: str, typmod: int) -> tuple[int | None, int | None]:
+    """Of numeric and its arrays: the digits in all, and after the point (negative since PostgreSQL 15)."""
+    if base not in ("numeric", "_numeric") or typmod < 4:
+        return None, None
+    return (typmod - 4) >> 16, (((typmod - 4) & 0x7FF) ^ 1024) - 1024
+
+
+# -- sources ---------------------------------------------------------------------------------
+
+
+def check_source(conn: Connection, oid: int, position: int | None = None) -> None:
+    """Refuse a relation that changes cannot be captured from; its members count as itself."""
+    found = [
+        RelationFacts(Name(*row[:3]), *row[3:])
+        for row in conn.execute(_SQL["facts"], ([oid, *members(conn, [oid])[oid]],))
+    ]
+    if not found:
+        raise BadSource.of(str(oid), "It was dropped meanwhile.", "Try again.", position)
+    root = found[0]
+    for facts in found:
+        _check_kind(root, facts, position)
+    for facts in found:
+        _check_rights(facts, position)
+
+
+# In the order of precedence: the first reason that holds is the one told.
+_KINDS = {
+    "v": ("It is a view that was not inlined.", "Name the tables underneath."),
+    "m": ("It is a materialized view; its rows change without events.", "Name the tables underneath."),
+    "f": ("It is a foreign table; changes made elsewhere are not seen here.", "Copy it into a local table."),
+    "S": ("It is a sequence.", "Name a table."),
+}
+
+
+def _check_kind(root: RelationFacts, facts: RelationFacts, position: int | None) -> None:
+    reason = _reason_against(facts)
+    if reason is None:
+        return
+    why, way_round = reason
+    if facts is not root:
+        why = f"Its partition or child {facts.name} stands in the way. {why}"
+    raise BadSource.of(root.name.title, why, way_round, position)
+
+
+def _reason_against(facts: RelationFacts) -> tuple[str, str] | None:
+    """Why changes cannot be captured from the relation, and a way round; None when they can."""
+    if facts.is_system:
+        return "It is a system catalog; it takes no triggers.", "Copy what you need into a table of your own."
+    if facts.is_ours:
+        return "It belongs to Millstream itself.", "Name a table of your own, or a stream table."
+    if facts.kind in _KINDS:
+        return _KINDS[facts.kind]
+    if facts.kind not in ("r", "p"):
+        return "It is not a table.", "Name a table."
+    if facts.persistence == "t":
+        return "It is a temporary table; no other session can read it.", "Use a permanent table."
+    if facts.persistence == "u":
+        return "It is unlogged; a crash empties it without an event.", "ALTER TABLE ... SET LOGGED."
+    return None
+
+
+def _check_rights(facts: RelationFacts, position: int | None) -> None:
+    name = str(facts.name)
+    if not facts.is_owned:
+        raise NoRights.to(
+            f"capture changes from {name}",
+            role=facts.role,
+            grant=f"GRANT {quoted(facts.owner)} TO {quoted(facts.role)};",
+            reason="A trigger that always fires can be set by the table's owner only.",
+        )
+    if not facts.is_readable:
+        raise NoRights.to(f"read {name}", role=facts.role, grant=f"GRANT SELECT ON {name} TO {quoted(facts.role)};")
+    if facts.hides_rows:
+        why = "Row level security hides rows of it from us, so its content is not what a query of ours would see."
+        way_round = f"ALTER TABLE {name} NO FORCE ROW LEVEL SECURITY, or use a role with BYPASSRLS."
+        raise BadSource.of(facts.name.title, why, way_round, position)

@@ -1,0 +1,125 @@
+"""Take a lock on tables without making their writers wait.
+
+A lock request that waits makes every later writer queue behind it, however short their own work.
+So each attempt waits only `lock_timeout`, gives up, rolls back, and tries again after a pause that
+grows and is never the same twice. What was to be done under the lock starts anew with it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from psycopg import errors, sql
+from psycopg.pq import TransactionStatus
+
+from millstream.errors import LockNotHad
+from millstream.postgres.connection import Connection
+from millstream.postgres.relations import Name
+from millstream.postgres.sql_files import load
+
+Mode = Literal["SHARE ROW EXCLUSIVE", "ACCESS EXCLUSIVE"]
+T = TypeVar("T")
+
+_SQL = load("millstream.postgres", "table_locks.sql")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long one attempt may hold up writers, and how long we go on trying."""
+
+    lock_timeout: float = 0.2
+    seconds: float = 30.0
+    first_pause: float = 0.05
+    longest_pause: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.lock_timeout <= 0 or self.seconds < 0 or self.first_pause <= 0:
+            raise ValueError("patience is measured in positive seconds")
+
+    def pause(self, attempt: int) -> float:
+        """The wait after the given attempt (the first is 0): doubling, with jitter."""
+        longest = min(self.first_pause * 2.0 ** min(attempt, 30), self.longest_pause)
+        return longest * random.uniform(0.5, 1.0)
+
+
+PATIENT = Patience()
+
+
+@contextmanager
+def read_committed(conn: Connection) -> Iterator[None]:
+    """A transaction whose every statement sees what has committed before it, whatever the server's default.
+
+    What is looked at under a lock must be as it is now, not as it was when we began to wait for the lock.
+    Within a transaction of the caller's it is a savepoint, and the caller's isolation stands.
+    """
+    is_outermost = conn.info.transaction_status == TransactionStatus.IDLE
+    with conn.transaction():
+        if is_outermost:
+            conn.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        yield
+
+
+@contextmanager
+def waiting_at_most(conn: Connection, seconds: float) -> Iterator[None]:
+    """A transaction (or savepoint) in which no statement waits longer for a lock: LockNotAvailable."""
+    with conn.transaction():
+        former = conn.execute("SELECT current_setting('lock_timeout')").fetchall()[0][0]
+        setting = "SELECT set_config('lock_timeout', %s, true)"
+        conn.execute(setting, (f"{round(seconds * 1000)}ms",))
+        yield
+        conn.execute(setting, (former,))
+
+
+def under_lock(
+    conn: Connection, tables: Sequence[Name], mode: Mode, work: Callable[[], T], patience: Patience = PATIENT
+) -> T:
+    """Run `work` in a transaction that holds the lock on every table; try again while it is not to be had."""
+    deadline = time.monotonic() + patience.seconds
+    attempt = 0
+    while True:
+        try:
+            return _attempt(conn, tables, mode, work, patience)
+        except (errors.LockNotAvailable, errors.DeadlockDetected) as error:
+            pause = patience.pause(attempt)
+            if time.monotonic() + pause > deadline:
+                raise _not_had(conn, tables, patience) from error
+        time.sleep(pause)
+        attempt += 1
+
+
+def _attempt(conn: Connection, tables: Sequence[Name], mode: Mode, work: Callable[[], T], patience: Patience) -> T:
+    """One transaction; its own settings end with it."""
+    milliseconds = f"{max(1, round(patience.lock_timeout * 1000))}ms"
+    with read_committed(conn):
+        before = _exchange(conn, milliseconds, "pg_catalog, pg_temp")
+        if tables:
+            names = sql.SQL(", ").join(table.identifier for table in tables)
+            conn.execute(sql.SQL("LOCK TABLE {} IN {} MODE").format(names, sql.SQL(mode)))
+        result = work()
+        _exchange(conn, *before)
+    return result
+
+
+def _exchange(conn: Connection, lock_timeout: str, search_path: str) -> tuple[str, str]:
+    """Set both for the rest of the transaction; return what they were."""
+    settings = "SELECT current_setting('lock_timeout'), current_setting('search_path')"
+    timeout, path = conn.execute(settings).fetchall()[0]
+    setting = "SELECT set_config('lock_timeout', %s, true), set_config('search_path', %s, true)"
+    conn.execute(setting, (lock_timeout, search_path))
+    return timeout, path
+
+
+def _not_had(conn: Connection, tables: Sequence[Name], patience: Patience) -> LockNotHad:
+    """The error, naming who stands in the way as far as we may see."""
+    held = holders(conn, [table.oid for table in tables])
+    return LockNotHad.on(", ".join(str(table) for table in tables), patience.seconds, holders=held)
+
+
+def holders(conn: Connection, oids: Sequence[int] | None = None) -> list[str]:
+    """Who holds locks that may keep us waiting, on these relations or on any: process, application, since when."""
+    return [row[0] for row in conn.execute(_SQL["holders"], {"oids": None if oids is None else list(oids)})]

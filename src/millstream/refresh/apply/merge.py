@@ -1,0 +1,274 @@
+"""Apply what Spark found, inside the cut's transaction.
+
+stage      COPY into a temporary table
+state      groups decoded, those whose extreme was lost recomputed, MERGE
+target     what shall be done to each row, checked, then one MERGE (or one INSERT)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import psycopg
+import pyarrow as pa
+
+from millstream.algebra.block import AggregateHead, Block
+from millstream.catalog import targets, write_guard
+from millstream.errors import TargetDiffers, TriggerInterferes
+from millstream.observe import log
+from millstream.observe.failpoint import failpoint
+from millstream.postgres.connection import Connection, users_path
+from millstream.postgres.copy import fetch, postgres_type, send_each
+from millstream.refresh.report import Tally
+from millstream.spark.parts import Result
+from millstream.store import group_rows, materialized_rows, staging, state, target
+from millstream.store.names import BlockNames
+
+
+class Groups(Protocol):
+    """Evaluates groups: their keys in, their state out, or their rows."""
+
+    def groups(self, head: AggregateHead, keys: pa.Table, *, members: bool = False) -> Result: ...
+
+    def everything(self, *, members: bool = False) -> Result: ...
+
+
+class Apply:
+    """Applies one block's result: to its state, and to the stream table if it is the last of its chain."""
+
+    def __init__(
+        self,
+        conn: Connection,
+        block: Block,
+        names: BlockNames,
+        tally: Tally,
+        *,
+        inner: bool = False,
+        row_triggers: str = "",
+    ) -> None:
+        self.conn = conn
+        self.block = block
+        self.names = names
+        self.tally = tally
+        self.inner = inner
+        self.row_triggers = row_triggers
+        """Triggers of the user's that may change a row before it is written."""
+        self._staged = set[str]()
+
+    def difference(self, rows: Result | None, evaluation: Groups) -> None:
+        """Apply a change, if there is one."""
+        if rows is not None or self.inner:
+            staging.clear(self.conn, self.names.staging())
+        if self.inner:
+            self._run(state.changes_table_sql(self.block, self.names))
+        if rows is None:
+            return
+        if self.block.kept is not None:
+            self._rows(rows, evaluation, full=False)
+            return
+        head = self.block.head
+        with self.tally.phase("apply"):
+            self._stage(rows)
+            if head is not None:
+                self._groups(head, absolute=False)
+        if head is not None:
+            if head.recoverable:
+                self._recompute(head, evaluation)
+            self._gather(head, evaluation)
+            with self._images():
+                self._merge_state(head)
+        if not self.inner:
+            self._merge_target(full=False)
+
+    def whole(self, rows: Result, evaluation: Groups) -> None:
+        """Apply a complete result, as the difference from what is stored."""
+        staging.clear(self.conn, self.names.staging())
+        if self.block.kept is not None:
+            self._run(state.changes_table_sql(self.block, self.names))
+            self._rows(rows, evaluation, full=True)
+            return
+        head = self.block.head
+        with self.tally.phase("apply"):
+            self._stage(rows)
+            if head is not None:
+                self._groups(head, absolute=True)
+                self._vanished(head)
+        if head is not None:
+            if head.gathered:
+                rows = evaluation.everything(members=True)
+                with self.tally.phase("apply"):
+                    self._stage(rows, self.names.members)
+            self._merge_state(head)
+        if not self.inner:
+            self._merge_target(full=True)
+
+    def _rows(self, rows: Result, evaluation: Groups, *, full: bool) -> None:
+        """Bring stored rows up to date: compute those of the touched parts, compare, change what differs."""
+        head = self.block.head
+        with self.tally.phase("apply"):
+            self._stage(rows)
+            if head is not None:
+                self._groups(head, absolute=full)
+                if full:
+                    self._vanished(head)
+        if head is not None:
+            self._members(head, evaluation, full=full)
+        with self.tally.phase("apply"):
+            for statement in (
+                *materialized_rows.new_sql(self.block, self.names, full=full),
+                *materialized_rows.change_sql(self.block, self.names, full=full),
+            ):
+                self._run(statement)
+        if head is not None:
+            self._merge_state(head)
+
+    def _members(self, head: AggregateHead, evaluation: Groups, *, full: bool) -> None:
+        """Bring the rows of the touched partitions."""
+        if full:
+            found = evaluation.everything(members=True)
+        else:
+            keys = self._keys(head, group_rows.wanted_sql(head, self.names))
+            if head.keys and keys.num_rows == 0:
+                self._stage(Result.of(group_rows.no_rows_sql(head)), self.names.members)
+                return
+            found = evaluation.groups(head, keys, members=True)
+        self._stage(found, self.names.members)
+
+    # -- steps -----------------------------------------------------------------------------
+
+    def _stage(self, rows: Result, relation: str | None = None) -> None:
+        schema = plain(rows.schema)
+        columns = ", ".join(f'"{field.name}" {postgres_type(field.type)}' for field in schema)
+        to = relation or self.names.delta
+        if to in self._staged:
+            staging.clear(self.conn, [to])
+        self._staged.add(to)
+        self._run(f"CREATE TEMPORARY TABLE IF NOT EXISTS {to.removeprefix('pg_temp.')} ({columns})")
+        count = send_each(self.conn, to, schema, (table.cast(schema) for table in rows.tables))
+        self._analyze(to, count)
+        failpoint("staged")
+
+    def _groups(self, head: AggregateHead, *, absolute: bool) -> None:
+        self._run(state.groups_table_sql(head, self.names))
+        self._run(state.decode_sql(head, self.names, absolute=absolute))
+
+    def _vanished(self, head: AggregateHead) -> None:
+        """Note the stored groups that a full read has not found."""
+        if renamed := state.renamed_sql(head, self.names):
+            self._run(renamed)
+        self._run(state.vanished_sql(head, self.names))
+
+    def _keys(self, head: AggregateHead, query: str) -> pa.Table:
+        with self.tally.phase("apply"):
+            schema = pa.schema([(key.name, key.wire.arrow_type) for key in head.keys] or [("one", pa.int32())])
+            return fetch(self.conn, query, schema.append(pa.field("__one", pa.int32()))).select(schema.names)
+
+    def _gather(self, head: AggregateHead, evaluation: Groups) -> None:
+        """Stage the rows of the touched groups, for the aggregates that PostgreSQL computes over all of them."""
+        if not head.gathered:
+            return
+        keys = self._keys(head, group_rows.wanted_sql(head, self.names))
+        some = keys.num_rows or not head.keys
+        rows = evaluation.groups(head, keys, members=True) if some else Result.of(group_rows.no_rows_sql(head))
+        with self.tally.phase("apply"):
+            self._stage(rows, self.names.members)
+
+    def _recompute(self, head: AggregateHead, evaluation: Groups) -> None:
+        lost = self._keys(head, state.lost_sql(head, self.names))
+        if lost.num_rows == 0:
+            return
+        rows = evaluation.groups(head, lost)
+        with self.tally.phase("apply"):
+            self._stage(rows)
+            self._run(state.forget_sql(head, self.names))
+            self._groups(head, absolute=True)
+
+    @contextmanager
+    def _images(self) -> Iterator[None]:
+        """Of an inner block: keep what its rows were and what they have become, for the blocks that read it."""
+        if self.inner:
+            self._run(state.images_sql(self.block, self.names, "D"))
+        yield
+        if self.inner:
+            self._run(state.images_sql(self.block, self.names, "I"))
+            self._run(state.unchanged_sql(self.block, self.names))
+
+    def _merge_state(self, head: AggregateHead) -> None:
+        with self.tally.phase("apply"):
+            try:
+                gathered = group_rows.recomputed_sql(self.block, head, self.names)
+                self._run(state.merge_sql(head, self.names, gathered))
+            except psycopg.errors.CheckViolation as error:
+                raise TargetDiffers.at(self.names.name, f"A group lost rows it did not have: {error}") from error
+        failpoint("state_merged")
+
+    def _merge_target(self, *, full: bool) -> None:
+        with self.tally.phase("apply"):
+            self._run(target.rows_table_sql(self.block, self.names))
+            for statement in target.plan_sql(self.block, self.names, full=full):
+                self._run(statement)
+            counts = self._counts()
+            if not counts:
+                return
+            self._fit_index()
+            only_new = set(counts) == {"I"}
+            merge = target.insert_sql if only_new else target.merge_sql
+            self._carry_out(merge(self.block, self.names), sum(counts.values()))
+            for op, count in counts.items():
+                self.tally.changed[op] += count
+        failpoint("target_merged")
+
+    def _fit_index(self) -> None:
+        """Where a key is too long for the unique index, put one in its place that holds any."""
+        query = target.long_keys_sql(self.block, self.names)
+        row = self.conn.execute(query.encode()).fetchone() if query else None
+        if row is None or not row[0]:
+            return
+        for (index,) in self.conn.execute(target.unique_index_sql(self.block, self.names).encode()).fetchall():
+            log.warning("keys too long for a unique index", table=self.names.name, index=index)
+            self._run(f"DROP INDEX {index}")
+            for statement in target.long_index_sql(self.block, self.names):
+                self._run(statement)
+            targets.mark(self.conn, self.names.id)
+
+    def _carry_out(self, statement: str, expected: int) -> None:
+        try:
+            # The triggers that fire here are the user's, so the path is too; the statement itself needs none.
+            with write_guard.write_permit(self.conn, self.names.target), users_path(self.conn):
+                done = self._run(statement)
+        except psycopg.errors.UniqueViolation as error:
+            raise TargetDiffers.at(self.names.name, f"A row came that is there already: {error}") from error
+        if self.row_triggers:
+            self._check_written(done, expected)
+        if done != expected:
+            raise TargetDiffers.at(self.names.name, f"{expected} rows were to change, {done} did.")
+
+    def _check_written(self, done: int, expected: int) -> None:
+        """Rows written are rows planned: a BEFORE ROW trigger may have dropped some, or stored others instead."""
+        unwritten = self.conn.execute(target.unwritten_sql(self.block, self.names).encode()).fetchall()[0][0]
+        if done != expected or unwritten:
+            what = f"Of {expected} rows, {done} were written, {unwritten} of them not as the query has them."
+            raise TriggerInterferes.by(self.names.name, self.names.target, self.row_triggers, what)
+
+    def _counts(self) -> dict[str, int]:
+        query = f"SELECT op, count(*) FROM {self.names.rows} WHERE op IS NOT NULL GROUP BY op"
+        counts: dict[str, int] = dict(self.conn.execute(query.encode()).fetchall())
+        if "?" in counts:
+            raise TargetDiffers.at(self.names.name, f"{counts['?']} rows that should go are not there.")
+        return counts
+
+    def _analyze(self, relation: str, rows: int) -> None:
+        # Without statistics a large temporary table is planned as if it were tiny.
+        if rows > 5_000:
+            self._run(f"ANALYZE {relation}")
+
+    def _run(self, statement: str) -> int:
+        return self.conn.execute(statement.encode()).rowcount
+
+
+def plain(schema: pa.Schema) -> pa.Schema:
+    """The schema in the types that are staged: of Arrow's large and small variants, one."""
+    types = [pa.string() if pa.types.is_large_string(field.type) else field.type for field in schema]
+    return pa.schema(list(zip(schema.names, types, strict=True)))

@@ -1,0 +1,65 @@
+"""Record a refresh: the frontier it came to, and its line in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from millstream.catalog import history, stream_tables
+from millstream.catalog.history import HistoryEntry, Initiator
+from millstream.frontier.snapshot import Snapshot
+from millstream.observe.failpoint import failpoint
+from millstream.postgres.connection import Connection
+from millstream.refresh.cut import Cut
+from millstream.refresh.job import Job, reads
+from millstream.refresh.report import RefreshReport
+
+
+def record(conn: Connection, now: Cut, job: Job, report: RefreshReport) -> RefreshReport:
+    """Record frontier and history, in the transaction of the rows; return the report with its data timestamp."""
+    id, frontier = job.table.id, str(report.frontier)
+    moments = stream_tables.advance(conn, [id], frontier, now.taken_at, action=report.action, reason=report.reason)
+    dated = replace(report, data_timestamp=moments[id])
+    history.add(conn, _entry(job, dated, now.taken_at))
+    failpoint("frontier_advanced")
+    return dated
+
+
+def record_idle(conn: Connection, now: Cut, jobs: Sequence[Job], initiated_by: Initiator) -> dict[int, RefreshReport]:
+    """Record that nothing has changed, one statement for all; the scheduler's leave no history. Return the reports."""
+    by_frontier = dict[Snapshot, list[Job]]()
+    for job in jobs:
+        by_frontier.setdefault(now.frontier(reads(job)), []).append(job)
+    reports = dict[int, RefreshReport]()
+    for frontier, idle in by_frontier.items():
+        ids = [job.table.id for job in idle]
+        moments = stream_tables.advance(conn, ids, str(frontier), now.taken_at, action="NO_DATA", reason="NO_CHANGE")
+        reports |= {job.table.id: _idle(now, job, initiated_by, frontier, moments[job.table.id]) for job in idle}
+    if jobs and initiated_by != "SCHEDULER":
+        history.add_all(conn, [_entry(job, reports[job.table.id], now.taken_at) for job in jobs])
+    return reports
+
+
+def _idle(now: Cut, job: Job, initiated_by: Initiator, frontier: Snapshot, moment: datetime) -> RefreshReport:
+    """Return the report where nothing has changed."""
+    return RefreshReport(
+        job.table.name, "NO_DATA", "NO_CHANGE", moment, frontier,
+        initiated_by=initiator(job, initiated_by), held_back_by=now.behind.get(job.table.id, ()),
+    )  # fmt: skip
+
+
+def initiator(job: Job, initiated_by: Initiator) -> Initiator:
+    """Return who asked for a refresh; one that the creation of another pulls along is not an initial one."""
+    return "MANUAL" if initiated_by == "INITIAL" and job.table.frontier else initiated_by
+
+
+def _entry(job: Job, report: RefreshReport, started: datetime) -> HistoryEntry:
+    return HistoryEntry(
+        stream_table_id=job.table.id, action=report.action, reason=report.reason, status="COMPLETED",
+        initiated_by=report.initiated_by, started_at=started, finished_at=datetime.now(UTC),
+        data_timestamp=report.data_timestamp, frontier=report.frontier,
+        rows_read=report.rows_read, rows_inserted=report.rows_inserted,
+        rows_updated=report.rows_updated, rows_deleted=report.rows_deleted, spark_jobs=report.spark_jobs,
+        inputs=[one.as_dict() for one in report.inputs], phases=dict(report.phases),
+    )  # fmt: skip

@@ -1,0 +1,170 @@
+"""Look whether a refresh can be trusted: the plan is of what is there, and every source is captured whole.
+
+What is not sound is put aside, and the others go on:
+
+    something under the query was replaced       a Gap: plan it again
+    a source is not captured whole               a Gap: set capture up again
+    a column that is read is not what it was     an error, told to whoever refreshes
+    code of others would run                     an error; the table waits until it is gone
+    the owner may not read what the query reads  an error; the table waits until it may
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from psycopg import Error as PostgresError
+from psycopg import errors
+
+from millstream.capture.trigger import inventory
+from millstream.catalog import definition_digests, digest_cache, foreign_code, rights, sources, targets, write_guard
+from millstream.catalog.definition_digests import Change
+from millstream.catalog.digest_cache import DigestCache
+from millstream.errors import LockNotHad, MillstreamError, SourceChanged, TargetDiffers, TargetMoved
+from millstream.postgres.connection import Connection
+from millstream.postgres.failures import failure_from
+from millstream.refresh.job import Gap, Job, Outcome, Read, reads
+from millstream.store import target
+
+
+def preflight(
+    conn: Connection,
+    memory: DigestCache,
+    jobs: Sequence[Job],
+    read: Read,
+    *,
+    guarded: bool,
+    trusted_roles: Sequence[str] = (),
+) -> tuple[dict[int, Outcome], dict[int, list[Change]]]:
+    """Which of these must be put aside, and what has changed under the others; those that are as they were when
+    they were last found sound are not looked at again."""
+    found = digest_cache.version_stamps(conn, {job.table.id: job.grounds for job in jobs})
+    new = [job for job in jobs if not memory.holds(job.table.id, job.grounds, found[job.table.id])]
+    changes = _changes(conn, new)
+    aside = {job.table.id: why for job in new if (why := _unplanned(conn, job, changes.get(job.table.id, ())))}
+    aside |= _check_guards(conn, [job for job in new if job.table.id not in aside], guarded)
+    aside |= _check_capture(conn, [job for job in new if job.table.id not in aside], read)
+    aside |= _check_rights(conn, [job for job in new if job.table.id not in aside], trusted_roles)
+    for job in new:
+        if job.table.id not in aside and job.table.id not in changes:
+            memory.keep(job.table.id, job.grounds, found[job.table.id])
+    return aside, changes
+
+
+def _changes(conn: Connection, jobs: Sequence[Job]) -> dict[int, list[Change]]:
+    """What is not as planned or not as recorded, by stream table: one question for all."""
+    found = dict[int, list[Change]]()
+    if not jobs:
+        return found
+    for one in definition_digests.changed_definitions(conn, {job.table.id: job.grounds for job in jobs}):
+        found.setdefault(one.stream_table_id, []).append(one)
+    return found
+
+
+def _unplanned(conn: Connection, job: Job, changes: Sequence[Change]) -> Outcome | None:
+    """Why the plan cannot be carried out, if it cannot."""
+    planned_otherwise = {one.kind for one in changes if one.is_planned_otherwise}
+    state = next((one.digest for one in changes if one.kind == "target"), None)
+    if state == "renamed":
+        return TargetMoved.renamed(job.table.name)
+    if state == "dropped":
+        return TargetMoved.dropped(job.table.name)
+    if state == "unmarked":
+        return TargetMoved.unmarked(job.table.name, targets.statements(conn, job.table.id))
+    if "target" in planned_otherwise and job.table.row_key:
+        columns = ", ".join(job.table.row_key.indexed().split("\n"))
+        return TargetDiffers.without_index(job.table.name, columns, target.index_sql(job.block, job.names))
+    if planned_otherwise:
+        return Gap((), f"{', '.join(sorted(planned_otherwise))} replaced under {job.table.name}")
+    return None
+
+
+def _check_guards(conn: Connection, jobs: Sequence[Job], guarded: bool) -> dict[int, Outcome]:
+    """Every stream table has its guard, or none has, as the setting says."""
+    relids = {job.table.id: job.table.relid for job in jobs if job.table.relid}
+    wrong = write_guard.broken_guards(conn, list(relids.values())) if relids else {}
+    aside = dict[int, Outcome]()
+    for job in jobs:
+        found = wrong.get(relids.get(job.table.id, 0))
+        if job.table.id in relids and (found is not None) == guarded:
+            aside[job.table.id] = Gap((), f"the guard of {job.table.name} is {found or 'there'}", guard=True)
+    return aside
+
+
+def _check_capture(conn: Connection, jobs: Sequence[Job], read: Read) -> dict[int, Outcome]:
+    """Every source must be captured whole, as it was set up; otherwise nothing of it can be trusted.
+
+    What can be set up again is a Gap for whoever reads it. Where a column is not what it was, the stream tables
+    that read the column are told so. The others go on.
+    """
+    if not jobs:
+        return {}
+    relids = sorted(set().union(*map(reads, jobs)))
+    drifts = sources.drifts(conn, relids)
+    known = list({source.relid: source for job in jobs for source in read[job.table.id]}.values())
+    lacking = {relid: "; ".join(found) for relid, found in inventory.gaps_of(conn, known).items() if found}
+    gaps = {**lacking, **{relid: "; ".join(found.values()) for relid, found in drifts.items()}}
+    aside = dict[int, Outcome]()
+    for job in jobs:
+        own = {relid: gaps[relid] for relid in sorted(reads(job)) if relid in gaps}
+        own |= _uncaptured(job, read[job.table.id])
+        if error := _changed(job, drifts):
+            aside[job.table.id] = error
+        elif own:
+            aside[job.table.id] = Gap(tuple(own), "; ".join(own.values()))
+    return aside
+
+
+# The class of SQLSTATEs of a query that names what is not there, or not so any more.
+_NO_SUCH_THING = "42"
+
+
+def _check_rights(conn: Connection, jobs: Sequence[Job], trusted_roles: Sequence[str]) -> dict[int, Outcome]:
+    """Those that would run code of others, and those whose owners may not read what their queries read."""
+    relids = {job.table.id: job.table.relid or 0 for job in jobs}
+    aside = dict[int, Outcome]()
+    called = foreign_code.under(conn, {job.table.id: job.grounds for job in jobs}, trusted_roles)
+    written = foreign_code.on_tables(conn, list(relids.values()), trusted_roles)
+    owners = rights.owners(conn, list(relids.values()))
+    for job in jobs:
+        id, name = job.table.id, job.table.name
+        if id in called:
+            aside[id] = foreign_code.refused(conn, name, called[id], on_table=False)
+        elif relids[id] in written:
+            aside[id] = foreign_code.refused(conn, name, written[relids[id]], on_table=True)
+        elif error := _denied(conn, job, owners.get(relids[id])):
+            aside[id] = error
+    return aside
+
+
+def _denied(conn: Connection, job: Job, owner: str | None) -> MillstreamError | None:
+    try:
+        rights.check(conn, job.table.canonical_query, owner or rights.current_role(conn))
+    except MillstreamError as error:
+        return error
+    except errors.LockNotAvailable:
+        return LockNotHad.by_reader("what the query reads")
+    except PostgresError as error:
+        if (error.sqlstate or "").startswith(_NO_SUCH_THING):
+            said = error.diag.message_primary or str(error)
+            return SourceChanged.query(job.table.name, f"{said[:1].upper()}{said[1:]}.")
+        return failure_from(job.table.name, error)
+    return None
+
+
+def _uncaptured(job: Job, read: Sequence[sources.Source]) -> dict[int, str]:
+    """Sources that are not recorded, or whose buffers lack a column that is read: something was cut short."""
+    captured = {one.relid: {column.name for column in one.columns} for one in read}
+    wanted = [(one.scan.table.oid, one.used()) for one in job.reads()]
+    lacking = [oid for oid, used in wanted if oid not in captured or used - captured[oid]]
+    return dict.fromkeys(lacking, "a column is not captured")
+
+
+def _changed(job: Job, drifts: Mapping[int, Mapping[str, str]]) -> SourceChanged | None:
+    """A column that the job reads, or a whole table, that is not what it was."""
+    for one in job.reads():
+        table = one.scan.table
+        for column, what in drifts.get(table.oid, {}).items():
+            if (column in one.used() or not column) and not sources.is_harmless(what):
+                return SourceChanged.shape(f"{table.schema}.{table.name}", what)
+    return None

@@ -1,0 +1,9 @@
+"""Read what a block needs: the changes, and every row that they can join.
+
+demand            send keys along the join tree, and read what they ask for
+access_paths      lookups, scans, slices: the cheapest way to read an input
+read_sql          the SQL of each
+input_rows        the rows of one input, as they are collected
+semijoin          semi-join reduction
+single_rows       old and new versions of the single rows that temporal filters depend on
+"""

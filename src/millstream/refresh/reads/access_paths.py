@@ -1,0 +1,272 @@
+"""Read the rows of an input by the cheapest access path, at the cut.
+
+    lookup   keys joined to the table; PostgreSQL's EXPLAIN tells how many rows that returns
+    read     the whole table, small enough for the driver
+    scan     the whole table, by Spark's tasks at the exported snapshot
+    flipped  the rows of which a moving filter says one thing before and another after
+
+A lookup that would return more than `max_lookup_rows` is abandoned before it starts; one that
+turns out to, while it runs. Then the whole table is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg import sql
+
+from millstream.algebra.block import Input
+from millstream.algebra.table import quoted
+from millstream.frontier.snapshot import Snapshot
+from millstream.postgres import relations
+from millstream.postgres.connection import pinned
+from millstream.postgres.copy import fetch, fetch_parts, postgres_type, send
+from millstream.refresh.cut import Cut
+from millstream.refresh.reads import read_sql
+from millstream.refresh.reads.read_sql import FilterVersions
+from millstream.refresh.reads.single_rows import SingleRowVersions
+from millstream.refresh.report import InputReport, Path, Tally
+from millstream.spark import parts
+from millstream.spark.engine import Engine
+from millstream.spark.scan import PAGES_PER_TASK, Scanned, scan
+from millstream.store import staging
+from millstream.store.names import BlockNames
+
+# Up to this many pages (8 MB) the driver reads a whole table itself: starting tasks would cost more.
+SMALL_PAGES = 1000
+# Up to this many keys travel inside the statement; more go through a temporary table.
+INLINE_KEYS = 5000
+# How long a scan's session waits for a table that another session wants to empty or to alter.
+SCAN_LOCK_TIMEOUT = "2s"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What PostgreSQL expects of a lookup."""
+
+    rows: float
+    sequential: bool
+
+
+class AccessPaths:
+    """Reads inputs for one refresh and notes how."""
+
+    def __init__(
+        self,
+        cut: Cut,
+        names: BlockNames,
+        engine: Callable[[], Engine],
+        dsn: str,
+        max_lookup_rows: int,
+        tally: Tally,
+        versions: SingleRowVersions,
+        *,
+        netted: bool = False,
+    ) -> None:
+        self.cut = cut
+        self.names = names
+        self.engine = engine
+        self.dsn = dsn
+        self.max_lookup_rows = max_lookup_rows
+        self.tally = tally
+        self.versions = versions
+        self.netted = netted
+        self.scans: list[tuple[Input, Scanned, str]] = []
+        self._sizes: dict[int, float] = {}
+
+    # -- by key ----------------------------------------------------------------------------
+
+    def lookup(
+        self, one: Input, columns: Sequence[str], keys: pa.Table, *, before: int, nulls: Sequence[int] = ()
+    ) -> pa.Table | Scanned:
+        """The rows whose leaf columns equal one of the keys, or all rows where that is cheaper.
+
+        `nulls` are the places of columns where a NULL is equal to a NULL.
+        """
+        nulls = [place for place in nulls if keys.column(place).null_count > 0]
+        relation = self._keys_relation(keys)
+        source = read_sql.keys_sql(one, columns, relation)
+        limit = self.max_lookup_rows + 1
+        where = self.names.source(one.scan.table)
+        moved = self.versions.moved(one)
+        query = read_sql.lookup_sql(one, where, columns, source, before=before, nulls=nulls, limit=limit, moved=moved)
+        estimate = self._estimate(query.rsplit(" LIMIT ", 1)[0], one)
+        if estimate.rows > self.max_lookup_rows and self._has_statistics(one):
+            return self.everything(one, before=before, why=f"a lookup would return about {estimate.rows:.0f} rows")
+        rows = fetch(self.cut.conn, query, read_sql.schema_of(one, located=True))
+        if rows.num_rows > self.max_lookup_rows:
+            return self.everything(one, before=before, why=f"a lookup returned more than {self.max_lookup_rows} rows")
+        self._note(one, "filter" if estimate.sequential else "lookup", rows.num_rows, f"{keys.num_rows} keys")
+        return rows
+
+    def _keys_relation(self, keys: pa.Table) -> str:
+        if keys.num_rows > INLINE_KEYS:
+            return self._keys_table(keys)
+        arrays = [
+            f"{sql.Literal(column.to_pylist()).as_string(self.cut.conn)}::{postgres_type(column.type)}[]"
+            for column in keys.columns
+        ]
+        names = ", ".join(f"w{number}" for number in range(keys.num_columns))
+        return f"(SELECT * FROM unnest({', '.join(arrays)}) AS u ({names}))"
+
+    def _keys_table(self, keys: pa.Table) -> str:
+        named = keys.rename_columns([f"w{number}" for number in range(keys.num_columns)])
+        columns = ", ".join(f"{field.name} {postgres_type(field.type)}" for field in named.schema)
+        # The keys of one lookup have been read before those of the next are sent, so one table serves both.
+        name = f"ms_wanted_{staging.digest(columns)}"
+        conn = self.cut.conn
+        conn.execute(f"CREATE TEMPORARY TABLE IF NOT EXISTS {name} ({columns}) ON COMMIT DROP".encode())
+        staging.clear(conn, [name])
+        send(conn, f"pg_temp.{name}", named)
+        conn.execute(f"ANALYZE pg_temp.{name}".encode())
+        return f"pg_temp.{name}"
+
+    def _estimate(self, query: str, one: Input) -> Estimate:
+        row = self.cut.conn.execute(f"EXPLAIN (FORMAT JSON) {query}".encode()).fetchone()
+        assert row is not None
+        plan = row[0][0]["Plan"]
+        # A view's own alias is what EXPLAIN tells of a block.
+        return Estimate(plan["Plan Rows"], _scans_whole(plan, one.scan.alias if one.scan.table.stored else "s"))
+
+    def _has_statistics(self, one: Input) -> bool:
+        """Without them an estimate is a guess, and a lookup that ends at its limit tells more."""
+        table = one.scan.table
+        row = self.cut.conn.execute(
+            "SELECT EXISTS (SELECT FROM pg_stats WHERE schemaname = %s AND tablename = %s)", (table.schema, table.name)
+        ).fetchone()
+        return row is not None and (row[0] or not table.stored)
+
+    def sizes(self, inputs: Sequence[Input]) -> dict[str, float]:
+        """How many rows there are in the tables of inputs, by PostgreSQL's estimate, where it has one."""
+        oids = {one.scan.table.oid for one in inputs if one.scan.table.stored} - self._sizes.keys()
+        if oids:
+            query = "SELECT oid::int8, reltuples::float8 FROM pg_class WHERE oid = ANY(%s::oid[])"
+            self._sizes.update(self.cut.conn.execute(query, (list(oids),)).fetchall())
+        return {one.name: rows for one in inputs if (rows := self._sizes.get(one.scan.table.oid, -1.0)) >= 0}
+
+    # -- all of it -------------------------------------------------------------------------
+
+    def everything(self, one: Input, *, before: int, why: str = "") -> pa.Table | Scanned:
+        """Every row of the input."""
+        # What was written in this transaction nobody else can see.
+        table = one.scan.table
+        hidden = not table.stored or table.oid in self.cut.written
+        physical = [] if hidden else self._physical(one)
+        moved = self.versions.moved(one)
+        if hidden or sum(pages for _, pages in physical) <= SMALL_PAGES:
+            query = read_sql.all_sql(one, self.names.source(one.scan.table), before=before, moved=moved)
+            return self._read(one, query, why)
+        queries = [query for name, pages in physical for query in _ranges(one, name, pages, before, moved)]
+        # The scan's sessions queue behind a TRUNCATE that waits for the cut, and the cut waits for the scan: give way.
+        version = self.cut.conn.info.server_version
+        dsn = pinned(self.dsn, version=version, application_name="millstream scan", lock_timeout=SCAN_LOCK_TIMEOUT)
+        scanned = scan(self.engine().spark, dsn, self.cut.exported, queries, read_sql.schema_of(one))
+        self.scans.append((one, scanned, why))
+        return scanned
+
+    def _read(self, one: Input, query: str, why: str) -> pa.Table | Scanned:
+        """The rows of a query that only this session can run; sent to Spark in parts where they are many."""
+        schema = read_sql.schema_of(one)
+        found = fetch_parts(self.cut.conn, query, schema, parts.PART_BYTES)
+        if found.is_one:
+            (rows,) = found
+            self._note(one, "read", rows.num_rows, why)
+            return rows
+        stored = self.engine().store(found, schema)
+        self._note(one, "read", stored.count(), why)
+        return stored
+
+    def _physical(self, one: Input) -> list[tuple[str, int]]:
+        """The relations that hold the rows, with their size in pages."""
+        # Asked at the cut: a partition may have come since the plan was made.
+        oid = one.scan.table.oid
+        members = relations.members(self.cut.conn, [oid])[oid]
+        rows = self.cut.conn.execute(
+            "SELECT format('%%I.%%I', n.nspname, c.relname), "
+            "pg_relation_size(c.oid) / current_setting('block_size')::int "
+            "FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
+            "WHERE c.oid = ANY(%s::oid[]) AND c.relkind = 'r' ORDER BY c.oid",
+            ([oid, *members],),
+        ).fetchall()
+        return [(row[0], row[1]) for row in rows]
+
+    def changes(self, one: Input, frontier: Snapshot) -> pa.Table:
+        """The slice of the input's buffer, or what this refresh did to the block it reads."""
+        if one.scan.table.is_clock:
+            images = read_sql.images_sql(one, self.versions.clock_images())
+            return _netted(fetch(self.cut.conn, images, read_sql.schema_of(one)))
+        if one.scan.table.rows:
+            return read_sql.schema_of(one).empty_table()
+        moved = self.versions.moved(one)
+        if one.scan.table.block is not None:
+            conn, query = self.cut.conn, read_sql.changes_sql(one, self.names, moved)
+        else:
+            conn, condition = self.cut.buffers.slice(one.scan.table.oid, frontier)
+            query = read_sql.slice_sql(one, condition, moved, netted=self.netted)
+        rows = fetch(conn, query, read_sql.schema_of(one))
+        self._note(one, "changes", rows.num_rows, "")
+        return _netted(rows)
+
+    def step(self, one: Input, relation: str) -> pa.Table:
+        """The rows of a recursion's last step, read by its own term."""
+        rows = fetch(self.cut.conn, read_sql.step_sql(one, relation, self.versions.moved(one)), read_sql.schema_of(one))
+        self._note(one, "step", rows.num_rows, "")
+        return rows
+
+    def flipped(self, one: Input) -> pa.Table | Scanned | None:
+        """The rows of which its moving filters say one thing before and another after; None where nothing moved."""
+        moved = self.versions.moved(one)
+        if not moved.flips:
+            return None
+        limit = self.max_lookup_rows + 1
+        query = read_sql.crossing_sql(one, self.names.source(one.scan.table), moved, limit=limit)
+        estimate = self._estimate(query, one)
+        rows = fetch(self.cut.conn, query, read_sql.schema_of(one, located=True))
+        if rows.num_rows > self.max_lookup_rows:
+            return self.everything(one, before=1, why=f"more than {self.max_lookup_rows} rows flipped")
+        self._note(one, "filter" if estimate.sequential else "lookup", rows.num_rows, "flipped")
+        return rows
+
+    def settle(self) -> None:
+        """Once Spark has run: note what the scans have read."""
+        for one, scanned, why in self.scans:
+            self._note(one, "scan", scanned.count(), why)
+        self.scans.clear()
+
+    def _note(self, one: Input, path: Path, rows: int, why: str) -> None:
+        self.tally.inputs.append(InputReport(one.scan.alias, one.of, path, rows, why))
+
+
+def _netted(images: pa.Table) -> pa.Table:
+    """Without the images that cancel: what was changed may not be what is read."""
+    if images.num_rows < 2:
+        return images
+    columns = [name for name in images.column_names if name not in ("__before", "__after")]
+    summed = images.group_by(columns).aggregate([("__before", "sum")])
+    left = summed.filter(pc.not_equal(summed["__before_sum"], 0))
+    zeros = pa.array([0] * left.num_rows, pa.int64())
+    return pa.table([*(left[name] for name in columns), left["__before_sum"], zeros], schema=images.schema)
+
+
+# A plan is EXPLAIN's JSON: values of any type.
+def _scans_whole(plan: dict[str, Any], alias: str) -> bool:
+    if plan.get("Node Type") == "Seq Scan" and plan.get("Alias", "").startswith(alias):
+        return True
+    return any(_scans_whole(child, alias) for child in plan.get("Plans", ()))
+
+
+def _ranges(one: Input, relation: str, pages: int, before: int, moved: FilterVersions) -> list[str]:
+    """One query per range of pages; the last is open, for pages that appear meanwhile."""
+    alias = quoted(one.scan.alias)
+    starts = list(range(0, max(pages, 1), PAGES_PER_TASK))
+    queries = []
+    for start in starts:
+        where = [f"{alias}.ctid >= '({start},0)'::tid"] if start else []
+        if start != starts[-1]:
+            where.append(f"{alias}.ctid < '({start + PAGES_PER_TASK},0)'::tid")
+        queries.append(read_sql.all_sql(one, f"ONLY {relation}", before=before, where=where, moved=moved))
+    return queries

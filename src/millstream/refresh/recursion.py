@@ -1,0 +1,222 @@
+"""Bring the rows of a recursion up to date, step by step.
+
+    run 0     each term over the changes of what else it reads, the recursion as it is stored
+    run n     each recursive term over the rows that the last step found, all else as it is now
+
+UNION ALL goes by levels: a row's level is the number of steps to it, and what a level gains follows from the changes
+and from what the level before gained.
+
+    change of level n = (change of the term) over level n-1 as it was + the term over the change of level n-1
+
+UNION deletes and rederives: what lost a derivation goes, and all that was derived from it; what of that is derived
+from what is left comes back; then what is new, and what follows from it.
+
+    root -> a -> b,  and the edge root -> a is replaced by b -> a
+    a lost a derivation, so a and b go; nothing that is left derives them, though b now leads to a
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from millstream.algebra.block import Block, RecursionTerm
+from millstream.errors import RecursionTooDeep, TargetDiffers
+from millstream.frontier.snapshot import Snapshot
+from millstream.observe.failpoint import failpoint
+from millstream.postgres.connection import Connection
+from millstream.postgres.copy import fetch, send_each
+from millstream.refresh.apply.merge import plain
+from millstream.refresh.evaluate import Evaluation
+from millstream.refresh.reads.access_paths import AccessPaths
+from millstream.spark.parts import Result
+from millstream.store import recursion, staging, state
+from millstream.store.names import BlockNames
+
+# Temporary tables from this size on are planned with statistics.
+_ANALYZED = 5_000
+_RUN = pa.field("__run", pa.int32())
+
+
+class RecursionRefresh:
+    """One recursion at one cut."""
+
+    def __init__(
+        self,
+        conn: Connection,
+        block: Block,
+        names: BlockNames,
+        evaluations: Sequence[Evaluation],
+        access: AccessPaths,
+        most_steps: int,
+    ) -> None:
+        self.conn = conn
+        self.block = block
+        self.names = names
+        self.terms = list(zip(block.terms, evaluations, strict=True))
+        self.access = access
+        self.most_steps = most_steps
+        self.runs = 0
+        assert block.kept is not None
+        self.each_once = block.kept.kind == "set"
+
+    def difference(self, frontier: Snapshot) -> None:
+        """Carry out what the changes since the frontier do, if they do anything."""
+        self._begin()
+        if not self._changes(frontier):
+            return
+        if self.each_once:
+            self._deleted(frontier)
+            self._found([0])
+        else:
+            self._levels()
+        self._carry_out(full=False)
+
+    def whole(self) -> None:
+        """From nothing; applied as the difference from what is stored."""
+        self._begin()
+        for number, (term, evaluation) in enumerate(self.terms):
+            if term.itself is None:
+                self._stage(number, evaluation.everything(), 0)
+        if self.each_once:
+            self._found([0], full=True)
+        else:
+            self._levels()
+        self._carry_out(full=True)
+
+    # -- UNION ALL -------------------------------------------------------------------------
+
+    def _levels(self) -> None:
+        """Each level in turn, as long as one changes, or the changes themselves reach a later one."""
+        waiting = {level for (level,) in self.conn.execute(recursion.levels_sql(self.block, self.names).encode())}
+        while waiting:
+            level = min(waiting)
+            waiting.remove(level)
+            found = self._run(recursion.level_sql(self.block, self.names, level))
+            self._analyze(self.names.steps, found)
+            if found and self._step(self.names.steps, level, level + 1):
+                waiting.add(level + 1)
+
+    # -- UNION -----------------------------------------------------------------------------
+
+    def _deleted(self, frontier: Snapshot) -> None:
+        """Take out what lost a derivation and what followed from it; find what of it is derived from what is left."""
+        if not self._overdelete():
+            return
+        self._run(recursion.take_out_sql(self.names))
+        # What the changes give is asked again: some of it came from rows that are gone.
+        for statement in recursion.forget_sql(self.block, self.names):
+            self._run(statement)
+        self._changes(frontier, again=True)
+        self._rederive()
+
+    def _overdelete(self) -> bool:
+        number, found = 0, self._run(recursion.lost_sql(self.block, self.names))
+        some = found > 0
+        while found:
+            self._analyze(self.names.gone, found)
+            run = self._next_run()
+            if not self._step(self.names.gone, number, run):
+                break
+            number += 1
+            found = self._run(recursion.lost_with_sql(self.block, self.names, run, number))
+        return some
+
+    def _rederive(self) -> None:
+        run = self._next_run()
+        for number, (term, evaluation) in enumerate(self.terms):
+            self._stage(number, evaluation.derivations(self._keys(term)), run)
+        self._run(recursion.rederived_sql(self.block, self.names, run))
+
+    def _found(self, runs: list[int], *, full: bool = False) -> None:
+        """Add what was derived and is not there yet, then what follows from that."""
+        number = 0
+        while True:
+            self._run(recursion.found_sql(self.block, self.names, runs, number, full=full))
+            run = self._next_run()
+            if not self._step(self.names.steps, number, run):
+                return
+            number, runs = number + 1, [run]
+
+    def _keys(self, term: RecursionTerm) -> pa.Table:
+        """The values by which derivations of the rows taken out are looked for."""
+        wires = {column.name: column.wire for column in term.block.columns}
+        schema = pa.schema([(body, wires[body].arrow_type) for _, body in term.found_by])
+        with self.access.tally.phase("apply"):
+            query = recursion.keys_sql(term, self.names)
+            return fetch(self.conn, query, schema.append(pa.field("__one", pa.int32()))).select(schema.names)
+
+    # -- both ------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        staging.clear(self.conn, self.names.staging(len(self.block.terms)))
+        self._run(state.changes_table_sql(self.block, self.names))
+        for statement in recursion.tables_sql(self.block, self.names):
+            self._run(statement)
+
+    def _changes(self, frontier: Snapshot, *, again: bool = False) -> bool:
+        """Run 0; False if nothing has changed. Again, only what reads the recursion."""
+        some = False
+        for number, (term, evaluation) in enumerate(self.terms):
+            rows = evaluation.changes(frontier) if term.itself is not None or not again else None
+            if rows is not None:
+                self._stage(number, rows, 0)
+                some = True
+        return some
+
+    def _step(self, relation: str, number: int, run: int) -> bool:
+        """What the recursive terms make of the rows of one step; False if nothing."""
+        some = False
+        for place, (term, evaluation) in enumerate(self.terms):
+            if term.itself is None:
+                continue
+            one = evaluation.block.branches[0].input(term.itself)
+            rows = self.access.step(one, recursion.step(self.block, relation, number))
+            if rows.num_rows and number >= self.most_steps:
+                raise RecursionTooDeep.after(self.most_steps)
+            if rows.num_rows:
+                made = self._stage(place, evaluation.step(term.itself, rows), run)
+                some = some or made > 0
+        return some
+
+    def _next_run(self) -> int:
+        self.runs += 1
+        return self.runs
+
+    def _stage(self, number: int, rows: Result, run: int) -> int:
+        to = self.names.of_term(number).delta
+        with self.access.tally.phase("apply"):
+            schema = plain(rows.schema)
+            numbered = (_numbered(table.cast(schema), run) for table in rows.tables)
+            count = send_each(self.conn, to, schema.append(_RUN), numbered)
+            self._analyze(to, count)
+        failpoint("staged")
+        return count
+
+    def _carry_out(self, *, full: bool) -> None:
+        if self.each_once:
+            statements = recursion.carry_out_set_sql(self.block, self.names, full=full)
+        else:
+            self._check_there(full=full)
+            statements = recursion.carry_out_levels_sql(self.block, self.names, full=full)
+        for statement in statements:
+            self._run(statement)
+        failpoint("state_merged")
+
+    def _check_there(self, *, full: bool) -> None:
+        row = self.conn.execute(recursion.overdrawn_sql(self.names).encode()).fetchone() if not full else None
+        if row and row[0]:
+            raise TargetDiffers.at(self.names.name, f"{row[0]} rows of a recursion that should go are not there.")
+
+    def _analyze(self, relation: str, rows: int) -> None:
+        if rows > _ANALYZED:
+            self._run(f"ANALYZE {relation}")
+
+    def _run(self, statement: str) -> int:
+        with self.access.tally.phase("apply"):
+            return self.conn.execute(statement.encode()).rowcount
+
+
+def _numbered(rows: pa.Table, run: int) -> pa.Table:
+    return rows.append_column(_RUN, pa.repeat(pa.scalar(run, pa.int32()), rows.num_rows))

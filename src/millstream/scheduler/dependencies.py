@@ -1,0 +1,66 @@
+"""The graph of stream tables as it is in the catalog, and the refusal of a cycle in it.
+
+A stream table can come to read itself without being touched: a view or a function under its query is replaced, a table
+is swapped for one of its name. So what a query reads is looked up each time that a plan is made, and compared with
+what the others were last found to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from millstream.catalog import upstreams
+from millstream.catalog.upstreams import Upstream
+from millstream.compiler.server.upstreams import upstreams_under
+from millstream.errors import BadQuery, Cycle
+from millstream.postgres.connection import Connection
+from millstream.scheduler.graph import Dependency, Graph
+
+
+def recorded_graph(conn: Connection) -> Graph:
+    """Return the graph of all stream tables, as recorded."""
+    recorded = upstreams.every(conn)
+    return Graph(upstreams.names(conn), tuple(read for id, found in recorded.items() for read in _reads(id, found)))
+
+
+def refuse_cycle(conn: Connection, id: int, found: Sequence[Upstream]) -> None:
+    """Raise Cycle when a stream table that reads these would read itself."""
+    if not found:
+        return
+    _refuse_cycle(recorded_graph(conn).reading(id, _reads(id, found)), id)
+
+
+def refuse_cycle_of_new(conn: Connection, id: int, name: str, found: Sequence[Upstream]) -> None:
+    """Raise Cycle when a stream table that was just made is read by one that it reads.
+
+    That one read a table or view of the same name, which is gone: from now on the name in its query means the new one.
+    """
+    if not found:
+        return
+    whole = recorded_graph(conn).reading(id, _reads(id, found))
+    for other, query in upstreams.naming(conn, name):
+        with suppress(BadQuery):
+            whole = whole.reading(other, _reads(other, upstreams_under(conn, query)))
+    _refuse_cycle(whole, id)
+
+
+def _refuse_cycle(whole: Graph, id: int) -> None:
+    if cycle := whole.cycle(id):
+        raise Cycle.along(whole.names[id], whole.printed(cycle))
+
+
+def record(conn: Connection, id: int, found: Sequence[Upstream]) -> None:
+    """Record what a stream table reads, in the caller's transaction; Cycle when it would read itself.
+
+    Sessions take turns at it: two that each record one half of a cycle would not see the other's.
+    """
+    if list(found) == upstreams.of(conn, id):
+        return
+    upstreams.lock(conn)
+    refuse_cycle(conn, id, found)
+    upstreams.put(conn, id, found)
+
+
+def _reads(id: int, found: Sequence[Upstream]) -> list[Dependency]:
+    return [Dependency(id, one.id, one.via) for one in found]

@@ -1,0 +1,83 @@
+"""What the blocks of a stream table keep in the database: made with it, dropped with it, made anew with a new plan.
+
+A plan is recorded as it is printed. Where a view under the query was replaced, or a newer Millstream plans otherwise,
+what was kept for the old plan means nothing to the new one: it is made anew, empty, and the stream table starts over
+from its sources; its own rows are then changed only where they differ.
+"""
+
+from __future__ import annotations
+
+import psycopg
+
+from millstream.algebra.block import Block
+from millstream.catalog import blocks, stream_tables
+from millstream.catalog.stream_tables import StreamTable
+from millstream.compiler.blocks.demand import crossing_lookups, lookups
+from millstream.compiler.server.plan_query import QueryPlan, state_sql
+from millstream.large_stack import on_large_stack
+from millstream.observe import log
+from millstream.postgres.connection import Connection
+from millstream.store import state
+from millstream.store.names import BlockNames
+
+
+@on_large_stack
+def create(conn: Connection, table: StreamTable, planned: QueryPlan) -> None:
+    """State, kept rows, what inner blocks show, and the indexes by which they are read; recorded."""
+    names = BlockNames(table.id, table.schema_name, table.name)
+    for block in planned.blocks:
+        for statement in state_sql(block, names.at(block.position), inner=block is not planned.block):
+            conn.execute(statement.encode())
+    for block, reader, columns in lookups(planned.blocks):
+        _index(conn, state.index_sql(block, names.at(block.position), reader, columns))
+    for block in planned.blocks:
+        one, order = block.branches[0].inputs[0], block.kept.order if block.kept else ()
+        if order and one.scan.table.block is not None:
+            below = planned.blocks[one.scan.table.block]
+            _index(conn, state.order_index_sql(below, names.at(below.position), one, order))
+    for below, one, value in crossing_lookups(planned.blocks):
+        _index(conn, state.order_index_sql(below, names.at(below.position), one, [value]))
+    blocks.add(conn, table.id, [_recorded(conn, block, names.at(block.position)) for block in planned.blocks])
+
+
+def drop(conn: Connection, table: StreamTable) -> None:
+    """All of it."""
+    names = BlockNames(table.id, table.schema_name, table.name)
+    for block in blocks.of(conn, table.id):
+        own = names.at(block.position)
+        conn.execute(f"DROP VIEW IF EXISTS {own.shown}".encode())
+        conn.execute(f"DROP TABLE IF EXISTS {own.state}, {own.kept}".encode())
+
+
+def replace(conn: Connection, table: StreamTable, planned: QueryPlan) -> bool:
+    """The same for another plan, if it is another; then the stream table has no frontier until it is filled again."""
+    if [block.plan for block in blocks.of(conn, table.id)] == [str(block) for block in planned.blocks]:
+        return False
+    log.warning("planned otherwise", table=table.name)
+    with conn.transaction():
+        drop(conn, table)
+        create(conn, table, planned)
+        stream_tables.start_over(conn, table.id)
+    return True
+
+
+def _index(conn: Connection, statement: str) -> None:
+    try:
+        with conn.transaction():
+            conn.execute(statement.encode())
+    except psycopg.errors.InvalidObjectDefinition:
+        log.info("no index for lookups", statement=statement)
+
+
+def _recorded(conn: Connection, block: Block, names: BlockNames) -> blocks.RecordedBlock:
+    oid = relation_oid(conn, names.state) if block.head else None
+    head = block.kept.kind if block.kept else "aggregate" if block.head else "none"
+    return blocks.RecordedBlock(block.position, block.name, head, oid, str(block))
+
+
+def relation_oid(conn: Connection, relation: str) -> int:
+    """The oid of a relation that exists."""
+    row = conn.execute("SELECT %s::regclass::oid::int8", (relation,)).fetchone()
+    assert row is not None
+    oid: int = row[0]
+    return oid

@@ -1,0 +1,42 @@
+"""Tell whether the next refresh can set the capture of a source up again: are the queries over it still valid?
+
+A source that was dropped, or that lost a column, has no capture that a refresh could repair. The queries are planned as
+a refresh would plan them, and what PostgreSQL says to them is told.
+"""
+
+from __future__ import annotations
+
+from millstream.catalog import sources, stream_tables
+from millstream.catalog.stream_tables import StreamTable
+from millstream.errors import MillstreamError
+from millstream.postgres.connection import Connection
+
+REPAIRED = "The next refresh sets capture up again and reinitialises what reads it."
+
+
+def hint(conn: Connection, relid: int, trusted_roles: tuple[str, ...]) -> str:
+    """Return what to do about a source that is not captured whole."""
+    found = [(table, why) for table in _readers(conn, relid) if (why := _obstacle(conn, table, trusted_roles))]
+    if not found:
+        return REPAIRED
+    drops = "; ".join(f"millstream drop {table.typed}" for table, _ in found)
+    _, why = found[0]
+    return f"No refresh can repair it: {why}. Give the source back what the queries use, or drop what reads it: {drops}"
+
+
+def _readers(conn: Connection, relid: int) -> list[StreamTable]:
+    tables = stream_tables.every(conn)
+    read = sources.read_by_each(conn, [table.id for table in tables])
+    return [table for table in tables if any(source.relid == relid for source in read.get(table.id, ()))]
+
+
+def _obstacle(conn: Connection, table: StreamTable, trusted_roles: tuple[str, ...]) -> str:
+    """Return why its query cannot be planned any more; empty where it can."""
+    # Imported here: `doctor` must not wait for Spark's modules where all is well.
+    from millstream.service.app import plan_recorded
+
+    try:
+        plan_recorded(conn, table, trusted_roles)
+    except MillstreamError as error:
+        return error.detail.rstrip(".") if error.code == "MS301" else error.message
+    return ""

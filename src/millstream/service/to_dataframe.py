@@ -1,0 +1,48 @@
+"""A stream table as a Spark DataFrame, read at one snapshot."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from millstream.algebra.table import quoted
+from millstream.algebra.wire import number_wire_of, wire_of
+from millstream.postgres.copy import fetch
+from millstream.service.app import App
+from millstream.service.verb import verb
+
+import pyarrow as pa  # isort: skip
+
+# What Spark has a type for of its own; all else is handed over as text.
+_NATIVE = {"date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
+
+
+@verb
+def to_dataframe(app: App, name: str) -> DataFrame:
+    """The rows as they stand; numbers, dates and timestamps in Spark's own types, the rest as text."""
+    table = app.named(name)
+    columns = [output.column for output in app.plan(table).block.outputs]
+    wires = [wire_of(column.type) for column in columns]
+    native = [column.type.base in _NATIVE for column in columns]
+    listed = [
+        f"{quoted(c.name)}::text" if own else wire.encode_sql(quoted(c.name))
+        for c, wire, own in zip(columns, wires, native, strict=True)
+    ]
+    types = [pa.string() if own else wire.arrow_type for wire, own in zip(wires, native, strict=True)]
+    names = [f"c{number}" for number in range(len(columns))]
+    schema = pa.schema([*zip(names, types, strict=True), ("__one", pa.int32())])
+    rows = fetch(app.conn, f"SELECT {', '.join(listed)}, 1 FROM {table.qualified}", schema)
+    made = app.engine().spark.createDataFrame(rows.select(names))
+    exprs = [
+        f"CAST({n} AS {_spark_type(c.type.base, number_wire_of(c.type))}) AS `{c.name.replace('`', '``')}`"
+        if _spark_type(c.type.base, number_wire_of(c.type))
+        else f"{n} AS `{c.name.replace('`', '``')}`"
+        for n, c in zip(names, columns, strict=True)
+    ]
+    return made.selectExpr(*exprs)
+
+
+def _spark_type(base: str, number: object) -> str | None:
+    if base in _NATIVE:
+        return _NATIVE[base]
+    spark = getattr(number, "spark", None)
+    return spark if isinstance(spark, str) and spark.startswith("decimal") else None

@@ -1,0 +1,52 @@
+"""The SQL of what PostgreSQL computes over all rows of the touched groups.
+
+Any aggregate can be kept this way, with DISTINCT, ORDER BY and all: Spark joins and brings the rows of the
+groups, PostgreSQL evaluates the call as it stands in the query. Equal rows travel once, with their number.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from millstream.algebra.block import AggregateHead, Block
+from millstream.algebra.table import quoted
+from millstream.store.names import BlockNames
+from millstream.store.state import empty_select, id_sql, sent_keys
+
+
+def wanted_sql(head: AggregateHead, names: BlockNames) -> str:
+    """The keys, as they travel, of the touched groups that have rows."""
+    keys = sent_keys(head) or ["1"]
+    rows = "CASE WHEN g.absolute THEN g.n0 ELSE coalesce(s.n0, 0) + g.n0 END"
+    return (
+        f"SELECT {', '.join([*keys, '1'])} FROM {names.groups} AS g LEFT JOIN {names.state} AS s ON s.id = g.id "
+        f"WHERE {rows} > 0"
+    )
+
+
+def no_rows_sql(head: AggregateHead) -> pa.Table:
+    """No rows, in the shape in which they travel."""
+    columns = [(column.name, column.wire.arrow_type) for column in (*head.keys, *head.members)]
+    return pa.schema([*columns, ("__net", pa.int64())]).empty_table()
+
+
+def recomputed_sql(block: Block, head: AggregateHead, names: BlockNames) -> str:
+    """A query of the gathered aggregates of the touched groups that have rows, by the group's id."""
+    if not head.gathered:
+        return ""
+    values = ", ".join(f"{one.expr} AS {one.name}" for one in head.gathered)
+    if not head.keys:
+        # Of nothing too: there is always one group.
+        return f"SELECT {id_sql(head, 'r')} AS id, {values} FROM {group_rows_sql(block, head, names)}"
+    return f"SELECT r.id, {values} FROM {group_rows_sql(block, head, names)} GROUP BY r.id"
+
+
+def group_rows_sql(block: Block, head: AggregateHead, names: BlockNames) -> str:
+    """The rows of the groups as a FROM item `r`, each as often as it stands there, in the query's own types."""
+    columns = (*head.keys, *head.members)
+    decoded = [f"{c.wire.decode_sql(f'd.{quoted(c.name)}', c.type)} AS {quoted(c.name)}" for c in columns]
+    rows = f"SELECT {', '.join(decoded) or '1 AS one'} FROM {names.members} AS d CROSS JOIN generate_series(1, d.__net)"
+    if len(block.branches) == 1 and any(c.type.collation != "none" for c in columns):
+        # A cast has the database's collation; in a union that of the query's own column comes first.
+        rows = f"{empty_select(block, [c.name for c in columns], names)} UNION ALL {rows}"
+    return f"(SELECT {id_sql(head, 'm')} AS id, m.* FROM ({rows}) AS m) AS r"

@@ -1,0 +1,145 @@
+"""The SQL of blocks whose rows are stored as they are: windows, limits, joins that others read.
+
+    new      the rows there shall be, of the parts that were touched
+    changes  images: what is stored and not new, what is new and not stored
+
+A part is what is computed at once: a partition of a window, all rows of a limit, the equal rows of a bag.
+"""
+
+from __future__ import annotations
+
+from millstream.algebra.block import LEVEL, Block
+from millstream.algebra.table import ROW, quoted
+from millstream.algebra.text_io import staged_sql
+from millstream.store.decode import decoded_rows
+from millstream.store.group_rows import group_rows_sql
+from millstream.store.names import PART, BlockNames, row_hash
+from millstream.store.staging_columns import columns_of, stage, stages, unstage
+from millstream.store.state import empty_select
+
+_WHOLE = "'00000000-0000-0000-0000-000000000000'::uuid"
+
+
+def create_sql(block: Block, names: BlockNames) -> list[str]:
+    """The table of rows, and the view through which others read it."""
+    columns = _columns(block)
+    return [
+        f"CREATE TABLE {names.kept} AS SELECT NULL::uuid AS part, {_outputs(block)} FROM {_nothing(block, names)}",
+        f"CREATE INDEX ON {names.kept} (part)",
+        f"CREATE VIEW {names.shown} AS SELECT {columns}, ctid::text AS {ROW}, part AS {PART} FROM {names.kept}",
+    ]
+
+
+def new_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
+    """Fill `new`."""
+    assert block.kept is not None
+    rows = {"window": _window, "limit": _limit, "bag": _bag_full if full else _bag}[block.kept.kind](block, names)
+    return filled_sql(block, names, rows)
+
+
+def filled_sql(block: Block, names: BlockNames, rows: str) -> list[str]:
+    """Fill `new`, which has been cleared, with these rows: part and columns."""
+    like = stage(columns_of(block), f"SELECT * FROM {names.kept}", "s.part")
+    create = f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.new.removeprefix('pg_temp.')} AS {like} WITH NO DATA"
+    return [create, f"INSERT INTO {names.new} {staged_rows(block, rows)}"]
+
+
+def staged_rows(block: Block, rows: str) -> str:
+    """A query of part and columns, as a staging table holds them."""
+    named = f"SELECT * FROM ({rows}) AS q (part, {_columns(block)})" if stages(columns_of(block)) else rows
+    return stage(columns_of(block), named, "s.part")
+
+
+def change_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
+    """Note what changes, then carry it out."""
+    columns, own = _columns(block), columns_of(block)
+    staged = ", ".join(staged_sql(f"o.{quoted(c.name)}", c.type) for c in own)
+    came = unstage(own, names.changes, "s.__ms_action", f"s.{PART}")
+    text = f"ROW({columns})::text"
+    numbered = f"{text} AS t, row_number() OVER (PARTITION BY part, {text}) AS n"
+    gone = "SELECT FROM fresh AS f WHERE (f.part, f.t, f.n) = (o.part, o.t, o.n)"
+    known = "SELECT FROM stored AS o WHERE (f.part, f.t, f.n) = (o.part, o.t, o.n)"
+    return [
+        f"INSERT INTO {names.changes} WITH stored AS MATERIALIZED (SELECT ctid AS tid, k.*, {numbered} "
+        f"FROM {names.kept} AS k WHERE {'true' if full else _touched(block, names)}), "
+        f"fresh AS MATERIALIZED (SELECT k.*, {numbered} FROM {names.new} AS k) "
+        f"SELECT 'D', {staged}, o.tid::text, o.part FROM stored AS o WHERE NOT EXISTS ({gone}) "
+        f"UNION ALL SELECT 'I', {columns}, NULL, f.part FROM fresh AS f WHERE NOT EXISTS ({known})",
+        f"DELETE FROM {names.kept} WHERE ctid IN (SELECT {ROW}::tid FROM {names.changes} WHERE __ms_action = 'D')",
+        f"INSERT INTO {names.kept} SELECT {PART}, {columns} FROM {came} AS c WHERE __ms_action = 'I'",
+    ]
+
+
+def _columns(block: Block) -> str:
+    return ", ".join(quoted(output.column.name) for output in block.outputs)
+
+
+def _outputs(block: Block) -> str:
+    return ", ".join(f"{output.expr} AS {quoted(output.column.name)}" for output in block.outputs)
+
+
+def _nothing(block: Block, names: BlockNames) -> str:
+    """A FROM item without rows that the outputs can be asked of."""
+    assert block.kept is not None
+    if block.kept.kind == "limit":
+        return f"{_source(block, names)} WHERE false"
+    if block.kept.text:
+        listed = ", ".join(quoted(output.column.name) for output in block.outputs if output.column.name != LEVEL)
+        return f"({block.kept.text}) AS q ({listed}) WHERE false"
+    columns = block.head.members if block.head else block.columns
+    return f"({empty_select(block, [column.name for column in columns], names)}) AS {'r' if block.head else 'd'}"
+
+
+def _touched(block: Block, names: BlockNames) -> str:
+    """Of the stored rows: those of the parts that were computed anew."""
+    assert block.kept is not None
+    if block.kept.kind == "window":
+        return f"part IN (SELECT id FROM {names.groups})"
+    if block.terms:
+        return f"part IN (SELECT part FROM {names.steps})"
+    return "true" if block.kept.kind == "limit" else f"part IN (SELECT part FROM ({_bag_rows(block, names)}) AS b)"
+
+
+# -- how the rows come about -----------------------------------------------------------------
+
+
+def _window(block: Block, names: BlockNames) -> str:
+    assert block.head is not None
+    return f"SELECT r.id, {_outputs(block)} FROM {group_rows_sql(block, block.head, names)}"
+
+
+def _limit(block: Block, names: BlockNames) -> str:
+    assert block.kept is not None
+    one = block.branches[0].inputs[0]
+    where = " AND ".join(f"({condition.sql})" for condition in one.filters)
+    kept = f" WHERE {where}" if where else ""
+    return f"SELECT {_WHOLE}, {_outputs(block)} FROM {_source(block, names)}{kept} {block.kept.tail}"
+
+
+def _source(block: Block, names: BlockNames) -> str:
+    one = block.branches[0].inputs[0]
+    return one.scan.item(names.source(one.scan.table))
+
+
+def _bag_rows(block: Block, names: BlockNames) -> str:
+    """Each distinct row once: its hash, and how many more or fewer there shall be."""
+    rows = f"SELECT {_outputs(block)}, d.__net AS __ms_net FROM {decoded_rows(block, names)}"
+    part = f"encode({row_hash([quoted(output.column.name) for output in block.outputs])}, 'hex')::uuid AS part"
+    summed = f"SELECT {part}, x.*, sum(x.__ms_net) OVER w AS total, row_number() OVER w AS nth FROM ({rows}) AS x"
+    hashed = part.removesuffix(" AS part")
+    windowed = f"{summed} WINDOW w AS (PARTITION BY {hashed})"
+    return f"SELECT part, {_columns(block)}, total AS __ms_net FROM ({windowed}) AS y WHERE nth = 1 AND total <> 0"
+
+
+def _bag(block: Block, names: BlockNames) -> str:
+    have = f"(SELECT count(*) FROM {names.kept} AS k WHERE k.part = b.part)"
+    columns = ", ".join(f"b.{quoted(output.column.name)}" for output in block.outputs)
+    return (
+        f"SELECT b.part, {columns} FROM ({_bag_rows(block, names)}) AS b "
+        f"CROSS JOIN LATERAL generate_series(1, {have} + b.__ms_net)"
+    )
+
+
+def _bag_full(block: Block, names: BlockNames) -> str:
+    columns = ", ".join(f"b.{quoted(output.column.name)}" for output in block.outputs)
+    return f"SELECT b.part, {columns} FROM ({_bag_rows(block, names)}) AS b CROSS JOIN generate_series(1, b.__ms_net)"

@@ -1,0 +1,37 @@
+"""A small shop to plan queries over. Planning asks PostgreSQL what a query means; it needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from millstream.catalog.installation import install
+from millstream.embedded.server import Server
+from millstream.postgres.connection import Connection, connect
+
+TABLES = """
+    CREATE TABLE regions (id int PRIMARY KEY, name text NOT NULL, code text COLLATE "C");
+    CREATE TABLE customers (id int PRIMARY KEY, name text, region int, since date, score double precision, extra jsonb);
+    CREATE TABLE orders (
+        id bigint PRIMARY KEY, customer int, amount numeric(12,2), rate numeric, quantity smallint,
+        weight double precision, note text, placed timestamptz, paid boolean
+    );
+    CREATE TABLE visits (customer int, page text, seconds int);
+    CREATE VIEW paid_orders AS SELECT id, customer, amount FROM orders WHERE paid;
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(server: Server) -> Iterator[Connection]:
+    """A connection to a database with the shop's tables."""
+    with psycopg.connect(server.dsn, autocommit=True) as admin:
+        admin.execute("CREATE DATABASE plan_shop")
+        try:
+            with connect(server.dsn_for("tester", "plan_shop")) as conn:
+                install.install(conn)
+                conn.execute(TABLES)
+                yield conn
+        finally:
+            admin.execute("DROP DATABASE plan_shop WITH (FORCE)")

@@ -1,0 +1,137 @@
+"""What a session of ours is like, whatever role and database say."""
+
+from __future__ import annotations
+
+import time
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from pyspark.sql import SparkSession
+
+import millstream
+from millstream import Millstream, Settings
+from millstream.capture.transition.context import TransitionMemory
+from millstream.catalog import sources
+from millstream.postgres.connection import Connection, connect, session
+from millstream.refresh.reads import access_paths
+from millstream.testing import oracle
+
+
+@pytest.mark.parametrize(("given", "ours"), [("4", "1.1"), ("1.1", "1.1"), ("1", "1")])
+def test_pages_in_any_order_cost_little_more_than_in_turn(database: str, given: str, ours: str) -> None:
+    with psycopg.connect(database, autocommit=True) as conn:
+        conn.execute(f"ALTER DATABASE {conn.info.dbname} SET random_page_cost = {given}".encode())
+    with session(database) as conn:
+        assert conn.execute("SHOW random_page_cost").fetchone() == (ours,)
+
+
+# What a role or a database may set that would end our sessions, or change what they read and print.
+HOSTILE = {
+    "statement_timeout": "1ms",
+    "lock_timeout": "1ms",
+    "idle_in_transaction_session_timeout": "1ms",
+    "idle_session_timeout": "1ms",
+    "transaction_timeout": "1ms",
+    "DateStyle": "German, DMY",
+    "TimeZone": "Asia/Kolkata",
+    "IntervalStyle": "iso_8601",
+    "extra_float_digits": "-15",
+    "bytea_output": "escape",
+    "lc_monetary": "C.UTF-8",
+    "xmlbinary": "hex",
+    "xmloption": "document",
+    "array_nulls": "off",
+    "transform_null_equals": "on",
+    "standard_conforming_strings": "off",
+    "backslash_quote": "off",
+    "quote_all_identifiers": "on",
+    "exit_on_error": "on",
+    "gin_fuzzy_search_limit": "1",
+    "default_transaction_isolation": "serializable",
+    "default_transaction_read_only": "on",
+    "default_transaction_deferrable": "on",
+    "synchronous_commit": "off",
+    "session_replication_role": "replica",
+    "row_security": "on",
+    "client_encoding": "LATIN1",
+    "client_min_messages": "debug5",
+    "search_path": "trap, public",
+    "work_mem": "64kB",
+    "enable_indexscan": "off",
+    "jit_above_cost": "0",
+    "plan_cache_mode": "force_custom_plan",
+    "check_function_bodies": "off",
+    "default_text_search_config": "pg_catalog.german",
+}
+TRAP = """
+CREATE SCHEMA trap;
+CREATE FUNCTION trap.lower(text) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT 'wrong' $$;
+CREATE FUNCTION trap.trapped(int, int) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$ SELECT true $$;
+CREATE OPERATOR trap.= (LEFTARG = int, RIGHTARG = int, FUNCTION = trap.trapped);
+"""
+VALUES = """
+CREATE TABLE t (
+    id int PRIMARY KEY, d date, ts timestamptz, i interval, f float8, b bytea, m money, a text[], n text, e boolean
+);
+INSERT INTO t SELECT g, date '2024-02-28' + g, timestamptz '2024-02-28 23:30+00' + g * interval '1 h',
+    g * interval '1 day 2 h', 1e0 / g, decode(lpad(g::text, 4, '0'), 'hex'), g, ARRAY['x', NULL, g::text],
+    'it''s \\ ü', NULL
+FROM generate_series(1, 30) AS g;
+CREATE TABLE logged (id int PRIMARY KEY, v interval, f float8);
+INSERT INTO logged SELECT g, g * interval '1 day', 1e0 / g FROM generate_series(1, 10) AS g;
+ALTER TABLE logged REPLICA IDENTITY FULL;
+"""
+QUERIES = {
+    "plain": "SELECT id, d, ts, i, f, b, m, a, n, e FROM t",
+    "grouped": "SELECT d, max(ts) AS ts, sum(f) AS f, count(*) AS n FROM t GROUP BY d",
+    "joined": "SELECT t.id, l.v, l.f, t.i FROM t JOIN logged AS l ON l.id = t.id WHERE t.n LIKE 'it%'",
+}
+
+
+@pytest.mark.spark
+def test_no_setting_of_a_role_changes_or_ends_our_sessions(
+    database: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's scan sessions died of `transaction_timeout`: only the main session had reset it."""
+    role = f"moody_{make_conninfo(database).rpartition('_')[2]}"
+    dsn = make_conninfo(database, user=role)
+    with connect(database) as admin:
+        admin.execute(VALUES.encode())
+        admin.execute(f"CREATE ROLE {role} SUPERUSER LOGIN; {TRAP}".encode())
+        known = {name for (name,) in admin.execute("SELECT lower(name) FROM pg_settings")}
+        assert {name.lower() for name in HOSTILE} - known <= {"transaction_timeout"}
+        for name, value in HOSTILE.items():
+            if name.lower() in known:
+                listed = value if name == "search_path" else f"'{value}'"
+                admin.execute(f"ALTER ROLE {role} SET {name} = {listed}".encode())
+        # Every table is scanned by Spark's tasks, each in a session of its own.
+        monkeypatch.setattr(access_paths, "SMALL_PAGES", -1)
+        try:
+            with millstream.connect(dsn, spark=spark, settings=Settings(heartbeat_interval="100ms")) as ms:
+                _exact_by_trigger_and_log(ms, admin)
+        finally:
+            admin.execute(f"DROP OWNED BY {role} CASCADE; DROP ROLE {role}".encode())
+
+
+def _exact_by_trigger_and_log(ms: Millstream, admin: Connection) -> None:
+    for name, query in QUERIES.items():
+        ms.create_stream_table(f"public.{name}_st", query, schedule="continuous", refresh_mode="DIFFERENTIAL")
+    deadline = time.monotonic() + 60
+    while "WAL" not in {source.mode for source in sources.every(ms.app.conn)}:
+        assert time.monotonic() < deadline, sources.every(ms.app.conn)
+        ms.app.steps = TransitionMemory()
+        ms.tick()
+    for change in (
+        "UPDATE logged SET v = v * 2, f = f / 3 WHERE id < 4",
+        "UPDATE t SET i = i * 2, f = f / 3, ts = ts + interval '1 min' WHERE id IN (1, 2)",
+        "DELETE FROM t WHERE id = 3",
+    ):
+        admin.execute(change.encode())
+        actions = {report.action for report in ms.refresh_all()}
+        assert actions <= {"DIFFERENTIAL", "NO_DATA"}
+        for name, query in QUERIES.items():
+            oracle.check(ms.app.conn, query, f"public.{name}_st", close=1e-9)
+    for name in QUERIES:
+        assert ms.refresh(f"public.{name}_st", full=True).action == "FULL"
+        assert ms.verify(f"public.{name}_st").ok
