@@ -29,11 +29,11 @@ _STORED: dict[str, Kind] = {
 
 def kind_of(block: Block) -> Kind:
     """The kind of a block, in the words of the table."""
-    if block.kept is not None:
-        return _STORED[block.kept.kind]
+    if block.materialized is not None:
+        return _STORED[block.materialized.kind]
     if block.head is None:
         return "join"
-    return "gathered" if block.head.gathered else "groups"
+    return "gathered" if block.head.holistic else "groups"
 
 
 @dataclass(frozen=True)

@@ -127,12 +127,12 @@ def queries() -> dict[str, str]:
     every = ", ".join(COLUMNS.values())
     joined = ", ".join(f"b.{name}" for name in COLUMNS.values())
     single = [name for type_, name in COLUMNS.items() if "[" not in type_]
-    gathered = ", ".join(f"array_agg({name} ORDER BY id) AS {name}" for name in single)
+    holistic = ", ".join(f"array_agg({name} ORDER BY id) AS {name}" for name in single)
     found = {
         "carried": f"SELECT id, {every} FROM t",
         "bag": f"SELECT {every} FROM t WHERE grp = 0",
         "joined": f"SELECT a.id, {joined} FROM t AS a JOIN t AS b ON b.id = a.id + 1",
-        "gathered": f"SELECT grp, {gathered} FROM t GROUP BY grp",
+        "gathered": f"SELECT grp, {holistic} FROM t GROUP BY grp",
         "windowed": f"SELECT id, {every}, row_number() OVER (PARTITION BY grp ORDER BY id) AS n FROM t",
         "limited": f"SELECT id, {every} FROM t ORDER BY id DESC LIMIT 4",
         "inner_limit": f"SELECT q.id, {every} FROM (SELECT * FROM t ORDER BY id DESC LIMIT 4) AS q WHERE q.grp = 0",

@@ -43,7 +43,7 @@ def plan(conn: Connection, query: str) -> str:
         of = f", {block.name}" if len(planned.blocks) > 1 else ""
         views = {one.name: one.name for one in block.inputs()}
         parts |= {f"Demand{of}": _demand(block), f"Spark SQL{of}": printed(block, views)}
-        if block.head is not None and block.head.netted and block.head.keys:
+        if block.head is not None and block.head.consolidated and block.head.keys:
             parts[f"Spark SQL, of groups that are recomputed{of}"] = lower(block, views, wanted="groups")
     return "\n\n".join(f"{title}\n{_indented(text)}" for title, text in parts.items()) + "\n"
 
@@ -102,7 +102,7 @@ def test_the_text_that_is_recorded_has_the_same_plan(shop: Connection) -> None:
             continue
         again = plan_query(shop, first.canonical.text, qualified=True, keys=first.row_key().sources)
         assert list(map(str, again.blocks)) == list(map(str, first.blocks)), name
-        assert again.grounds == first.grounds, name
+        assert again.digests == first.digests, name
         planned += 1
     assert planned > 50
 

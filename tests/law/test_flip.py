@@ -92,7 +92,7 @@ def changes(rnd: random.Random, number: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def moving(module_law: Law) -> Law:
+def temporal_filters(module_law: Law) -> Law:
     """Stream tables whose filters move."""
     module_law.change(SETUP)
     for number, query in enumerate(TABLES.values()):
@@ -101,30 +101,30 @@ def moving(module_law: Law) -> Law:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_what_is_read_is_enough(moving: Law, seed: int) -> None:
+def test_what_is_read_is_enough(temporal_filters: Law, seed: int) -> None:
     rnd = random.Random(seed)
     for number in range(2):
-        moving.change(changes(rnd, 1 + 10 * seed + number))
-        found = {report.name: report.action for report in moving.ms.refresh_all()}
+        temporal_filters.change(changes(rnd, 1 + 10 * seed + number))
+        found = {report.name: report.action for report in temporal_filters.ms.refresh_all()}
         assert set(found.values()) <= {"DIFFERENTIAL", "NO_DATA"}
-    moving.change("DELETE FROM sales", SETUP.split(";")[4])
-    moving.ms.refresh_all()
+    temporal_filters.change("DELETE FROM sales", SETUP.split(";")[4])
+    temporal_filters.ms.refresh_all()
 
 
 def test_more_rows_than_may_be_looked_up_are_read_as_everything_is(
-    moving: Law, monkeypatch: pytest.MonkeyPatch
+    temporal_filters: Law, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    few = moving.ms.app.settings.model_copy(update={"max_lookup_rows": 5})
-    monkeypatch.setattr(moving.ms.app, "settings", few)
-    moving.change("UPDATE sales SET amount = amount + id % 30")
-    reports = {report.name: report for report in moving.ms.refresh_all()}
+    few = temporal_filters.ms.app.settings.model_copy(update={"max_lookup_rows": 5})
+    monkeypatch.setattr(temporal_filters.ms.app, "settings", few)
+    temporal_filters.change("UPDATE sales SET amount = amount + id % 30")
+    reports = {report.name: report for report in temporal_filters.ms.refresh_all()}
     assert {one.why for one in reports["st_0"].inputs if one.path == "read"} == {"more than 5 rows flipped"}
 
 
-def test_a_filter_that_stands_still_reads_nothing(moving: Law) -> None:
-    moving.ms.refresh_all()
-    moving.change("UPDATE sales SET weight = weight + 1")
-    (report,) = moving.refresh("st_0")
+def test_a_filter_that_stands_still_reads_nothing(temporal_filters: Law) -> None:
+    temporal_filters.ms.refresh_all()
+    temporal_filters.change("UPDATE sales SET weight = weight + 1")
+    (report,) = temporal_filters.refresh("st_0")
     assert {one.path for one in report.inputs} == {"changes"}
 
 
@@ -132,16 +132,16 @@ def test_a_filter_that_stands_still_reads_nothing(moving: Law) -> None:
 
 
 def nothing_is_flipped(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(AccessPaths, "flipped", lambda access, one: None)
+    patch.setattr(AccessPaths, "crossing", lambda access, one: None)
 
 
 def the_old_row_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     def as_it_is(access: single_rows.SingleRowVersions, one: Input) -> FilterVersions:
-        moved = honest(access, one)
-        return replace(moved, was=moved.now)
+        filter_versions = honest(access, one)
+        return replace(filter_versions, was=filter_versions.now)
 
-    honest = single_rows.SingleRowVersions.moved
-    patch.setattr(single_rows.SingleRowVersions, "moved", as_it_is)
+    honest = single_rows.SingleRowVersions.filter_versions
+    patch.setattr(single_rows.SingleRowVersions, "filter_versions", as_it_is)
 
 
 def a_bound_that_is_missing_bounds_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -150,12 +150,16 @@ def a_bound_that_is_missing_bounds_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_flipped_row_counts_in_both_versions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(FilterVersions, "stored", lambda moved, before: ([str(before), "1"], []))
+    patch.setattr(FilterVersions, "stored", lambda filter_versions, before: ([str(before), "1"], []))
 
 
 def images_are_taken_by_the_new_row(patch: pytest.MonkeyPatch) -> None:
     honest = read_sql.images_sql
-    patch.setattr(read_sql, "images_sql", lambda one, images, moved: honest(one, images, replace(moved, was=moved.now)))
+    patch.setattr(
+        read_sql,
+        "images_sql",
+        lambda one, images, filter_versions: honest(one, images, replace(filter_versions, was=filter_versions.now)),
+    )
 
 
 CONTROLS: dict[Callable[[pytest.MonkeyPatch], None], str] = {

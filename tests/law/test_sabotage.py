@@ -312,8 +312,8 @@ def demand_counts_rows_found_twice_twice(patch: pytest.MonkeyPatch) -> None:
 
 @breaks("chain")
 def demand_forgets_rows_it_has_asked_for(patch: pytest.MonkeyPatch) -> None:
-    def new_ones_alone(gathered: InputRows, column: str, keys: pa.Table) -> tuple[list[pa.Table], pa.Table]:
-        known, new = honest(gathered, column, keys)
+    def new_ones_alone(holistic: InputRows, column: str, keys: pa.Table) -> tuple[list[pa.Table], pa.Table]:
+        known, new = honest(holistic, column, keys)
         return [rows[:0] for rows in known], new
 
     honest = InputRows.known

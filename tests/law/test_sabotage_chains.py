@@ -280,7 +280,7 @@ def padding_is_always_null(patch: pytest.MonkeyPatch) -> None:
     def plain(placer: Placer, expression: Expr, leaf: Leaf, scan: Scan, ref: Expr) -> Expr:
         return ref
 
-    patch.setattr(Placer, "_padded", plain)
+    patch.setattr(Placer, "_null_extended", plain)
 
 
 def columns_are_not_sealed(patch: pytest.MonkeyPatch) -> None:
@@ -389,7 +389,7 @@ def test_what_cancels_leads_nowhere_unless_images_are_not_netted(changed: Law, m
     def as_they_are(rows: pa.Table) -> pa.Table:
         return rows
 
-    monkeypatch.setattr(access_paths, "_netted", as_they_are)
+    monkeypatch.setattr(access_paths, "_consolidated", as_they_are)
     assert paths() != {"changes"}
 
 

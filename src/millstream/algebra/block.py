@@ -87,11 +87,11 @@ class Input:
     scan: Scan
     leaves: tuple[Leaf, ...]
     filters: tuple[Expr, ...]
-    moving: tuple[TemporalFilter, ...] = ()
+    temporal_filters: tuple[TemporalFilter, ...] = ()
 
     def used(self) -> set[str]:
         """The columns of the table that it needs."""
-        exprs = [*(leaf.expr for leaf in self.leaves), *self.filters, *(one.condition for one in self.moving)]
+        exprs = [*(leaf.expr for leaf in self.leaves), *self.filters, *(one.condition for one in self.temporal_filters)]
         refs = [ref for expr in exprs for ref in expr.refs]
         refs += [ref for one in self.scan.expansions for ref in one.refs()]
         return {ref.column for ref in refs if ref.alias == self.scan.alias}
@@ -103,8 +103,8 @@ class Input:
         where = f" WHERE {' AND '.join(f'({one})' for one in self.filters)}" if self.filters else ""
         columns = ", ".join(map(str, self.leaves))
         made = "".join(f", {one}" for one in self.scan.expansions)
-        moving = f" MOVING {', '.join(map(str, self.moving))}" if self.moving else ""
-        return f"{self.name}  {self.of} AS {self.scan.alias}{made}: {columns}{where}{moving}"
+        temporal_filters = f" MOVING {', '.join(map(str, self.temporal_filters))}" if self.temporal_filters else ""
+        return f"{self.name}  {self.of} AS {self.scan.alias}{made}: {columns}{where}{temporal_filters}"
 
     @property
     def of(self) -> str:
@@ -231,7 +231,7 @@ class Branch:
     body: Relation
     sources: tuple[tuple[str, Ref | None], ...]
     """For each column of the body: the leaf it is, if it is nothing but a leaf."""
-    padded: frozenset[str] = frozenset()
+    null_extended: frozenset[str] = frozenset()
     """The inputs that have no row in some rows of the body."""
 
     def __post_init__(self) -> None:
@@ -284,7 +284,7 @@ class Accumulator:
 
 
 @dataclass(frozen=True)
-class RecomputedAggregate:
+class HolisticAggregate:
     """An aggregate that PostgreSQL computes over all rows of a touched group: its expression over the rows `r`."""
 
     name: str
@@ -300,16 +300,16 @@ class AggregateHead:
 
     keys: tuple[BlockColumn, ...]
     accumulators: tuple[Accumulator, ...]
-    gathered: tuple[RecomputedAggregate, ...] = ()
-    members: tuple[BlockColumn, ...] = ()
-    """The body's columns that gathered aggregates are over."""
+    holistic: tuple[HolisticAggregate, ...] = ()
+    row_columns: tuple[BlockColumn, ...] = ()
+    """The body's columns that holistic aggregates are computed over."""
     whole: bool = False
     """All rows of a touched group are computed anew: it is a partition of a window."""
 
     @property
-    def netted(self) -> bool:
+    def consolidated(self) -> bool:
         """Must changes that cancel be taken out before aggregating?"""
-        return self.whole or bool(self.gathered) or any(a.strategy != "sum" for a in self.accumulators)
+        return self.whole or bool(self.holistic) or any(a.strategy != "sum" for a in self.accumulators)
 
     @property
     def recoverable(self) -> bool:
@@ -337,7 +337,7 @@ class AggregateHead:
 
     def __str__(self) -> str:
         keys = ", ".join(key.name for key in self.keys) or "(everything)"
-        return f"Aggregate by {keys}: {', '.join(map(str, (*self.accumulators, *self.gathered)))}"
+        return f"Aggregate by {keys}: {', '.join(map(str, (*self.accumulators, *self.holistic)))}"
 
 
 @dataclass(frozen=True)
@@ -429,7 +429,7 @@ class Block:
     key: Key
     position: int = 0
     """Its place in the chain."""
-    kept: MaterializedRows | None = None
+    materialized: MaterializedRows | None = None
     terms: tuple[RecursionTerm, ...] = ()
     """Of a recursion: its branches, each evaluated on its own."""
 
@@ -440,7 +440,9 @@ class Block:
     @property
     def asks_clock(self) -> bool:
         """True if it reads the clock, or a filter of it does."""
-        by = (scan for one in self.inputs() for moving in one.moving for scan in moving.by)
+        by = (
+            scan for one in self.inputs() for temporal_filters in one.temporal_filters for scan in temporal_filters.by
+        )
         return any(scan.table.is_clock for scan in (*by, *(one.scan for one in self.inputs())))
 
     def __str__(self) -> str:
@@ -452,7 +454,7 @@ class Block:
             lines += [branch.body.tree(2)]
             lines += [f"    edge  {edge}" for edge in branch.edges]
         lines += [f"  head  {self.head}"] if self.head else []
-        lines += [f"  {self.kept}"] if self.kept else []
+        lines += [f"  {self.materialized}"] if self.materialized else []
         lines += [f"  having  {self.having}"] if self.having else []
         lines += [f"  output  {output}" for output in self.outputs]
         lines += [f"  {self.key}"]

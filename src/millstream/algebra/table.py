@@ -30,7 +30,7 @@ class Table:
     """It always has exactly one row."""
     rows: str = ""
     """Of rows that stand in the query itself: the VALUES that they are."""
-    endless: frozenset[str] = frozenset()
+    unbounded: frozenset[str] = frozenset()
     """Of the rows of a block: the numerics that may have more digits after the point than Spark's."""
     recursion: int | None = None
     """Of the rows of a recursion, where its own term reads them: how many recursions stand around it."""

@@ -22,7 +22,7 @@ class RowKey:
     key: Key
     sources: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
-    def kept(self, name: str, derived: Key) -> Key:
+    def materialized(self, name: str, derived: Key) -> Key:
         """The recorded key, where what is derived now still bears it out."""
         if self.key.kind == "row_id":
             return self.key

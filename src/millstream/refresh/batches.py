@@ -145,4 +145,4 @@ def _touched(job: Job, members: Mapping[int, Sequence[int]]) -> set[Locked]:
     # The stream table's own buffer too: where others read it, its changes are captured while it is written.
     found |= written | {buffer_name(oid).as_string() for oid in sources | written}
     own = [job.names.at(block.position) for block in job.blocks]
-    return found | {name for names in own for name in (names.state, names.kept, names.shown)}
+    return found | {name for names in own for name in (names.state, names.materialized, names.shown)}

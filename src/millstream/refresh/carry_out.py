@@ -39,7 +39,7 @@ class Means(Protocol):
 
 
 def carry_out(
-    means: Means, now: Cut, job: Job, decision: Decision, initiated_by: Initiator, *, netted: bool = False
+    means: Means, now: Cut, job: Job, decision: Decision, initiated_by: Initiator, *, consolidated: bool = False
 ) -> RefreshReport:
     """Evaluate and apply the blocks, one after the other; then frontier and history.
 
@@ -48,7 +48,9 @@ def carry_out(
     started, tally = time.perf_counter(), Tally()
     since = job.table.cut_at if decision.action == "DIFFERENTIAL" else None
     versions = SingleRowVersions(now, job.names, since)
-    access = AccessPaths(now, job.names, means.engine, means.dsn, means.max_lookup_rows, tally, versions, netted=netted)
+    access = AccessPaths(
+        now, job.names, means.engine, means.dsn, means.max_lookup_rows, tally, versions, consolidated=consolidated
+    )
     changed = False
     for block in job.blocks:
         if block.terms:
@@ -77,7 +79,7 @@ def carry_out(
     )  # fmt: skip
     recorded = record(means.conn, now, job, report)
     if decision.action != "DIFFERENTIAL":
-        definition_digests.record(means.conn, job.table.id, job.grounds)
+        definition_digests.record(means.conn, job.table.id, job.digests)
     return recorded
 
 

@@ -44,7 +44,7 @@ class Facts:
     sources: tuple[SourceFacts, ...]
     full_requested: bool = False
     max_change_ratio: float = 0.15
-    moved: str = ""
+    recompute_reason: str = ""
     """The reason code where something under the query, not a row, is other than the stored rows were computed with."""
     filled_before: bool = False
     """It had rows, and starts over with another plan."""
@@ -67,7 +67,7 @@ class Decision:
 def decide(facts: Facts) -> Decision:
     """The first rule that holds."""
     if not facts.populated:
-        again = Decision("REINITIALIZE", facts.moved or "PLANNED_ANEW")
+        again = Decision("REINITIALIZE", facts.recompute_reason or "PLANNED_ANEW")
         return again if facts.filled_before else Decision("FULL", "INITIAL")
     if facts.full_requested:
         return Decision("FULL", "REQUESTED")
@@ -76,8 +76,8 @@ def decide(facts: Facts) -> Decision:
             return Decision("REINITIALIZE", "SOURCE_TRUNCATED", source.name)
     partitioned = next((source.name for source in facts.sources if source.members_changed), "")
     # A partition that came has a file of its own, which looks like a rewrite.
-    if facts.moved and not (partitioned and facts.moved == "SOURCE_REWRITTEN"):
-        return Decision("REINITIALIZE", facts.moved)
+    if facts.recompute_reason and not (partitioned and facts.recompute_reason == "SOURCE_REWRITTEN"):
+        return Decision("REINITIALIZE", facts.recompute_reason)
     if partitioned:
         return Decision("REINITIALIZE", "PARTITIONS_CHANGED", partitioned)
     changed = any(source.changes for source in facts.sources)

@@ -38,16 +38,18 @@ class Evaluation:
         views = dict[str, Rows]()
         with self.tally.phase("changes"):
             images = {one.name: self._images(one, frontier) for one in self.block.inputs()}
-            flipped = {one.name: rows for one in self.block.inputs() if (rows := self.access.flipped(one)) is not None}
+            crossing = {
+                one.name: rows for one in self.block.inputs() if (rows := self.access.crossing(one)) is not None
+            }
         failpoint("changes_read")
-        if not any(isinstance(rows, Scanned) or rows.num_rows for rows in (*images.values(), *flipped.values())):
+        if not any(isinstance(rows, Scanned) or rows.num_rows for rows in (*images.values(), *crossing.values())):
             return None
         if self._read_in_place:
             return Result.of(_NOTHING)
         for branch in self.block.branches:
             own = {one.name: images[one.name] for one in branch.inputs}
             with self.tally.phase("demand"):
-                views |= self._views(branch, read_demanded(branch, own, self.access, before=1, flipped=flipped))
+                views |= self._views(branch, read_demanded(branch, own, self.access, before=1, crossing=crossing))
         failpoint("demand_read")
         return self._run(views)
 
@@ -93,7 +95,7 @@ class Evaluation:
     @property
     def _read_in_place(self) -> bool:
         """PostgreSQL reads the first rows itself, by an index where there is one."""
-        return self.block.kept is not None and self.block.kept.kind == "limit"
+        return self.block.materialized is not None and self.block.materialized.kind == "limit"
 
     def _rows_of_groups(self, branch: Branch, keys: pa.Table) -> dict[str, InputRows]:
         seed = group_seed(branch, keys.column_names)
@@ -111,9 +113,10 @@ class Evaluation:
         held = read_demanded(branch, {name: found}, self.access, before=0)
         return {**held, name: held[name].stored()}
 
-    def _views(self, branch: Branch, gathered: dict[str, InputRows]) -> dict[str, Rows]:
+    def _views(self, branch: Branch, input_rows: dict[str, InputRows]) -> dict[str, Rows]:
         return {
-            one.name: rows_of(one, gathered[one.name], self.engine, joined=len(branch.inputs)) for one in branch.inputs
+            one.name: rows_of(one, input_rows[one.name], self.engine, joined=len(branch.inputs))
+            for one in branch.inputs
         }
 
     def _run(self, views: dict[str, Rows], keys: pa.Table | None = None, *, members: bool = False) -> Result:

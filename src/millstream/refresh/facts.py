@@ -25,10 +25,11 @@ def facts_of(
     relids = sorted({source.relid for job in jobs for source in read[job.table.id]})
     sizes = _sizes(conn, relids)
     pending = buffers.pending(slices(jobs, read))
-    moved = {job.table.id: job.whole for job in jobs}
-    moved |= {id: why for id, found in changes.items() if (why := definition_digests.reason(found))}
+    recompute_reason = {job.table.id: job.whole for job in jobs}
+    recompute_reason |= {id: why for id, found in changes.items() if (why := definition_digests.reason(found))}
     return [
-        _facts(job, read[job.table.id], pending, sizes, moved.get(job.table.id, ""), max_change_ratio) for job in jobs
+        _facts(job, read[job.table.id], pending, sizes, recompute_reason.get(job.table.id, ""), max_change_ratio)
+        for job in jobs
     ]
 
 
@@ -42,7 +43,7 @@ def _facts(
     read: Sequence[sources.Source],
     pending: Mapping[Pair, Pending],
     sizes: dict[int, float],
-    moved: str,
+    recompute_reason: str,
     max_change_ratio: float,
 ) -> Facts:
     found = []
@@ -53,7 +54,9 @@ def _facts(
         found.append(SourceFacts(name, one.rows, sizes.get(source.relid, 0.0), one.truncated, one.changed))
     populated = job.table.frontier is not None
     before = job.table.data_timestamp is not None
-    return Facts(populated, job.table.refresh_mode, tuple(found), job.full, max_change_ratio, moved, before, job.clock)
+    return Facts(
+        populated, job.table.refresh_mode, tuple(found), job.full, max_change_ratio, recompute_reason, before, job.clock
+    )
 
 
 def _sizes(conn: Connection, relids: Sequence[int]) -> dict[int, float]:

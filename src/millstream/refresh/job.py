@@ -21,7 +21,7 @@ class Job:
     table: StreamTable
     blocks: tuple[Block, ...]
     full: bool = False
-    grounds: Digests = field(default_factory=dict)
+    digests: Digests = field(default_factory=dict)
     shapes: tuple[str, ...] = ()
     """Of its blocks; known in a cut."""
     upstreams: frozenset[int] = frozenset()
@@ -39,7 +39,7 @@ class Job:
     @property
     def row_triggers(self) -> str:
         """The triggers on its table that may change a row before it is written, as a list of names."""
-        return self.grounds.get(("triggers", self.table.relid or 0)) or ""
+        return self.digests.get(("triggers", self.table.relid or 0)) or ""
 
     @property
     def clock(self) -> bool:

@@ -38,8 +38,8 @@ def preflight(
 ) -> tuple[dict[int, Outcome], dict[int, list[Change]]]:
     """Which of these must be put aside, and what has changed under the others; those that are as they were when
     they were last found sound are not looked at again."""
-    found = digest_cache.version_stamps(conn, {job.table.id: job.grounds for job in jobs})
-    new = [job for job in jobs if not memory.holds(job.table.id, job.grounds, found[job.table.id])]
+    found = digest_cache.version_stamps(conn, {job.table.id: job.digests for job in jobs})
+    new = [job for job in jobs if not memory.holds(job.table.id, job.digests, found[job.table.id])]
     changes = _changes(conn, new)
     aside = {job.table.id: why for job in new if (why := _unplanned(conn, job, changes.get(job.table.id, ())))}
     aside |= _check_guards(conn, [job for job in new if job.table.id not in aside], guarded)
@@ -47,7 +47,7 @@ def preflight(
     aside |= _check_rights(conn, [job for job in new if job.table.id not in aside], trusted_roles)
     for job in new:
         if job.table.id not in aside and job.table.id not in changes:
-            memory.keep(job.table.id, job.grounds, found[job.table.id])
+            memory.keep(job.table.id, job.digests, found[job.table.id])
     return aside, changes
 
 
@@ -56,7 +56,7 @@ def _changes(conn: Connection, jobs: Sequence[Job]) -> dict[int, list[Change]]:
     found = dict[int, list[Change]]()
     if not jobs:
         return found
-    for one in definition_digests.changed_definitions(conn, {job.table.id: job.grounds for job in jobs}):
+    for one in definition_digests.changed_definitions(conn, {job.table.id: job.digests for job in jobs}):
         found.setdefault(one.stream_table_id, []).append(one)
     return found
 
@@ -123,7 +123,7 @@ def _check_rights(conn: Connection, jobs: Sequence[Job], trusted_roles: Sequence
     """Those that would run code of others, and those whose owners may not read what their queries read."""
     relids = {job.table.id: job.table.relid or 0 for job in jobs}
     aside = dict[int, Outcome]()
-    called = foreign_code.under(conn, {job.table.id: job.grounds for job in jobs}, trusted_roles)
+    called = foreign_code.under(conn, {job.table.id: job.digests for job in jobs}, trusted_roles)
     written = foreign_code.on_tables(conn, list(relids.values()), trusted_roles)
     owners = rights.owners(conn, list(relids.values()))
     for job in jobs:

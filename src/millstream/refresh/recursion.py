@@ -58,8 +58,8 @@ class RecursionRefresh:
         self.access = access
         self.most_steps = most_steps
         self.runs = 0
-        assert block.kept is not None
-        self.each_once = block.kept.kind == "set"
+        assert block.materialized is not None
+        self.each_once = block.materialized.kind == "set"
 
     def difference(self, frontier: Snapshot) -> None:
         """Carry out what the changes since the frontier do, if they do anything."""

@@ -217,7 +217,7 @@ class Refresher:
                 if decision.action != "DIFFERENTIAL":
                     raise
                 log.warning("tried again without rows that came and went", table=job.table.name, reason=str(error))
-                report = self._carried_out(now, job, decision, initiated_by, netted=True)
+                report = self._carried_out(now, job, decision, initiated_by, consolidated=True)
             if job.table.relid and report.rows_changed:
                 now.written.add(job.table.relid)
             return report
@@ -232,11 +232,11 @@ class Refresher:
             return failure_from(job.table.name, error)
 
     def _carried_out(
-        self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator, *, netted: bool = False
+        self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator, *, consolidated: bool = False
     ) -> RefreshReport:
         with self.conn.transaction():
             with self._as_ours(job):
-                report = carry_out(self, now, job, decision, initiated_by, netted=netted)
+                report = carry_out(self, now, job, decision, initiated_by, consolidated=consolidated)
             return self._witnessed(now, job, report)
 
     def _witnessed(self, now: Cut, job: Job, report: RefreshReport) -> RefreshReport:

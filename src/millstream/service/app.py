@@ -145,7 +145,7 @@ class App:
         if table.id not in self._kept:
             self._check_kept(table, planned)
         upstreams = frozenset(one.id for one in planned.upstreams)
-        return Job(table, planned.blocks, full, planned.grounds | _target(table), upstreams=upstreams)
+        return Job(table, planned.blocks, full, planned.digests | _target(table), upstreams=upstreams)
 
     def unplanned(self, tables: Sequence[StreamTable]) -> dict[int, Job]:
         """Jobs without a plan, of those whose plan is not known yet and not needed while nothing changes.
@@ -165,7 +165,7 @@ class App:
         for table in asked:
             found, relids, ids = self._recorded[table.id]
             if found and relids:
-                jobs[table.id] = Job(table, (), grounds=found | _target(table), upstreams=ids, recorded=relids)
+                jobs[table.id] = Job(table, (), digests=found | _target(table), upstreams=ids, recorded=relids)
         return jobs
 
     def _may_stay_unplanned(self, table: StreamTable) -> bool:
@@ -232,7 +232,7 @@ def plan_recorded(conn: Connection, table: StreamTable, trusted_roles: tuple[str
         dependencies.refuse_cycle(conn, table.id, planned.upstreams)
         target_shape.check(conn, table.id, table.name, table.relid or 0, planned.canonical.columns)
         planned = planned.stored_in(definition_digests.digests_of_target(conn, table.relid)) if table.relid else planned
-    return planned.keyed(table.row_key.kept(table.name, planned.block.key)) if table.row_key else planned
+    return planned.keyed(table.row_key.materialized(table.name, planned.block.key)) if table.row_key else planned
 
 
 def _target(table: StreamTable) -> Digests:

@@ -31,7 +31,7 @@ def create(conn: Connection, table: StreamTable, planned: QueryPlan) -> None:
     for block, reader, columns in lookups(planned.blocks):
         _index(conn, state.index_sql(block, names.at(block.position), reader, columns))
     for block in planned.blocks:
-        one, order = block.branches[0].inputs[0], block.kept.order if block.kept else ()
+        one, order = block.branches[0].inputs[0], block.materialized.order if block.materialized else ()
         if order and one.scan.table.block is not None:
             below = planned.blocks[one.scan.table.block]
             _index(conn, state.order_index_sql(below, names.at(below.position), one, order))
@@ -46,7 +46,7 @@ def drop(conn: Connection, table: StreamTable) -> None:
     for block in blocks.of(conn, table.id):
         own = names.at(block.position)
         conn.execute(f"DROP VIEW IF EXISTS {own.shown}".encode())
-        conn.execute(f"DROP TABLE IF EXISTS {own.state}, {own.kept}".encode())
+        conn.execute(f"DROP TABLE IF EXISTS {own.state}, {own.materialized}".encode())
 
 
 def replace(conn: Connection, table: StreamTable, planned: QueryPlan) -> bool:
@@ -71,7 +71,7 @@ def _index(conn: Connection, statement: str) -> None:
 
 def _recorded(conn: Connection, block: Block, names: BlockNames) -> blocks.RecordedBlock:
     oid = relation_oid(conn, names.state) if block.head else None
-    head = block.kept.kind if block.kept else "aggregate" if block.head else "none"
+    head = block.materialized.kind if block.materialized else "aggregate" if block.head else "none"
     return blocks.RecordedBlock(block.position, block.name, head, oid, str(block))
 
 

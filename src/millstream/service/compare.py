@@ -101,7 +101,7 @@ def _sample(conn: Connection, bags: str) -> tuple[dict[str, Any], ...]:
 
 def chooses(blocks: Sequence[Block]) -> bool:
     """Does a query choose among equal values? Only one that filters, computes and joins does not."""
-    return any(block.head is not None or block.kept is not None for block in blocks)
+    return any(block.head is not None or block.materialized is not None for block in blocks)
 
 
 def rounded_columns(blocks: Sequence[Block]) -> tuple[str, ...]:
@@ -119,4 +119,4 @@ def totals(block: Block) -> list[str]:
         return []
     added = [one.name for one in block.head.accumulators if one.strategy == "recompute"]
     partition = [one.name for one in block.head.accumulators] if block.head.whole else []
-    return [f's."{name}"' for name in (*added, *partition, *(one.name for one in block.head.gathered))]
+    return [f's."{name}"' for name in (*added, *partition, *(one.name for one in block.head.holistic))]

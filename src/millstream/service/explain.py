@@ -80,9 +80,9 @@ def _demand(block: Block) -> str:
         for one in branch.inputs:
             sent = ", ".join(str(message) for message in messages(branch, [one.name])) or "nothing else is read"
             lines.append(f"a change of {one.scan.alias} ({one.name}): {sent}")
-            by = {scan.table.title for moving in one.moving for scan in moving.by}
+            by = {scan.table.title for temporal_filters in one.temporal_filters for scan in temporal_filters.by}
             lines += [f"a change of {title}: what it flips of {one.scan.alias} ({one.name})" for title in sorted(by)]
-        lines += [_recompute(block, branch)] if block.head and block.head.netted and block.head.keys else []
+        lines += [_recompute(block, branch)] if block.head and block.head.consolidated and block.head.keys else []
     return "\n".join(lines)
 
 
@@ -97,14 +97,15 @@ def _recompute(block: Block, branch: Branch) -> str:
 
 def _leaves(block: Block) -> str:
     return "\n".join(
-        f"{one.name}  {all_sql(one, _relation(one.scan), before=1, moved=_moved(one))}" for one in block.inputs()
+        f"{one.name}  {all_sql(one, _relation(one.scan), before=1, filter_versions=_moved(one))}"
+        for one in block.inputs()
     )
 
 
 def _moved(one: Input) -> FilterVersions:
     """Its moving filters, as they are while nothing moves."""
-    scans = {scan.alias: scan for moving in one.moving for scan in moving.by}
-    condition = " AND ".join(f"({moving.condition})" for moving in one.moving)
+    scans = {scan.alias: scan for temporal_filters in one.temporal_filters for scan in temporal_filters.by}
+    condition = " AND ".join(f"({temporal_filters.condition})" for temporal_filters in one.temporal_filters)
     return FilterVersions(tuple(scan.item(_relation(scan)) for scan in scans.values()), condition, condition)
 
 

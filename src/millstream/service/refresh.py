@@ -308,8 +308,8 @@ def _has_moved(outcome: RefreshReport | MillstreamError) -> bool:
     return isinstance(outcome, RefreshReport) and outcome.action != "NO_DATA"
 
 
-def _prune(app: App, moved: Sequence[Job]) -> None:
-    relids = sorted({relid for job in moved for relid in reads(job)})
+def _prune(app: App, filter_versions: Sequence[Job]) -> None:
+    relids = sorted({relid for job in filter_versions for relid in reads(job)})
     if relids:
         try:
             prune.prune(app.conn, relids)

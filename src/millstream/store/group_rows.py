@@ -26,15 +26,15 @@ def wanted_sql(head: AggregateHead, names: BlockNames) -> str:
 
 def no_rows_sql(head: AggregateHead) -> pa.Table:
     """No rows, in the shape in which they travel."""
-    columns = [(column.name, column.wire.arrow_type) for column in (*head.keys, *head.members)]
+    columns = [(column.name, column.wire.arrow_type) for column in (*head.keys, *head.row_columns)]
     return pa.schema([*columns, ("__net", pa.int64())]).empty_table()
 
 
-def recomputed_sql(block: Block, head: AggregateHead, names: BlockNames) -> str:
+def holistic_sql(block: Block, head: AggregateHead, names: BlockNames) -> str:
     """A query of the gathered aggregates of the touched groups that have rows, by the group's id."""
-    if not head.gathered:
+    if not head.holistic:
         return ""
-    values = ", ".join(f"{one.expr} AS {one.name}" for one in head.gathered)
+    values = ", ".join(f"{one.expr} AS {one.name}" for one in head.holistic)
     if not head.keys:
         # Of nothing too: there is always one group.
         return f"SELECT {id_sql(head, 'r')} AS id, {values} FROM {group_rows_sql(block, head, names)}"
@@ -43,9 +43,11 @@ def recomputed_sql(block: Block, head: AggregateHead, names: BlockNames) -> str:
 
 def group_rows_sql(block: Block, head: AggregateHead, names: BlockNames) -> str:
     """The rows of the groups as a FROM item `r`, each as often as it stands there, in the query's own types."""
-    columns = (*head.keys, *head.members)
+    columns = (*head.keys, *head.row_columns)
     decoded = [f"{c.wire.decode_sql(f'd.{quoted(c.name)}', c.type)} AS {quoted(c.name)}" for c in columns]
-    rows = f"SELECT {', '.join(decoded) or '1 AS one'} FROM {names.members} AS d CROSS JOIN generate_series(1, d.__net)"
+    rows = (
+        f"SELECT {', '.join(decoded) or '1 AS one'} FROM {names.group_rows} AS d CROSS JOIN generate_series(1, d.__net)"
+    )
     if len(block.branches) == 1 and any(c.type.collation != "none" for c in columns):
         # A cast has the database's collation; in a union that of the query's own column comes first.
         rows = f"{empty_select(block, [c.name for c in columns], names)} UNION ALL {rows}"

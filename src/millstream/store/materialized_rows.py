@@ -24,22 +24,25 @@ def create_sql(block: Block, names: BlockNames) -> list[str]:
     """The table of rows, and the view through which others read it."""
     columns = _columns(block)
     return [
-        f"CREATE TABLE {names.kept} AS SELECT NULL::uuid AS part, {_outputs(block)} FROM {_nothing(block, names)}",
-        f"CREATE INDEX ON {names.kept} (part)",
-        f"CREATE VIEW {names.shown} AS SELECT {columns}, ctid::text AS {ROW}, part AS {PART} FROM {names.kept}",
+        f"CREATE TABLE {names.materialized} AS "
+        f"SELECT NULL::uuid AS part, {_outputs(block)} FROM {_nothing(block, names)}",
+        f"CREATE INDEX ON {names.materialized} (part)",
+        f"CREATE VIEW {names.shown} AS SELECT {columns}, ctid::text AS {ROW}, part AS {PART} FROM {names.materialized}",
     ]
 
 
 def new_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
     """Fill `new`."""
-    assert block.kept is not None
-    rows = {"window": _window, "limit": _limit, "bag": _bag_full if full else _bag}[block.kept.kind](block, names)
+    assert block.materialized is not None
+    rows = {"window": _window, "limit": _limit, "bag": _bag_full if full else _bag}[block.materialized.kind](
+        block, names
+    )
     return filled_sql(block, names, rows)
 
 
 def filled_sql(block: Block, names: BlockNames, rows: str) -> list[str]:
     """Fill `new`, which has been cleared, with these rows: part and columns."""
-    like = stage(columns_of(block), f"SELECT * FROM {names.kept}", "s.part")
+    like = stage(columns_of(block), f"SELECT * FROM {names.materialized}", "s.part")
     create = f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.new.removeprefix('pg_temp.')} AS {like} WITH NO DATA"
     return [create, f"INSERT INTO {names.new} {staged_rows(block, rows)}"]
 
@@ -61,12 +64,13 @@ def change_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
     known = "SELECT FROM stored AS o WHERE (f.part, f.t, f.n) = (o.part, o.t, o.n)"
     return [
         f"INSERT INTO {names.changes} WITH stored AS MATERIALIZED (SELECT ctid AS tid, k.*, {numbered} "
-        f"FROM {names.kept} AS k WHERE {'true' if full else _touched(block, names)}), "
+        f"FROM {names.materialized} AS k WHERE {'true' if full else _touched(block, names)}), "
         f"fresh AS MATERIALIZED (SELECT k.*, {numbered} FROM {names.new} AS k) "
         f"SELECT 'D', {staged}, o.tid::text, o.part FROM stored AS o WHERE NOT EXISTS ({gone}) "
         f"UNION ALL SELECT 'I', {columns}, NULL, f.part FROM fresh AS f WHERE NOT EXISTS ({known})",
-        f"DELETE FROM {names.kept} WHERE ctid IN (SELECT {ROW}::tid FROM {names.changes} WHERE __ms_action = 'D')",
-        f"INSERT INTO {names.kept} SELECT {PART}, {columns} FROM {came} AS c WHERE __ms_action = 'I'",
+        f"DELETE FROM {names.materialized} WHERE ctid IN "
+        f"(SELECT {ROW}::tid FROM {names.changes} WHERE __ms_action = 'D')",
+        f"INSERT INTO {names.materialized} SELECT {PART}, {columns} FROM {came} AS c WHERE __ms_action = 'I'",
     ]
 
 
@@ -80,24 +84,26 @@ def _outputs(block: Block) -> str:
 
 def _nothing(block: Block, names: BlockNames) -> str:
     """A FROM item without rows that the outputs can be asked of."""
-    assert block.kept is not None
-    if block.kept.kind == "limit":
+    assert block.materialized is not None
+    if block.materialized.kind == "limit":
         return f"{_source(block, names)} WHERE false"
-    if block.kept.text:
+    if block.materialized.text:
         listed = ", ".join(quoted(output.column.name) for output in block.outputs if output.column.name != LEVEL)
-        return f"({block.kept.text}) AS q ({listed}) WHERE false"
-    columns = block.head.members if block.head else block.columns
+        return f"({block.materialized.text}) AS q ({listed}) WHERE false"
+    columns = block.head.row_columns if block.head else block.columns
     return f"({empty_select(block, [column.name for column in columns], names)}) AS {'r' if block.head else 'd'}"
 
 
 def _touched(block: Block, names: BlockNames) -> str:
     """Of the stored rows: those of the parts that were computed anew."""
-    assert block.kept is not None
-    if block.kept.kind == "window":
+    assert block.materialized is not None
+    if block.materialized.kind == "window":
         return f"part IN (SELECT id FROM {names.groups})"
     if block.terms:
         return f"part IN (SELECT part FROM {names.steps})"
-    return "true" if block.kept.kind == "limit" else f"part IN (SELECT part FROM ({_bag_rows(block, names)}) AS b)"
+    return (
+        "true" if block.materialized.kind == "limit" else f"part IN (SELECT part FROM ({_bag_rows(block, names)}) AS b)"
+    )
 
 
 # -- how the rows come about -----------------------------------------------------------------
@@ -109,11 +115,11 @@ def _window(block: Block, names: BlockNames) -> str:
 
 
 def _limit(block: Block, names: BlockNames) -> str:
-    assert block.kept is not None
+    assert block.materialized is not None
     one = block.branches[0].inputs[0]
     where = " AND ".join(f"({condition.sql})" for condition in one.filters)
     kept = f" WHERE {where}" if where else ""
-    return f"SELECT {_WHOLE}, {_outputs(block)} FROM {_source(block, names)}{kept} {block.kept.tail}"
+    return f"SELECT {_WHOLE}, {_outputs(block)} FROM {_source(block, names)}{kept} {block.materialized.tail}"
 
 
 def _source(block: Block, names: BlockNames) -> str:
@@ -132,7 +138,7 @@ def _bag_rows(block: Block, names: BlockNames) -> str:
 
 
 def _bag(block: Block, names: BlockNames) -> str:
-    have = f"(SELECT count(*) FROM {names.kept} AS k WHERE k.part = b.part)"
+    have = f"(SELECT count(*) FROM {names.materialized} AS k WHERE k.part = b.part)"
     columns = ", ".join(f"b.{quoted(output.column.name)}" for output in block.outputs)
     return (
         f"SELECT b.part, {columns} FROM ({_bag_rows(block, names)}) AS b "

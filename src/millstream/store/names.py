@@ -54,7 +54,7 @@ class BlockNames:
         return f"millstream_state.block_{self.id}_{self.block}"
 
     @property
-    def kept(self) -> str:
+    def materialized(self) -> str:
         """The rows of a block that are stored as they are."""
         return f"millstream_state.rows_{self.id}_{self.block}"
 
@@ -66,7 +66,7 @@ class BlockNames:
 
     def staging(self, terms: int = 0) -> list[str]:
         """All of the block's."""
-        own = [self.new, self.delta, self.groups, self.members, self.rows, self.steps, self.gone, self.changes]
+        own = [self.new, self.delta, self.groups, self.group_rows, self.rows, self.steps, self.gone, self.changes]
         return [*own, *(self.of_term(number).delta for number in range(terms))]
 
     @property
@@ -85,7 +85,7 @@ class BlockNames:
         return self._staging("groups")
 
     @property
-    def members(self) -> str:
+    def group_rows(self) -> str:
         """The rows of touched groups, as they travelled."""
         return self._staging("members")
 
@@ -122,7 +122,7 @@ class PlanningNames(BlockNames):
         return f"pg_temp.ms_plan_block_{self.block}"
 
     @property
-    def kept(self) -> str:
+    def materialized(self) -> str:
         return f"pg_temp.ms_plan_rows_{self.block}"
 
 

@@ -30,10 +30,10 @@ def tables_sql(block: Block, names: BlockNames) -> list[str]:
         columns = [f"{quoted(c.name)} {postgres_type(c.wire.arrow_type)}" for c in term.block.columns]
         made[names.of_term(number).delta] = f"({', '.join([*columns, '__net bigint', '__run int'])})"
     own = columns_of(block)
-    rows = f"SELECT part, {_columns(block)}, 0::bigint AS __ms_net, 0 AS __ms_step FROM {names.kept}"
+    rows = f"SELECT part, {_columns(block)}, 0::bigint AS __ms_net, 0 AS __ms_step FROM {names.materialized}"
     if stages(own):
         listed = ", ".join(f"{staged_sql(quoted(c.name), c.type)} AS {quoted(c.name)}" for c in own)
-        rows = f"SELECT part, {listed}, 0::bigint AS __ms_net, 0 AS __ms_step FROM {names.kept}"
+        rows = f"SELECT part, {listed}, 0::bigint AS __ms_net, 0 AS __ms_step FROM {names.materialized}"
     made |= dict.fromkeys((names.steps, names.gone), f"AS {rows} WITH NO DATA")
     return [
         f"CREATE TEMPORARY TABLE IF NOT EXISTS {name.removeprefix('pg_temp.')} {what}" for name, what in made.items()
@@ -64,9 +64,9 @@ def _columns(block: Block, alias: str = "") -> str:
 
 def _part(block: Block) -> str:
     """What tells a row apart: of a set its values, as PostgreSQL's `=` sees them; otherwise its exact text."""
-    assert block.kept is not None
+    assert block.materialized is not None
     columns = [f"x.{quoted(output.column.name)}" for output in block.outputs]
-    if block.kept.kind == "set":
+    if block.materialized.kind == "set":
         columns = [wire_of(o.column.type).key_sql(c) for o, c in zip(block.outputs, columns, strict=True)]
     return f"encode({row_hash(columns)}, 'hex')::uuid"
 
@@ -129,7 +129,7 @@ def overdrawn_sql(names: BlockNames) -> str:
 
 
 def _have(names: BlockNames) -> str:
-    return f"(SELECT count(*) FROM {names.kept} AS k WHERE k.part = b.part)"
+    return f"(SELECT count(*) FROM {names.materialized} AS k WHERE k.part = b.part)"
 
 
 def carry_out_levels_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
@@ -159,7 +159,7 @@ def lost_with_sql(block: Block, names: BlockNames, run: int, number: int) -> str
 
 def _taken(block: Block, names: BlockNames, parts: str, number: int) -> str:
     return (
-        f"INSERT INTO {names.gone} SELECT k.part, {_staged(block, 'k.')}, 1, {number} FROM {names.kept} AS k "
+        f"INSERT INTO {names.gone} SELECT k.part, {_staged(block, 'k.')}, 1, {number} FROM {names.materialized} AS k "
         f"WHERE k.part IN ({parts}) "
         f"AND NOT EXISTS (SELECT FROM {names.gone} AS o WHERE o.part = k.part)"
     )
@@ -167,7 +167,7 @@ def _taken(block: Block, names: BlockNames, parts: str, number: int) -> str:
 
 def take_out_sql(names: BlockNames) -> str:
     """Take them out of what is stored: what they only derive from each other is not derived."""
-    return f"DELETE FROM {names.kept} AS k USING {names.gone} AS o WHERE o.part = k.part"
+    return f"DELETE FROM {names.materialized} AS k USING {names.gone} AS o WHERE o.part = k.part"
 
 
 def forget_sql(block: Block, names: BlockNames) -> list[str]:
@@ -198,7 +198,7 @@ def rederived_sql(block: Block, names: BlockNames, run: int) -> str:
 
 
 def _new(block: Block, names: BlockNames, given: str, number: int, *, full: bool) -> str:
-    places = [names.steps] if full else [names.steps, names.kept]
+    places = [names.steps] if full else [names.steps, names.materialized]
     there = " AND ".join(f"NOT EXISTS (SELECT FROM {place} AS t WHERE t.part = g.part)" for place in places)
     return (
         f"INSERT INTO {names.steps} SELECT DISTINCT ON (g.part) g.part, {_staged(block, 'g.')}, 1, {number} "
@@ -214,7 +214,7 @@ def carry_out_set_sql(block: Block, names: BlockNames, *, full: bool) -> list[st
     went, came = (_images(block, *pair) for pair in ((names.gone, names.steps), (names.steps, names.gone)))
     return [
         f"INSERT INTO {names.changes} SELECT 'D', {went} UNION ALL SELECT 'I', {came}",
-        f"INSERT INTO {names.kept} SELECT part, {_columns(block)} FROM {_typed(block, names.steps)} AS t",
+        f"INSERT INTO {names.materialized} SELECT part, {_columns(block)} FROM {_typed(block, names.steps)} AS t",
     ]
 
 

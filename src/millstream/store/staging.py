@@ -68,7 +68,7 @@ def shapes(conn: Connection, asked: Mapping[BlockNames, Sequence[Block]]) -> dic
 
 def _stored(names: BlockNames, block: Block) -> tuple[str, ...]:
     own = names.at(block.position)
-    return own.state, own.kept, own.shown
+    return own.state, own.materialized, own.shown
 
 
 def _columns(conn: Connection, relations: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
@@ -98,5 +98,5 @@ def digest(text: str) -> str:
 # Of any types: printed, not used.
 def _sent(block: Block) -> tuple[Any, ...]:
     """What Spark sends of a block."""
-    head, kept = block.head, block.kept
-    return block.columns, (head.keys, head.accumulators, head.members) if head else (), kept.kind if kept else ""
+    head, kept = block.head, block.materialized
+    return block.columns, (head.keys, head.accumulators, head.row_columns) if head else (), kept.kind if kept else ""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from millstream.algebra.block import Accumulator, AggregateHead, Block, Input, RecomputedAggregate
+from millstream.algebra.block import Accumulator, AggregateHead, Block, HolisticAggregate, Input
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import Project
 from millstream.algebra.table import ROW, quoted
@@ -27,7 +27,7 @@ def create_sql(block: Block, head: AggregateHead, names: BlockNames) -> list[str
     source = empty_select(block, list(dict.fromkeys(own)), names)
     columns = [f"b.{quoted(key.name)}::{key.type.name} AS {quoted(key.name)}" for key in head.keys]
     columns += [f"{_initial(one)} AS {quoted(one.name)}" for one in head.accumulators]
-    columns += [f"{_of_nothing(one, block, head, names)} AS {one.name}" for one in head.gathered]
+    columns += [f"{_of_nothing(one, block, head, names)} AS {one.name}" for one in head.holistic]
     least = "> 0" if head.keys else ">= 0"
     statements = [
         f"CREATE TABLE {names.state} AS SELECT NULL::uuid AS id, {', '.join(columns)} FROM ({source}) AS b",
@@ -59,15 +59,15 @@ def _initial(one: Accumulator) -> str:
     return f"0::{one.type.name}"
 
 
-def _of_nothing(one: RecomputedAggregate, block: Block, head: AggregateHead, names: BlockNames) -> str:
+def _of_nothing(one: HolisticAggregate, block: Block, head: AggregateHead, names: BlockNames) -> str:
     """What a gathered aggregate is over no rows; it has its type and collation."""
-    return f"(SELECT {one.expr} FROM ({empty_select(block, [c.name for c in head.members], names)}) AS r)"
+    return f"(SELECT {one.expr} FROM ({empty_select(block, [c.name for c in head.row_columns], names)}) AS r)"
 
 
 def _only_row(block: Block, head: AggregateHead, names: BlockNames) -> str:
     """Without keys there is one group, and it exists from the start."""
     values = ["NULL" if one.strategy == "extreme" else "0" for one in head.accumulators]
-    values += [_of_nothing(one, block, head, names) for one in head.gathered]
+    values += [_of_nothing(one, block, head, names) for one in head.holistic]
     return f"INSERT INTO {names.state} VALUES ({id_sql(head, 'x')}, {', '.join(values)})"
 
 
@@ -185,9 +185,9 @@ def vanished_sql(head: AggregateHead, names: BlockNames) -> str:
     )
 
 
-def merge_sql(head: AggregateHead, names: BlockNames, gathered: str = "") -> str:
+def merge_sql(head: AggregateHead, names: BlockNames, holistic: str = "") -> str:
     """Bring the state up to date: add, replace, or remove. `gathered` is a query of the gathered aggregates by id."""
-    own = [one.name for one in head.gathered]
+    own = [one.name for one in head.holistic]
     merged = {one.name: _merged(one, head) for one in head.accumulators} | {name: f"g.{name}" for name in own}
     update = ", ".join(f"{name} = {value}" for name, value in merged.items())
     columns = ["id", *(quoted(key.name) for key in head.keys), *merged]
@@ -197,22 +197,22 @@ def merge_sql(head: AggregateHead, names: BlockNames, gathered: str = "") -> str
     same = f"ROW({', '.join(stored)})::text IS NOT DISTINCT FROM ROW({', '.join(now)})::text"
     gone = f"WHEN MATCHED AND {_merged(head.accumulators[0], head)} = 0 THEN DELETE " if head.keys else ""
     return (
-        f"MERGE INTO {names.state} AS s USING {_touched(head, names, gathered)} AS g ON s.id = g.id {gone}"
+        f"MERGE INTO {names.state} AS s USING {_touched(head, names, holistic)} AS g ON s.id = g.id {gone}"
         f"WHEN MATCHED AND {same} THEN DO NOTHING WHEN MATCHED THEN UPDATE SET {update} "
         f"WHEN NOT MATCHED AND g.n0 <> 0 THEN INSERT ({', '.join(columns)}) VALUES ({', '.join(values)})"
     )
 
 
-def _touched(head: AggregateHead, names: BlockNames, gathered: str) -> str:
+def _touched(head: AggregateHead, names: BlockNames, holistic: str) -> str:
     """The rows of `groups` in the types of the state, with what was gathered."""
     own = [(quoted(key.name), key.type) for key in head.keys]
     own += [(f"{one.name}_in", one.type) for one in head.extremes]
-    if not gathered and not any(type_.is_user_defined for _, type_ in own):
+    if not holistic and not any(type_.is_user_defined for _, type_ in own):
         return names.groups
     listed = ["t.id", "t.absolute", *(f"t.{one.name}" for one in head.accumulators if one.strategy != "extreme")]
     listed += [f"{unstaged_sql(f't.{name}', type_)} AS {name}" for name, type_ in own]
-    listed += [f"x.{one.name}" for one in head.gathered]
-    joined = f" LEFT JOIN ({gathered}) AS x ON x.id = t.id" if gathered else ""
+    listed += [f"x.{one.name}" for one in head.holistic]
+    joined = f" LEFT JOIN ({holistic}) AS x ON x.id = t.id" if holistic else ""
     return f"(SELECT {', '.join(listed)} FROM {names.groups} AS t{joined})"
 
 
@@ -254,7 +254,7 @@ def changes_table_sql(block: Block, names: BlockNames) -> str:
     """The temporary table of images: an action, the columns that the block shows, and where a row stands."""
     own = [(quoted(column.name), column.type) for column in columns_of(block)]
     listed = [f"{staged_sql(f'v.{name}', type_)} AS {name}" for name, type_ in own]
-    listed += [f"v.{ROW}", f"v.{PART}"] if block.kept else [f"v.{ROW}"]
+    listed += [f"v.{ROW}", f"v.{PART}"] if block.materialized else [f"v.{ROW}"]
     return (
         f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.changes.removeprefix('pg_temp.')} "
         f"AS SELECT NULL::text AS __ms_action, {', '.join(listed)} FROM {names.shown} AS v WITH NO DATA"
@@ -298,15 +298,15 @@ def order_index_sql(block: Block, names: BlockNames, reader: Input, order: Seque
 
 
 def _stored(block: Block, names: BlockNames) -> str:
-    return names.kept if block.kept else names.state
+    return names.materialized if block.materialized else names.state
 
 
 def _over_stored(expression: str, block: Block, reader: Input) -> str:
     """An expression over what a block shows, over what it stores."""
-    stored = {o.column.name: quoted(o.column.name) if block.kept else f"({o.expr})" for o in block.outputs}
+    stored = {o.column.name: quoted(o.column.name) if block.materialized else f"({o.expr})" for o in block.outputs}
     exprs = {Ref(reader.scan.alias, name).sql: expr for name, expr in stored.items()}
     written = _STRING_OR_COLUMN.sub(lambda m: exprs.get(m[0], m[0]), expression)
-    return written if block.kept else _STRING_OR_STATE.sub(lambda m: "" if m[0] == "s." else m[0], written)
+    return written if block.materialized else _STRING_OR_STATE.sub(lambda m: "" if m[0] == "s." else m[0], written)
 
 
 _SORTED = re.compile(r"(.*?)((?: (?:ASC|DESC))?(?: NULLS (?:FIRST|LAST))?)", re.DOTALL)

@@ -209,7 +209,7 @@ class Model:
         access = Memory({name: list(rows.elements()) for name, rows in self.after.items()}, self.bounds)
         first = {one.name: self.images(one) for one in self.branch.inputs}
         flipped = {name: access.flipped(name) for name in self.bounds} if self.sends_flipped else {}
-        held = read_demanded(self.branch, first, access, before=1, flipped=flipped)  # type: ignore[arg-type]  # a stand-in
+        held = read_demanded(self.branch, first, access, before=1, crossing=flipped)  # type: ignore[arg-type]  # a stand-in
         return {one.name: _rows(rows_of(one, held[one.name], no_spark)) for one in self.branch.inputs}
 
     def joined(self, rows: dict[str, list[tuple[Row, int, int]]]) -> Counter[str]:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from millstream.algebra.block import Accumulator, Function, RecomputedAggregate, Strategy, Use
+from millstream.algebra.block import Accumulator, Function, HolisticAggregate, Strategy, Use
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Call
 from millstream.algebra.table import quoted
@@ -107,7 +107,7 @@ class GroupState:
     """Gathers the accumulators of a group; equal ones are shared."""
 
     def __init__(self) -> None:
-        self.gathered: list[RecomputedAggregate] = []
+        self.holistic: list[HolisticAggregate] = []
         self.accumulators: dict[tuple[str, str | None, int | None], Accumulator] = {}
         self._add("rows", "sum", None, INT8, wire_of(INT8))
 
@@ -123,10 +123,10 @@ class GroupState:
 
     def gather(self, expr: str) -> str:
         """The same for what PostgreSQL computes over the rows `r` of a group."""
-        found = next((one for one in self.gathered if one.expr == expr), None)
+        found = next((one for one in self.holistic if one.expr == expr), None)
         if found is None:
-            found = RecomputedAggregate(f"v{len(self.gathered)}", expr)
-            self.gathered.append(found)
+            found = HolisticAggregate(f"v{len(self.holistic)}", expr)
+            self.holistic.append(found)
         return f"s.{quoted(found.name)}"
 
     def _total(self, call: Call, over: ArgumentColumns) -> str:

@@ -71,8 +71,8 @@ class BranchPlan:
         relation = joined.built({one.name: Read(one) for one in inputs})
         named = tuple(Named(name, placed.expr) for name, placed in outputs)
         sources = tuple((name, leaf_ref(placed)) for name, placed in outputs)
-        padded = frozenset(self.placer.names[alias] for alias in self.atoms.scans if self.atoms.padding(alias))
-        return Branch(inputs, tuple(self._edges), Project(relation, named, "b"), sources, padded)
+        null_extended = frozenset(self.placer.names[alias] for alias in self.atoms.scans if self.atoms.padding(alias))
+        return Branch(inputs, tuple(self._edges), Project(relation, named, "b"), sources, null_extended)
 
     def equalities(self) -> list[tuple[Ref, Ref]]:
         """Columns of tables that are equal in every row of the branch."""
@@ -115,8 +115,8 @@ class BranchPlan:
             return None
         one, other = sides
         homes = [self.atoms.homes(side) for side in (one, other)]
-        tied = all(len(home) == 1 and home <= self.atoms.scans.keys() for home in homes) and homes[0] != homes[1]
-        return (one, other) if tied else None
+        correlated = all(len(home) == 1 and home <= self.atoms.scans.keys() for home in homes) and homes[0] != homes[1]
+        return (one, other) if correlated else None
 
     def _pair(self, condition: Expr) -> Pair | None:
         """The equality as leaf columns that Spark can join by; None where it must be a filter."""
@@ -128,7 +128,7 @@ class BranchPlan:
             return None
         nulls = not isinstance(unwrapped(condition.tree), exp.EQ)
         # A row that was padded has no key that could be looked up: as NULL it would meet NULLs.
-        fits = self.placer.never_padded if nulls else self.placer.null_if_padded
+        fits = self.placer.never_null_extended if nulls else self.placer.null_if_extended
         if not all(fits(side) for side in sides):
             return None
         return Pair(self._end(sides[0]), self._end(sides[1]), nulls)
@@ -209,7 +209,7 @@ class _Deferred:
         self.names = plan.placer.names
 
     def region(self, region: Region) -> _Joined:
-        waiting = [self._member(member, region) for member in region.members]
+        waiting = [self._item(item, region) for item in region.items]
         found = self.plan.sort(region.conditions, region.certain())
         joined, pairs = waiting.pop(0), found.pairs
         while waiting:
@@ -221,38 +221,38 @@ class _Deferred:
 
     def _with_next(self, joined: _Joined, waiting: list[_Joined], pairs: list[Pair]) -> _Joined:
         """Join the next member that an equality leads to; without one, the next."""
-        tied = {part: [pair for pair in pairs if _ties(pair, joined, part)] for part in waiting}
-        reached = [part for part in waiting if tied[part]]
+        correlated = {part: [pair for pair in pairs if _correlations(pair, joined, part)] for part in waiting}
+        reached = [part for part in waiting if correlated[part]]
         # By a unique key first: what is joined so leads to few rows.
-        reached.sort(key=lambda part: not self.plan.selective(tied[part]))
+        reached.sort(key=lambda part: not self.plan.selective(correlated[part]))
         new = reached[0] if reached else waiting[0]
         waiting.remove(new)
-        ready = [pair for pair in pairs if _ties(pair, joined, new)]
+        ready = [pair for pair in pairs if _correlations(pair, joined, new)]
         for pair in ready:
             pairs.remove(pair)
         self.plan.edge(joined, new, ready, "inner")
         names, cover = joined.names + new.names, joined.cover + new.cover
         return _Joined(names, cover, (joined, new), "inner", tuple(ready))
 
-    def _member(self, member: Scan | OuterJoin, region: Region) -> _Joined:
-        if isinstance(member, Scan):
-            name = self.names[member.alias]
+    def _item(self, item: Scan | OuterJoin, region: Region) -> _Joined:
+        if isinstance(item, Scan):
+            name = self.names[item.alias]
             return _Joined((name,), (name,))
-        with self.plan.placer.inside(member):
-            left, right = self.region(member.left), self.region(member.right)
-            pushable = () if member.kind == "full" else member.right.certain()
-            found = self.plan.sort(member.on, pushable)
-            across = [pair for pair in found.pairs if _ties(pair, left, right)]
-            within = [pair.condition for pair in found.pairs if not _ties(pair, left, right)]
+        with self.plan.placer.inside(item):
+            left, right = self.region(item.left), self.region(item.right)
+            pushable = () if item.kind == "full" else item.right.certain()
+            found = self.plan.sort(item.on, pushable)
+            across = [pair for pair in found.pairs if _correlations(pair, left, right)]
+            within = [pair.condition for pair in found.pairs if not _correlations(pair, left, right)]
         asked = {Expr.of(unwrapped(one.tree)).as_ref for one in region.conditions}
-        needed = member.mark is not None and member.mark in asked
-        self.plan.edge(left, right, across, member.kind, needed=needed)
-        names, cover = left.names + right.names, left.cover + (right.cover if member.kind == "full" else ())
+        needed = item.mark is not None and item.mark in asked
+        self.plan.edge(left, right, across, item.kind, needed=needed)
+        names, cover = left.names + right.names, left.cover + (right.cover if item.kind == "full" else ())
         rest = (*within, *found.rest)
-        return _Joined(names, cover, (left, right), member.kind, tuple(across), rest, member.mark)
+        return _Joined(names, cover, (left, right), item.kind, tuple(across), rest, item.mark)
 
 
-def _ties(pair: Pair, one: _Joined, other: _Joined) -> bool:
+def _correlations(pair: Pair, one: _Joined, other: _Joined) -> bool:
     aliases = pair.one.alias, pair.other.alias
     return (aliases[0] in one.names and aliases[1] in other.names) or (
         aliases[1] in one.names and aliases[0] in other.names

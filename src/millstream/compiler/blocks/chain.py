@@ -106,10 +106,10 @@ class Chain:
         check_free(relation)
         columns = [Column(f"c{n}", UNKNOWN_TYPE) for n in range(len(wanted))]
         block = self.placed(relation, wanted, lambda flats: build_stateless_block(wanted, flats, columns, self.server))
-        endless = unbounded_columns(flatten(relation), wanted)
+        unbounded = unbounded_columns(flatten(relation), wanted)
         table = replace(
-            self._declared(replace(block, kept=MaterializedRows("bag"))),
-            endless=frozenset(column.name for column, ref in zip(columns, wanted, strict=True) if ref in endless),
+            self._declared(replace(block, materialized=MaterializedRows("bag"))),
+            unbounded=frozenset(column.name for column, ref in zip(columns, wanted, strict=True) if ref in unbounded),
         )
         rows = Scan(table, f"rows_{len(self.blocks)}")
         return rows, dict(zip(wanted, (Expr(ref.sql) for ref in rows.columns), strict=True))
@@ -169,28 +169,28 @@ class Chain:
             return flat
         rest = tuple(one for one in region.conditions if one not in odd)
         # A single row is at hand for the filter too: it need not be kept with each row of the join.
-        singles = {one.alias: one for one in region.members if isinstance(one, Scan) and one.table.single}
-        if only_singles := len(singles) == len(region.members):
+        singles = {one.alias: one for one in region.items if isinstance(one, Scan) and one.table.single}
+        if only_singles := len(singles) == len(region.items):
             # Their join is a single row too, and it is that row which is kept.
             singles = {}
         asked = {alias for one in rest for alias in plan.atoms.homes(one)}
         aside = [one for alias, one in singles.items() if alias not in asked]
-        members = tuple(one for one in region.members if one not in aside)
+        items = tuple(one for one in region.items if one not in aside)
         outputs = {ref: expr for ref, expr in flat.outputs.items() if ref in used}
         refs = dict.fromkeys(ref for expr in (*odd, *outputs.values()) for ref in sorted(expr.refs))
         needed = [ref for ref in refs if ref.alias not in singles]
         columns = [Column(f"c{n}", UNKNOWN_TYPE) for n in range(len(needed))]
         block = one_branch(
-            FlatBranch(Region(members, rest), flat.outputs), [Expr(ref.sql) for ref in needed], columns, self.server
+            FlatBranch(Region(items, rest), flat.outputs), [Expr(ref.sql) for ref in needed], columns, self.server
         )
         if not only_singles and any(not edge.pairs for edge in block.branches[0].edges):
             # All pairs of rows would be kept.
             return flat
         scans = plan.atoms.scans
-        endless = frozenset(
+        unbounded = frozenset(
             column.name for column, ref in zip(columns, needed, strict=True) if is_unbounded_column(scans, ref)
         )
-        kept = replace(self._declared(replace(block, kept=MaterializedRows("bag"))), endless=endless)
+        kept = replace(self._declared(replace(block, materialized=MaterializedRows("bag"))), unbounded=unbounded)
         rows = Scan(kept, f"rows_{len(self.blocks)}")
         over = {ref: Expr(new.sql) for ref, new in zip(needed, rows.columns, strict=True)}
         moved = {ref: expr.substitute(over) for ref, expr in outputs.items()}
@@ -244,7 +244,7 @@ class Chain:
         if isinstance(stateful, Recursion):
             return self._recursive(stateful)
         if isinstance(stateful, Window):
-            return replace(self._declared(self._windowed(stateful)), endless=unbounded_window_columns(stateful))
+            return replace(self._declared(self._windowed(stateful)), unbounded=unbounded_window_columns(stateful))
         if isinstance(stateful, Limit):
             return self._declared(limit_block(stateful, self.server))
         columns = [Column(ref.column, UNKNOWN_TYPE) for ref in stateful.columns]
@@ -253,7 +253,7 @@ class Chain:
             table,
             key=tuple(key.name for key in stateful.keys),
             single=not stateful.keys,
-            endless=unbounded_group_columns(stateful),
+            unbounded=unbounded_group_columns(stateful),
         )
 
     def _recursive(self, recursion: Recursion) -> Table:
@@ -275,4 +275,4 @@ class Chain:
 def is_one_table(relation: Relation) -> bool:
     """Is it nothing but the rows of one table or block?"""
     flats = flatten(relation)
-    return len(flats) == 1 and len(flats[0].region.members) == 1 and isinstance(flats[0].region.members[0], Scan)
+    return len(flats) == 1 and len(flats[0].region.items) == 1 and isinstance(flats[0].region.items[0], Scan)

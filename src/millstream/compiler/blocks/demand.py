@@ -90,7 +90,7 @@ class _Plan:
             return False
         further = [name for name in self._neighbours(receiver) if name != sender]
         one = self.branch.input(receiver)
-        return bool(one.filters or one.moving) or any(self.finds_few(receiver, name) for name in further)
+        return bool(one.filters or one.temporal_filters) or any(self.finds_few(receiver, name) for name in further)
 
     def first(self, sender: str, receiver: str) -> bool:
         """Plan sender -> receiver after all it depends on; False if nothing stands behind it."""
@@ -144,7 +144,7 @@ def group_seed(branch: Branch, keys: Iterable[str]) -> tuple[str, tuple[tuple[st
     by_input = dict[str, list[tuple[str, str]]]()
     wanted = set(keys)
     for name, ref in branch.sources:
-        if name in wanted and ref is not None and ref.alias not in branch.padded:
+        if name in wanted and ref is not None and ref.alias not in branch.null_extended:
             by_input.setdefault(ref.alias, []).append((name, ref.column))
     if not by_input:
         return None
@@ -170,7 +170,7 @@ def lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, tuple[str, 
 def crossing_lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, str]]:
     """By which values the flipped rows of inner blocks are found: (block, its reader, expression)."""
     for one in (one for block in blocks for one in block.inputs()):
-        position, bounds = one.scan.table.block, [moving.bound for moving in one.moving]
+        position, bounds = one.scan.table.block, [temporal_filters.bound for temporal_filters in one.temporal_filters]
         if position is not None and None not in bounds:
             values = dict.fromkeys(bound.value.sql for bound in bounds if bound is not None)
             yield from ((blocks[position], one, value) for value in values)
@@ -180,7 +180,7 @@ def _asked(block: Block, branch: Branch) -> Iterator[tuple[Input, tuple[str, ...
     """The columns by which inputs are asked: along edges, and for groups that are computed anew."""
     for edge in branch.edges:
         yield from ((branch.input(name), columns) for name, columns in edge.both())
-    if block.head is not None and block.head.netted:
+    if block.head is not None and block.head.consolidated:
         seed = group_seed(branch, [key.name for key in block.head.keys])
         if seed is not None:
             yield branch.input(seed[0]), tuple(leaf for _, leaf in seed[1])

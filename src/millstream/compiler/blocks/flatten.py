@@ -54,7 +54,7 @@ def _filter(node: Relation) -> list[FlatBranch]:
 
 
 def _filtered(region: Region, conditions: tuple[Expr, ...]) -> Region:
-    return Region(region.members, region.conditions + conditions)
+    return Region(region.items, region.conditions + conditions)
 
 
 def _expand(node: Relation) -> list[FlatBranch]:
@@ -73,17 +73,17 @@ def _expanded(node: Expand, flat: FlatBranch) -> FlatBranch:
             way_round="Call it in a subquery over that table.",
         )
     grown = replace(home, expansions=(*home.expansions, expansion))
-    members = tuple(grown if member is home else member for member in flat.region.members)
+    items = tuple(grown if item is home else item for item in flat.region.items)
     old = dict(zip(node.columns, node.input.columns, strict=False))
     outputs = {new: flat.outputs[ref] for new, ref in old.items()}
     made = zip(node.made, node.expansion.columns, strict=True)
     outputs |= {Ref(node.alias, new): Expr.ref(node.expansion.alias, name) for new, name in made}
-    return FlatBranch(Region(members, flat.region.conditions), outputs)
+    return FlatBranch(Region(items, flat.region.conditions), outputs)
 
 
 def expandable(flat: FlatBranch, expansion: Expansion) -> Scan | None:
     """The table over which a function can be called; None where there is none."""
-    scans = [member for member in flat.region.members if isinstance(member, Scan)]
+    scans = [item for item in flat.region.items if isinstance(item, Scan)]
     return next((scan for scan in scans if expansion.aliases <= set(scan.aliases)), None)
 
 
@@ -108,7 +108,7 @@ def _pair(node: Join, left: FlatBranch, right: FlatBranch) -> FlatBranch:
     outputs = {**left.outputs, **right.outputs}
     own = tuple(conjuncts(node.condition.substitute(outputs))) if node.condition else ()
     one, other = left.region, right.region
-    return FlatBranch(Region(one.members + other.members, one.conditions + other.conditions + own), outputs)
+    return FlatBranch(Region(one.items + other.items, one.conditions + other.conditions + own), outputs)
 
 
 def _outer(node: Join, kind: OuterKind, left: FlatBranch, right: FlatBranch) -> FlatBranch:

@@ -110,7 +110,7 @@ def _with_groups(
     )
     having = " AND ".join(f"({qualify_columns(condition, reads)})" for condition in peeled.conditions) or None
     members = tuple(column for column in body if column.name in plans[0].members)
-    head = AggregateHead(key_columns, tuple(state.accumulators.values()), tuple(state.gathered), members)
+    head = AggregateHead(key_columns, tuple(state.accumulators.values()), tuple(state.holistic), members)
     key = _group_key(peeled, aggregate, key_columns, columns)
     return Block("result", tuple(plan.branch for plan in plans), body, head, outputs, having, key)
 
@@ -167,12 +167,12 @@ class GroupedBranch:
         keys = [plainly(flat.over(key.expr)) for key in aggregate.keys]
         self.keys = {key.name: expr for key, expr in zip(aggregate.keys, keys, strict=True)}
         arguments = [[aggregate_state.Argument(plainly(flat.over(a.expr)), a.use) for a in need] for need in needs]
-        gathered = {n: one.call.text for n, one in enumerate(aggregate.measures) if one.call.text is not None}
+        holistic = {n: one.call.text for n, one in enumerate(aggregate.measures) if one.call.text is not None}
         # Of one branch, columns are gathered as its tables have them; of several, as the aggregate's input does.
-        self.texts = {n: flat.over(text) if alone else text for n, text in gathered.items()}
+        self.texts = {n: flat.over(text) if alone else text for n, text in holistic.items()}
         refs = list(dict.fromkeys(ref for text in self.texts.values() for ref in sorted(text.refs)))
-        carried = {ref: Expr(ref.sql) if alone else plainly(flat.outputs[ref]) for ref in refs}
-        wanted = [*keys, *(a.expr for need in arguments for a in need), *carried.values()]
+        binding_refs = {ref: Expr(ref.sql) if alone else plainly(flat.outputs[ref]) for ref in refs}
+        wanted = [*keys, *(a.expr for need in arguments for a in need), *binding_refs.values()]
         self.plan = BranchPlan(flat, first, wanted, server, alone=alone)
         self.alone, self.expressions = alone, dict[str, str]()
         self.named = [(key.name, _key(self.plan.placer, expr)) for key, expr in zip(aggregate.keys, keys, strict=True)]
@@ -180,7 +180,7 @@ class GroupedBranch:
             for argument in need if needs.index(needs[number]) == number else ():
                 self._place(number, argument, aggregate.measures[number].call.function)
         self.final, self.members = dict[Ref, Expr](), set[str]()
-        for number, (ref, expr) in enumerate(carried.items()):
+        for number, (ref, expr) in enumerate(binding_refs.items()):
             self.named.append((f"g{number}", self.plan.placer.place(expr, "carry")))
             self.final[ref] = Expr(f"r.{quoted(f'g{number}')}")
             self.members.add(f"g{number}")

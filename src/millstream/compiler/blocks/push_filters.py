@@ -54,9 +54,9 @@ def push_temporal_filters(
     rule = _Rule(atoms, singles, server)
     region = rule.region(flat.region)
     found = dict[str, tuple[TemporalFilter, ...]]()
-    for alias, moving in rule.found:
-        found[alias] = (*found.get(alias, ()), moving)
-    looked_at = {scan.alias for _, moving in rule.found for scan in moving.by}
+    for alias, temporal_filters in rule.found:
+        found[alias] = (*found.get(alias, ()), temporal_filters)
+    looked_at = {scan.alias for _, temporal_filters in rule.found for scan in temporal_filters.by}
     used = {alias for one in (*wanted, *all_conditions(region)) for alias in atoms.homes(one)}
     return replace(flat, region=_without(region, looked_at - used - found.keys())), found
 
@@ -94,8 +94,8 @@ class _Rule:
 
     def region(self, region: Region) -> Region:
         """The region without the conditions that move, inside and out."""
-        members = tuple(member if isinstance(member, Scan) else self._outer(member) for member in region.members)
-        return Region(members, self._kept(region.conditions, region.certain()))
+        items = tuple(item if isinstance(item, Scan) else self._outer(item) for item in region.items)
+        return Region(items, self._kept(region.conditions, region.certain()))
 
     def _outer(self, outer: OuterJoin) -> OuterJoin:
         left, right = self.region(outer.left), self.region(outer.right)
@@ -116,7 +116,7 @@ class _Rule:
             return False
         condition = self.atoms.expanded(condition)
         compared = self._compared(condition)
-        if compared is not None and self._ties(compared):
+        if compared is not None and self._correlations(compared):
             return False
         alias, scans = next(iter(own)), tuple(self.atoms.scans[one] for one in sorted(by))
         bound = self._bound(compared, alias) if compared is not None else None
@@ -132,7 +132,7 @@ class _Rule:
         types = self.server.types([one, other], list(self.atoms.scans.values()))
         return _Compared(operator, (one, other), (types[0], types[1]))
 
-    def _ties(self, compared: _Compared) -> bool:
+    def _correlations(self, compared: _Compared) -> bool:
         """Is it an equality of two tables that rows can be looked up by?"""
         homes = [self.atoms.homes(side) for side in compared.sides]
         apart = all(len(home) == 1 for home in homes) and homes[0] != homes[1]
@@ -152,11 +152,11 @@ class _Rule:
 
 def _without(region: Region, aliases: set[str]) -> Region:
     """The region without these tables; one that would be nothing without them keeps them."""
-    members = list[Scan | OuterJoin]()
-    for member in region.members:
-        if isinstance(member, OuterJoin):
-            left, right = _without(member.left, aliases), _without(member.right, aliases)
-            members.append(replace(member, left=left, right=right))
-        elif member.alias not in aliases:
-            members.append(member)
-    return replace(region, members=tuple(members)) if members else region
+    items = list[Scan | OuterJoin]()
+    for item in region.items:
+        if isinstance(item, OuterJoin):
+            left, right = _without(item.left, aliases), _without(item.right, aliases)
+            items.append(replace(item, left=left, right=right))
+        elif item.alias not in aliases:
+            items.append(item)
+    return replace(region, items=tuple(items)) if items else region

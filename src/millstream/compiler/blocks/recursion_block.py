@@ -51,7 +51,7 @@ def recursion_shape(recursion: Recursion) -> Block:
     if not recursion.each_once:
         outputs.append(Output(Column(LEVEL, INT4), "0"))
     kept = MaterializedRows("set" if recursion.each_once else "levels", text=recursion.text)
-    return Block("recursion", (), (), None, tuple(outputs), None, Key("row_id"), kept=kept)
+    return Block("recursion", (), (), None, tuple(outputs), None, Key("row_id"), materialized=kept)
 
 
 def without_level(table: Table) -> Table:
@@ -114,7 +114,7 @@ class _Branch:
         region = self.flat.region
         plan = BranchPlan(self.flat, first, shown, server)
         odd = [one for one in plan.flat.region.conditions if not plan.placeable(one)]
-        settled = FlatBranch(Region(region.members, tuple(one for one in region.conditions if one not in odd)), {})
+        settled = FlatBranch(Region(region.items, tuple(one for one in region.conditions if one not in odd)), {})
         support = self._support()
         every = [*typed, *(Column(f"w{n}", BOOL) for n in range(len(odd)))]
         every += [Column(f"s{n}", UNKNOWN_TYPE) for n in range(len(support))]

@@ -30,33 +30,33 @@ OuterKind = Literal["left", "full", "mark"]
 class Region:
     """Members joined by conditions."""
 
-    members: tuple[Scan | OuterJoin, ...]
+    items: tuple[Scan | OuterJoin, ...]
     conditions: tuple[Expr, ...] = ()
 
     def scans(self) -> Iterator[Scan]:
         """Its tables at any depth, in order."""
-        for member in self.members:
-            if isinstance(member, Scan):
-                yield member
+        for item in self.items:
+            if isinstance(item, Scan):
+                yield item
             else:
-                yield from member.left.scans()
-                yield from member.right.scans()
+                yield from item.left.scans()
+                yield from item.right.scans()
 
     def outers(self) -> Iterator[OuterJoin]:
         """Its joins that are not inner, at any depth, each before those inside it."""
-        for member in self.members:
-            if isinstance(member, OuterJoin):
-                yield member
-                yield from member.left.outers()
-                yield from member.right.outers()
+        for item in self.items:
+            if isinstance(item, OuterJoin):
+                yield item
+                yield from item.left.outers()
+                yield from item.right.outers()
 
     def certain(self) -> Iterator[Scan]:
         """The tables that have a row in each of its rows; in a full join none has, for sure."""
-        for member in self.members:
-            if isinstance(member, Scan):
-                yield member
-            elif member.kind != "full":
-                yield from member.left.certain()
+        for item in self.items:
+            if isinstance(item, Scan):
+                yield item
+            elif item.kind != "full":
+                yield from item.left.certain()
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class OuterJoin:
         """What each sealed column stands for."""
         return {one.ref: one.expr for one in self.sealed}
 
-    def padded(self) -> tuple[Region, ...]:
+    def null_extended(self) -> tuple[Region, ...]:
         """The sides whose columns are NULL in some of its rows."""
         return {"left": (self.right,), "full": (self.right, self.left), "mark": ()}[self.kind]
 
@@ -106,7 +106,7 @@ class BranchNames:
 
     def _path(self, alias: str) -> Iterator[tuple[OuterJoin, Region]]:
         for outer in self.region.outers():
-            for side in outer.padded():
+            for side in outer.null_extended():
                 if any(scan.alias == alias for scan in side.scans()):
                     yield outer, side
 
@@ -151,5 +151,5 @@ def _anchors(region: Region) -> frozenset[str]:
     certain = next(region.certain(), None)
     if certain is not None:
         return frozenset({certain.alias})
-    full = next(member for member in region.members if isinstance(member, OuterJoin))
+    full = next(item for item in region.items if isinstance(item, OuterJoin))
     return _anchors(full.left) | _anchors(full.right)

@@ -51,9 +51,9 @@ def _pairs(region: Region) -> Pairs:
     found = Pairs()
     for condition in region.conditions:
         found += _equal(condition)
-    for member in region.members:
-        if isinstance(member, OuterJoin) and member.kind != "full":
-            found += _pairs(member.left)
+    for item in region.items:
+        if isinstance(item, OuterJoin) and item.kind != "full":
+            found += _pairs(item.left)
     return [*found, *((b, a) for a, b in found), *_groups_met(region.conditions, region)]
 
 
@@ -82,7 +82,7 @@ def _determines(region: Region, pairs: Pairs) -> bool:
 
 def _each_meets_one(region: Region, scans: list[Scan], pairs: Pairs) -> bool:
     """Do the joins of a region that are not inner leave one row of each of these tables' rows, at any depth?"""
-    outers = [member for member in region.members if isinstance(member, OuterJoin)]
+    outers = [item for item in region.items if isinstance(item, OuterJoin)]
     return all(_each_meets_one(one.left, scans, pairs) and _meets_one(scans, one, pairs) for one in outers)
 
 

@@ -48,8 +48,8 @@ def one_branch(
     plan = BranchPlan(flat, first, wanted, server)
     over = [plan.placer.over_columns(expr) for expr in wanted]
     body, final = dict[Expr, tuple[BlockColumn, Placement]](), dict[Ref, Expr]()
-    for _, carried in over:
-        for ref, placed in carried.items():
+    for _, binding_refs in over:
+        for ref, placed in binding_refs.items():
             column = BlockColumn(f"x{len(body)}", placed.type or NUMERIC, placed.wire)
             name = body.setdefault(placed.expr, (column, placed))[0].name
             final[ref] = Expr(f"d.{quoted(name)}")

@@ -45,7 +45,14 @@ def window_block(window: Window, flats: Sequence[FlatBranch], server: PlanningSe
     )
     branches = tuple(plan.branch for plan in plans)
     return Block(
-        "window", branches, tuple(body.values()), head, outputs, None, Key("row_id"), kept=MaterializedRows("window")
+        "window",
+        branches,
+        tuple(body.values()),
+        head,
+        outputs,
+        None,
+        Key("row_id"),
+        materialized=MaterializedRows("window"),
     )
 
 
@@ -59,16 +66,16 @@ def limit_block(limit: Limit, server: PlanningServer) -> Block:
     for one in order:
         plan.placer.leaf(plainly(one.expr), "carry")
     # Ties are told apart by all columns; what has no order, by its text.
-    ties = [
+    correlations = [
         f"({expr.sql})" if placed.type and placed.type.comparable else output_sql(expr.sql, placed.type or NUMERIC)
         for expr, (_, placed) in zip(wanted, named, strict=True)
         if expr.refs
     ]
     # A constant orders nothing, and a number would be read as a column's place.
     order = [one for one in order if one.expr.refs]
-    sorted_by = [one.sql for one in order] + ([] if "TIES" in limit.limit else ties)
+    sorted_by = [one.sql for one in order] + ([] if "TIES" in limit.limit else correlations)
     tail = f"ORDER BY {', '.join(sorted_by)} {limit.limit}" if sorted_by else limit.limit
     outputs = tuple(Output(Column(f"c{n}", UNKNOWN_TYPE), f"({expr.sql})") for n, expr in enumerate(wanted))
     columns = tuple(BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in named)
     kept = MaterializedRows("limit", tail, tuple(one.sql for one in order))
-    return Block("limit", (plan.finish(named),), columns, None, outputs, None, Key("row_id"), kept=kept)
+    return Block("limit", (plan.finish(named),), columns, None, outputs, None, Key("row_id"), materialized=kept)

@@ -121,7 +121,7 @@ class _Builder:
     def text(self, text: str) -> Relation:
         """The relation of a canonical text: the query itself, or a view in it."""
         tree = self._read(text)
-        return self.query(SubqueryOrder(self.aggregates, self._view).carried(tree), {})
+        return self.query(SubqueryOrder(self.aggregates, self._view).carry(tree), {})
 
     def _read(self, text: str) -> exp.Expression:
         """The syntax tree of a canonical text, with what has a simpler form in that form."""
@@ -133,27 +133,27 @@ class _Builder:
         return self._read(found) if isinstance(found, str) else None
 
     def query(
-        self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None, given: Bindings | None = None
+        self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None, bindings: Bindings | None = None
     ) -> Relation:
         """The relation of a query; of a subquery too: its last columns are what it is given."""
         with planning(lambda: printed(query)):
-            return self._query(query, ctes, outer, given)
+            return self._query(query, ctes, outer, bindings)
 
-    def _query(self, query: exp.Expression, ctes: Ctes, outer: Scope | None, given: Bindings | None) -> Relation:
+    def _query(self, query: exp.Expression, ctes: Ctes, outer: Scope | None, bindings: Bindings | None) -> Relation:
         if isinstance(query, exp.Subquery):
-            return self.query(query.this, ctes, outer, given)
-        query = inline_correlated_with(query, outer) if given else query
+            return self.query(query.this, ctes, outer, bindings)
+        query = inline_correlated_with(query, outer) if bindings else query
         ctes = self.with_queries(query, ctes)
         if isinstance(query, exp.SetOperation):
-            return self._set_operation(query, ctes, outer, given)
-        if isinstance(query, exp.Values) and given is not None:
-            return self.query(values_as_selects(query), ctes, outer, given)
+            return self._set_operation(query, ctes, outer, bindings)
+        if isinstance(query, exp.Values) and bindings is not None:
+            return self.query(values_as_selects(query), ctes, outer, bindings)
         if isinstance(query, exp.Values):
             return Scan(values_table(query, self.types), self.fresh("values"))
         assert isinstance(query, exp.Select), f"unexpected {type(query).__name__}"
-        return self._select(query, ctes, outer, given)
+        return self._select(query, ctes, outer, bindings)
 
-    def tied(self, query: exp.Expression, ctes: Ctes, scope: Scope, around: Relation) -> Correlated:
+    def correlated(self, query: exp.Expression, ctes: Ctes, scope: Scope, around: Relation) -> Correlated:
         """A subquery of any kind, and what ties it to the rows around it."""
         query = inline_correlated_with(query.this if isinstance(query, exp.Subquery) else query, scope)
         columns = outer_columns(query, scope)
@@ -163,11 +163,11 @@ class _Builder:
         refuse_outer_aggregates(columns, query, scope, self.aggregates)
         if isinstance(query, exp.Select) and is_correlated_by_equalities(query, scope, self.aggregates):
             return self._keyed(query, self.with_queries(query, ctes), scope)
-        given = Bindings(tuple(columns), around, outer_column_types(columns.values(), ctes, scope, self.types))
-        relation = self.query(query, ctes, scope, given)
-        outputs, carried = output_refs(relation, len(columns))
-        ties = given.ties(Expr(ref.sql) for ref in carried)
-        return Correlated(relation, tuple(Expr(ref.sql) for ref in outputs), ties)
+        bindings = Bindings(tuple(columns), around, outer_column_types(columns.values(), ctes, scope, self.types))
+        relation = self.query(query, ctes, scope, bindings)
+        outputs, binding_refs = output_refs(relation, len(columns))
+        correlations = bindings.correlations(Expr(ref.sql) for ref in binding_refs)
+        return Correlated(relation, tuple(Expr(ref.sql) for ref in outputs), correlations)
 
     def _keyed(self, select: exp.Select, ctes: Ctes, outer: Scope) -> Correlated:
         """A SELECT that is tied by equalities alone: it carries its own ends of them."""
@@ -178,9 +178,11 @@ class _Builder:
         assert pairs is not None, f"not equalities: {outside}"
         scope.outside.clear()
         whole = self._chosen(select, relation, scope, ctes, [own for own, _ in pairs])
-        outputs, carried = output_refs(whole, len(pairs))
-        ties = tuple(Expr.parse(f"({value.sql}) = {ref.sql}") for (_, value), ref in zip(pairs, carried, strict=True))
-        return Correlated(whole, tuple(Expr(ref.sql) for ref in outputs), ties)
+        outputs, binding_refs = output_refs(whole, len(pairs))
+        correlations = tuple(
+            Expr.parse(f"({value.sql}) = {ref.sql}") for (_, value), ref in zip(pairs, binding_refs, strict=True)
+        )
+        return Correlated(whole, tuple(Expr(ref.sql) for ref in outputs), correlations)
 
     def with_queries(self, query: exp.Expression, outer: Ctes) -> Ctes:
         """The WITH queries that a query may name."""
@@ -206,8 +208,8 @@ class _Builder:
         return built
 
     def _waiting(self, cte: exp.Expression, ctes: Ctes) -> Callable[[], Relation]:
-        given = [column.name for column in cte.args["alias"].columns]
-        return lambda: self._called(self.query(cte.this, ctes), given)
+        bindings = [column.name for column in cte.args["alias"].columns]
+        return lambda: self._called(self.query(cte.this, ctes), bindings)
 
     def _called(self, relation: Relation, names: list[str]) -> Relation:
         """The same with its first columns under other names."""
@@ -217,14 +219,16 @@ class _Builder:
         outputs = zip([*names, *own[len(names) :]], relation.columns, strict=True)
         return Project(relation, tuple(Named(name, Expr(ref.sql)) for name, ref in outputs), self.fresh("q"))
 
-    def _select(self, select: exp.Select, ctes: Ctes, outer: Scope | None, given: Bindings | None = None) -> Relation:
+    def _select(
+        self, select: exp.Select, ctes: Ctes, outer: Scope | None, bindings: Bindings | None = None
+    ) -> Relation:
         if sets := grouping_sets_of(select.args["group"]) if select.args.get("group") else None:
-            return self._grouping_sets(select, sets, ctes, outer, given)
+            return self._grouping_sets(select, sets, ctes, outer, bindings)
         scope = Scope(outer, select)
         select = inline_named_windows(select)
-        relation, _ = self.from_where(select, scope, ctes, given)
-        carried = [scope.given[value] for value in given.values] if given else []
-        return self._chosen(select, relation, scope, ctes, carried, given)
+        relation, _ = self.from_where(select, scope, ctes, bindings)
+        binding_refs = [scope.bindings[value] for value in bindings.values] if bindings else []
+        return self._chosen(select, relation, scope, ctes, binding_refs, bindings)
 
     def _chosen(
         self,
@@ -232,15 +236,15 @@ class _Builder:
         relation: Relation,
         scope: Scope,
         ctes: Ctes,
-        carried: list[Expr],
-        given: Bindings | None = None,
+        binding_refs: list[Expr],
+        bindings: Bindings | None = None,
     ) -> Relation:
         """What a SELECT makes of the rows of its FROM and WHERE; what it carries comes last."""
         subqueries = Subqueries(self, ctes)
         wanted = select_expressions(select) + distinct_on_expressions(select) + order_terms(select)
         if self.aggregates.group(select):
-            relation, exprs = build_groups(select, wanted, relation, scope, carried, given, subqueries)
-            exprs, carried = exprs[: len(wanted)], exprs[len(wanted) :]
+            relation, exprs = build_groups(select, wanted, relation, scope, binding_refs, bindings, subqueries)
+            exprs, binding_refs = exprs[: len(wanted)], exprs[len(wanted) :]
         else:
             host = Host(relation, scope)
             exprs = [subqueries.expression(one, host) for one in wanted]
@@ -251,17 +255,17 @@ class _Builder:
                 reason="Millstream does not maintain it yet.",
                 way_round="Write it as a join, or tie it in the WHERE clause of the subquery itself.",
             )
-        exprs = [partition_windows(one, carried) for one in exprs] if carried else exprs
-        relation, exprs = build_windows(relation, [*exprs, *carried], self.fresh)
+        exprs = [partition_windows(one, binding_refs) for one in exprs] if binding_refs else exprs
+        relation, exprs = build_windows(relation, [*exprs, *binding_refs], self.fresh)
         relation, exprs = self.sets.expanded(relation, exprs)
 
         def types() -> tuple[PgType, ...]:
             return self.types(standalone_text(select, ctes, scope.outer, self.types))
 
-        return build_select_list(select, relation, exprs, len(carried), types, self.fresh)
+        return build_select_list(select, relation, exprs, len(binding_refs), types, self.fresh)
 
     def _grouping_sets(
-        self, select: exp.Select, sets: list[Set], ctes: Ctes, outer: Scope | None, given: Bindings | None
+        self, select: exp.Select, sets: list[Set], ctes: Ctes, outer: Scope | None, bindings: Bindings | None
     ) -> Relation:
         """One aggregate for each set, their rows together; what asks for more comes after."""
         if select.args.get("distinct") or limit_text(select) or any(one.find(exp.Window) for one in select.expressions):
@@ -277,12 +281,12 @@ class _Builder:
         their = self.types(standalone_text(select_of_keys(select, sets), ctes, outer, self.types))
         key_types = dict(zip(all_keys(sets), their, strict=True))
         selects = (select_for_set(select, keys, key_types, self.aggregates) for keys in sets)
-        parts = [self._select(one, ctes, outer, given) for one in selects]
-        carried, more = (given.names, given.key_types) if given else ((), ())
-        return UnionAll(tuple(parts), (*names, *carried), (*types, *more), self.fresh("u"))
+        parts = [self._select(one, ctes, outer, bindings) for one in selects]
+        binding_refs, more = (bindings.names, bindings.key_types) if bindings else ((), ())
+        return UnionAll(tuple(parts), (*names, *binding_refs), (*types, *more), self.fresh("u"))
 
     def from_where(
-        self, select: exp.Select, scope: Scope, ctes: Ctes, given: Bindings | None = None
+        self, select: exp.Select, scope: Scope, ctes: Ctes, bindings: Bindings | None = None
     ) -> tuple[Relation, list[Expr]]:
         """FROM and WHERE, and the conjuncts of WHERE that mention the query around this one."""
         where = select.args.get("where")
@@ -291,7 +295,7 @@ class _Builder:
             (asking if has_subquery(part) else plain).append(part)
         # Below a LATERAL they leave fewer rows to compute it for, unless a join above would bring other rows.
         scope.early = [] if _brings_rows(select) else plain
-        relation = FromClause(self, ctes, given).rows(select, scope)
+        relation = FromClause(self, ctes, bindings).rows(select, scope)
         relation = join_clock_to_from(select, relation, scope, self.aggregates, self.fresh)
         conditions = [scope.resolve(part) for part in (plain if _brings_rows(select) else scope.early)]
         own = set(relation.columns)
@@ -302,13 +306,13 @@ class _Builder:
         return relation, [one for one in conditions if not one.refs <= own]
 
     def _set_operation(
-        self, query: exp.SetOperation, ctes: Ctes, outer: Scope | None, given: Bindings | None
+        self, query: exp.SetOperation, ctes: Ctes, outer: Scope | None, bindings: Bindings | None
     ) -> Relation:
         operations = flatten_chain(query)
         written = [operations[0].this, *(one.expression for one in operations)]
-        parts = [self.query(part, ctes, outer, given) for part in written]
-        carried = len(given.values) if given else 0
-        names = tuple(ref.column for ref in output_refs(parts[0], carried)[0])
+        parts = [self.query(part, ctes, outer, bindings) for part in written]
+        binding_refs = len(bindings.values) if bindings else 0
+        names = tuple(ref.column for ref in output_refs(parts[0], binding_refs)[0])
         # Under names of our own: the user may give one name to two columns.
         listed = ", ".join(f"c{number}" for number in range(len(names)))
         # Rows without columns have one of ours.
@@ -318,14 +322,14 @@ class _Builder:
             text = f"SELECT * FROM ({standalone_text(part, ctes, outer, self.types)}) AS u ({listed})"
             return (INT4,) if bare else self.types(text)
 
-        more, their = (given.names, given.key_types) if given else ((), ())
+        more, their = (bindings.names, bindings.key_types) if bindings else ((), ())
         every = [(*types, *their) for types in types_of_each(operations, types_of_query)]
         relation = combine_rows(query, parts, (*names, *more), every, self.fresh)
         types = every[-1][: len(names)]
         order = query.args.get("order")
         places = [int(one.this.name) - 1 for one in order.expressions] if order and limit_text(query) else []
         ordering = [Expr(relation.columns[place].sql) for place in places]
-        return apply_limit(query, relation, list(names), ordering, carried, lambda: types, self.fresh)
+        return apply_limit(query, relation, list(names), ordering, binding_refs, lambda: types, self.fresh)
 
 
 def _brings_rows(select: exp.Select) -> bool:

@@ -51,7 +51,7 @@ class QueryBuilder(SubqueryBuilder, Protocol):
     """What a FROM clause asks of the builder of queries, besides."""
 
     def query(
-        self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None, given: Bindings | None = None
+        self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None, bindings: Bindings | None = None
     ) -> Relation: ...
 
     def text(self, text: str) -> Relation: ...
@@ -64,38 +64,38 @@ class QueryBuilder(SubqueryBuilder, Protocol):
 class FromClause:
     """Builds the FROM of one SELECT, with the WITH queries in sight and what a subquery is given."""
 
-    def __init__(self, builder: QueryBuilder, ctes: Ctes, given: Bindings | None) -> None:
+    def __init__(self, builder: QueryBuilder, ctes: Ctes, bindings: Bindings | None) -> None:
         self.builder = builder
         self.ctes = ctes
-        self.given = given
+        self.bindings = bindings
         self.fresh = builder.fresh
         self.subqueries = Subqueries(builder, ctes)
 
     def rows(self, select: exp.Select, scope: Scope) -> Relation:
         """The rows of a SELECT's FROM; from then on the scope knows their columns."""
-        given = self.given
+        bindings = self.bindings
         clause = select.args.get("from_")
         joins = select.args.get("joins") or []
-        if given is not None and (clause is None or is_function_item(clause.this)):
+        if bindings is not None and (clause is None or is_function_item(clause.this)):
             alias = self.fresh("given")
-            scope.given, scope.casts = given.known(alias), given.casts
+            scope.bindings, scope.casts = bindings.known(alias), bindings.casts
             called_first = [exp.Join(this=clause.this.copy())] if clause else []
-            return self._joined(given.rows(alias), [*called_first, *joins], scope)
+            return self._joined(bindings.rows(alias), [*called_first, *joins], scope)
         if clause is None:
             return Scan(ONE, self.fresh("one"))
         relation = self._from_item(clause.this, scope)
         relation = self._joined(relation, joins, scope)
-        return relation if given is None or scope.given else given.joined(relation, scope, self.fresh("given"))
+        return relation if bindings is None or scope.bindings else bindings.joined(relation, scope, self.fresh("given"))
 
     def _joined(self, relation: Relation, joins: list[exp.Join], scope: Scope) -> Relation:
         """The rows so far, joined to one item after the other."""
-        given = self.given
+        bindings = self.bindings
         for join in joins:
             if refers_to_earlier_items(join, scope):
                 relation = self._joined(relation, unnest_join(join.this), scope)
                 continue
-            if given and not scope.given and scope.outer and outer_columns(join, scope.outer):
-                relation = given.joined(relation, scope, self.fresh("given"))
+            if bindings and not scope.bindings and scope.outer and outer_columns(join, scope.outer):
+                relation = bindings.joined(relation, scope, self.fresh("given"))
             if is_function_item(join.this) and (join.this.find(exp.Column) or not _stands_apart(join)):
                 relation = self._expanded(relation, join, scope)
                 continue
@@ -125,18 +125,18 @@ class FromClause:
         whole = refuse_unresolved(lambda: Project(host.built(relation), (*kept, *made), self.fresh("x")))
         scope.moved(dict(zip(before, whole.columns, strict=False)))
         names = unique_names([one.alias_or_name for one in item.this.this.expressions])
-        given = [column.name for column in item.args["alias"].columns]
-        names[: len(given)] = given
+        bindings = [column.name for column in item.args["alias"].columns]
+        names[: len(bindings)] = bindings
         scope.add(item.alias, names, whole.columns[len(before) :])
         return whole
 
     def _with_item(self, relation: Relation, join: exp.Join, scope: Scope) -> Relation:
         """The rows so far joined to the next item."""
-        own, ties = Scope(scope.outer, scope.select), list[Expr]()
+        own, correlations = Scope(scope.outer, scope.select), list[Expr]()
         if isinstance(join.this, exp.Lateral):
-            tied = self.builder.tied(join.this.this, self.ctes, scope, relation)
-            right, ties = tied.relation, list(tied.ties)
-            self._name(join.this, right, own, len(tied.outputs))
+            correlated = self.builder.correlated(join.this.this, self.ctes, scope, relation)
+            right, correlations = correlated.relation, list(correlated.correlations)
+            self._name(join.this, right, own, len(correlated.outputs))
         else:
             right = self._from_item(join.this, own)
         if clock.mentions_clock(join.args.get("on")):
@@ -145,9 +145,9 @@ class FromClause:
                 relation = join_clock(relation, scope, self.fresh)
             else:
                 right = join_clock(right, own, self.fresh)
-        if self.given is not None:
-            relation, right, more = bind_join_sides(relation, right, scope, own, join.side, self.given, self.fresh)
-            ties += more
+        if self.bindings is not None:
+            relation, right, more = bind_join_sides(relation, right, scope, own, join.side, self.bindings, self.fresh)
+            correlations += more
         on = and_operands(join.args["on"]) if join.args.get("on") else []
         asking = [part for part in on if has_subquery(part)]
         one, other = OnSide(relation, scope), OnSide(right, own)
@@ -155,8 +155,10 @@ class FromClause:
         if join.side and asking:
             types = partial(self._types, kept.scope)
             full = join.side == "FULL"
-            ties += join_on_subqueries(on, asking, kept, optional, self.subqueries, types, self.fresh, full=full)
-        condition = _joined_by([self._condition(join, scope, own), *ties])
+            correlations += join_on_subqueries(
+                on, asking, kept, optional, self.subqueries, types, self.fresh, full=full
+            )
+        condition = _joined_by([self._condition(join, scope, own), *correlations])
         bindings_after_join(scope, own, join.side)
         whole = refuse_unresolved(lambda: Join(kept.rows, optional.rows, condition, _KINDS.get(join.side, "inner")))
         return whole if join.side else filter_with_subqueries(whole, asking, scope, self.subqueries)
@@ -172,18 +174,20 @@ class FromClause:
                 reason="It is called while a row is read.",
                 way_round="Call it in a subquery of FROM, over the table it is of.",
             )
-        given = function_item(join.this)
-        if clock.mentions_clock(given.call) or any(map(clock.mentions_clock, on)):
+        bindings = function_item(join.this)
+        if clock.mentions_clock(bindings.call) or any(map(clock.mentions_clock, on)):
             relation = join_clock(relation, scope, self.fresh)
-        alias = self.fresh(given.alias)
+        alias = self.fresh(bindings.alias)
         inside = Scope(scope)
-        inside.add(given.alias, given.columns, [Ref(alias, name) for name in given.columns])
+        inside.add(bindings.alias, bindings.columns, [Ref(alias, name) for name in bindings.columns])
         condition = _joined_by([inside.resolve(part) for part in on]) if optional else None
-        expansion = Expansion(alias, given.columns, scope.resolve(given.call), optional, given.numbered, condition)
+        expansion = Expansion(
+            alias, bindings.columns, scope.resolve(bindings.call), optional, bindings.numbered, condition
+        )
         before = relation.columns
         expand = refuse_unresolved(lambda: Expand(relation, expansion, self.fresh("x")))
         scope.moved(dict(zip(before, expand.columns, strict=False)))
-        scope.add(given.alias, given.columns, expand.columns[len(before) :])
+        scope.add(bindings.alias, bindings.columns, expand.columns[len(before) :])
         return expand if optional else filter_with_subqueries(expand, on, scope, self.subqueries)
 
     def _condition(self, join: exp.Join, scope: Scope, right: Scope) -> Expr | None:
@@ -222,15 +226,15 @@ class FromClause:
 
     def _derived(self, item: exp.Subquery, scope: Scope) -> Relation:
         """A subquery in FROM: it may be given something by the query around this one."""
-        given = self.given
-        if given is None or scope.outer is None or not outer_columns(item.this, scope.outer):
+        bindings = self.bindings
+        if bindings is None or scope.outer is None or not outer_columns(item.this, scope.outer):
             relation = self.builder.query(item.this, self.ctes)
             self._name(item, relation, scope)
             return relation
-        relation = self.builder.query(item.this, self.ctes, scope.outer, given)
-        shown, carried = output_refs(relation, len(given.values))
-        scope.given = {value: Expr(ref.sql) for value, ref in zip(given.values, carried, strict=True)}
-        scope.casts = given.casts
+        relation = self.builder.query(item.this, self.ctes, scope.outer, bindings)
+        shown, binding_refs = output_refs(relation, len(bindings.values))
+        scope.bindings = {value: Expr(ref.sql) for value, ref in zip(bindings.values, binding_refs, strict=True)}
+        scope.casts = bindings.casts
         self._name(item, relation, scope, len(shown))
         return relation
 
@@ -242,9 +246,9 @@ class FromClause:
         relation = self._from_item(item.this, own)
         names = unique_names([name for name, _ in own.output])
         outputs = [Named(name, expr) for name, (_, expr) in zip(names, own.output, strict=True)]
-        kept = [Named(f"{BINDINGS}{n}", expr) for n, expr in enumerate(own.given.values())]
+        kept = [Named(f"{BINDINGS}{n}", expr) for n, expr in enumerate(own.bindings.values())]
         whole = Project(relation, (*outputs, *kept), self.fresh("j"))
-        scope.given = {value: Expr.ref(whole.alias, one.name) for value, one in zip(own.given, kept, strict=True)}
+        scope.bindings = {value: Expr.ref(whole.alias, one.name) for value, one in zip(own.bindings, kept, strict=True)}
         scope.casts = own.casts
         self._name(item, whole, scope, len(outputs))
         return whole
@@ -269,10 +273,10 @@ class FromClause:
 
     def _name(self, item: exp.Expression, relation: Relation, scope: Scope, shown: int | None = None) -> None:
         alias = item.args.get("alias")
-        given = [column.name for column in alias.columns] if alias else []
+        bindings = [column.name for column in alias.columns] if alias else []
         refs = relation.columns[:shown]
         names = [ref.column for ref in refs]
-        names[: len(given)] = given
+        names[: len(bindings)] = bindings
         scope.add(item.alias_or_name, tuple(names), refs)
 
     def _types(self, scope: Scope, columns: Iterable[exp.Column]) -> tuple[PgType, ...]:

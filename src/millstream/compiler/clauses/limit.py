@@ -24,7 +24,7 @@ def apply_limit(
     relation: Relation,
     names: list[str],
     sorted_by: list[Expr],
-    carried: int,
+    binding_refs: int,
     types: Callable[[], tuple[PgType, ...]],
     fresh: FreshAlias,
 ) -> Relation:
@@ -34,8 +34,8 @@ def apply_limit(
         return relation
     hows = [_how(how) for how in query.args["order"].expressions] if sorted_by else []
     order = tuple(Order(one, how) for one, how in zip(sorted_by, hows, strict=True))
-    if carried:
-        return limit_per_binding(query, relation, names, order, carried, types(), fresh)
+    if binding_refs:
+        return limit_per_binding(query, relation, names, order, binding_refs, types(), fresh)
     limit = Limit(relation, order, count, fresh("l"))
     outputs = tuple(Named(name, Expr(ref.sql)) for name, ref in zip(names, limit.columns, strict=False))
     return Project(limit, outputs, fresh("q"))

@@ -19,13 +19,13 @@ def build_select_list(
     select: exp.Select,
     relation: Relation,
     exprs: list[Expr],
-    carried: int,
+    binding_refs: int,
     types: Callable[[], tuple[PgType, ...]],
     fresh: FreshAlias,
 ) -> Relation:
     """The select list, each row once where that is asked for, the first ones where that is."""
     names = unique_names([item.alias_or_name for item in select.expressions])
-    place = len(exprs) - carried
+    place = len(exprs) - binding_refs
     items, rest, kept = exprs[: len(names)], exprs[len(names) : place], exprs[place:]
     on, sorted_by = rest[: len(distinct_on_expressions(select))], rest[len(distinct_on_expressions(select)) :]
     carrying = [Named(f"{BINDINGS}{n}", one) for n, one in enumerate(kept)]
@@ -42,7 +42,7 @@ def build_select_list(
     if select.args.get("distinct"):
         whole = distinct_rows(whole, fresh)
     ordering = [Expr(whole.columns[(items + extra).index(one)].sql) for one in sorted_by]
-    return apply_limit(select, whole, names, ordering, carried, types, fresh)
+    return apply_limit(select, whole, names, ordering, binding_refs, types, fresh)
 
 
 def unique_names(names: list[str]) -> list[str]:

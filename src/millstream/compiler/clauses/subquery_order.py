@@ -51,7 +51,7 @@ class SubqueryOrder:
         self.view = view
         self._numbers = count()
 
-    def carried(self, tree: exp.Expression) -> exp.Expression:
+    def carry(self, tree: exp.Expression) -> exp.Expression:
         """Change the tree in place: each order-sensitive call gets the order of the rows it is over."""
         for node in tree.walk():  # lazily: what a SELECT's FROM becomes here is walked through next
             if isinstance(node, exp.Select):
@@ -232,8 +232,8 @@ def _inlined(item: exp.Table, cte: exp.CTE, shadowing: set[str]) -> exp.Subquery
 
 
 def _written_out(item: exp.Table, query: exp.Expression, columns: Sequence[exp.Expression]) -> exp.Subquery:
-    given = item.args.get("alias")
-    own = list(given.columns) if given else []
+    bindings = item.args.get("alias")
+    own = list(bindings.columns) if bindings else []
     listed = [one.copy() for one in (*own, *columns[len(own) :])]
     alias = exp.TableAlias(this=exp.to_identifier(item.alias_or_name, quoted=True), columns=listed)
     found = exp.Subquery(this=query, alias=alias)

@@ -41,10 +41,10 @@ class Host:
         self.known |= inside
         self.joins.append((right, self.over(condition) if condition else None, kind, mark))
 
-    def met(self, right: Relation, ties: Sequence[Expr], alias: str) -> Expr:
+    def met(self, right: Relation, correlations: Sequence[Expr], alias: str) -> Expr:
         """Does a row meet anything? A mark."""
         mark = Ref(alias, "met")
-        self.join(right, conjunction(ties), "mark", mark)
+        self.join(right, conjunction(correlations), "mark", mark)
         return Expr(mark.sql)
 
     @property
@@ -65,16 +65,16 @@ class Host:
 class KeyedSubquery:
     """A subquery whose ties are equalities, each with its (inside, outside)."""
 
-    tied: Correlated
+    correlated: Correlated
     pairs: tuple[tuple[Expr, Expr], ...]
 
     @property
     def relation(self) -> Relation:
-        return self.tied.relation
+        return self.correlated.relation
 
     @property
     def outputs(self) -> tuple[Expr, ...]:
-        return self.tied.outputs
+        return self.correlated.outputs
 
     @property
     def own(self) -> tuple[Expr, ...]:
@@ -87,9 +87,12 @@ class KeyedSubquery:
 
     def condition(self, alias: str, name: str) -> Expr | None:
         """The ties to columns `name`0, `name`1, ... of an alias that have its side of them."""
-        ties = zip(self.tied.ties, self.pairs, strict=True)
+        correlations = zip(self.correlated.correlations, self.pairs, strict=True)
         return conjunction(
-            [correlate_with(tie, value, Expr.ref(alias, f"{name}{n}")) for n, (tie, (_, value)) in enumerate(ties)]
+            [
+                correlate_with(correlation, value, Expr.ref(alias, f"{name}{n}"))
+                for n, (correlation, (_, value)) in enumerate(correlations)
+            ]
         )
 
 
@@ -99,7 +102,7 @@ class SubqueryBuilder(Protocol):
     aggregates: Aggregates
     sets: SetReturningCalls
 
-    def tied(self, query: exp.Expression, ctes: Ctes, scope: Scope, around: Relation) -> Correlated: ...
+    def correlated(self, query: exp.Expression, ctes: Ctes, scope: Scope, around: Relation) -> Correlated: ...
 
     def from_where(self, select: exp.Select, scope: Scope, ctes: Ctes) -> tuple[Relation, list[Expr]]: ...
 
@@ -117,7 +120,7 @@ class SubqueryJoiner(Protocol):
 
     def expression(self, node: exp.Expression, host: Host) -> Expr: ...
 
-    def tied(self, query: exp.Expression, host: Host) -> Correlated: ...
+    def correlated(self, query: exp.Expression, host: Host) -> Correlated: ...
 
     def keyed(self, query: exp.Expression, host: Host, *, exact: bool = False) -> KeyedSubquery: ...
 

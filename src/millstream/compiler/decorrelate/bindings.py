@@ -39,7 +39,7 @@ class Correlated:
 
     relation: Relation
     outputs: tuple[Expr, ...]
-    ties: tuple[Expr, ...]
+    correlations: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,14 @@ class Bindings:
         found = zip(self.values, self.types, strict=True)
         return {value: type_.name for value, type_ in found if not _looks_alike(type_)}
 
-    def ties(self, carried: Iterable[Expr]) -> tuple[Expr, ...]:
+    def correlations(self, binding_refs: Iterable[Expr]) -> tuple[Expr, ...]:
         """What ties the rows around to rows that carry the values."""
-        return tuple(not_distinct(key, one) for key, one in zip(self.keys, carried, strict=True))
+        return tuple(not_distinct(key, one) for key, one in zip(self.keys, binding_refs, strict=True))
 
     def joined(self, relation: Relation, scope: Scope, alias: str) -> Relation:
         """Rows beside each of the values, which the scope finds there from here on."""
         rows = self.rows(alias)
-        scope.given, scope.casts = self.known(alias), self.casts
+        scope.bindings, scope.casts = self.known(alias), self.casts
         return Join(relation, rows)
 
     def known(self, alias: str) -> dict[Expr, Expr]:
@@ -157,8 +157,8 @@ def _written_out(query: exp.Expression, cte: exp.CTE) -> exp.Expression:
     def subquery(node: exp.Expression) -> exp.Expression:
         if not isinstance(node, exp.Table) or node.db or node.name != cte.alias:
             return node
-        given = node.args.get("alias")
-        columns = [*(given.columns if given else ()), *own[len(given.columns) if given else 0 :]]
+        bindings = node.args.get("alias")
+        columns = [*(bindings.columns if bindings else ()), *own[len(bindings.columns) if bindings else 0 :]]
         alias = exp.TableAlias(this=exp.to_identifier(node.alias_or_name, quoted=True), columns=columns)
         # What is replaced is not looked into: what it is joined to is done here.
         joins = [transform(join, subquery) for join in node.args.get("joins") or ()]
@@ -237,10 +237,10 @@ def _is_tie(condition: exp.Expression, scope: Scope) -> bool:
     """Does it equate what is given to something else?"""
     if not isinstance(condition, exp.EQ) or is_quantified(condition) or condition.find(exp.Select):
         return False
-    given = [bool(outer_columns(side, scope)) for side in (condition.this, condition.expression)]
-    if given[0] == given[1]:
+    bindings = [bool(outer_columns(side, scope)) for side in (condition.this, condition.expression)]
+    if bindings[0] == bindings[1]:
         return False
-    around, own = (condition.this, condition.expression) if given[0] else (condition.expression, condition.this)
+    around, own = (condition.this, condition.expression) if bindings[0] else (condition.expression, condition.this)
     known = [scope.peek(one.table, one.name) for one in around.find_all(exp.Column)]
     return all(one is not None for one in known) and own.find(exp.Column) is not None
 
@@ -261,11 +261,11 @@ def refuse_outer_aggregates(
             )
 
 
-def correlation_equalities(ties: Sequence[Expr], relation: Relation) -> list[tuple[Expr, Expr]] | None:
+def correlation_equalities(correlations: Sequence[Expr], relation: Relation) -> list[tuple[Expr, Expr]] | None:
     """Each tie as the (inside, outside) of an equality; None where one is something else."""
     own, found = set(relation.columns), list[tuple[Expr, Expr]]()
-    for tie in ties:
-        sides = equated(tie) or ()
+    for correlation in correlations:
+        sides = equated(correlation) or ()
         inside = [side for side in sides if side.refs and side.refs <= own]
         around = [side for side in sides if not side.refs & own]
         if len(inside) != 1 or len(around) != 1:
@@ -274,9 +274,9 @@ def correlation_equalities(ties: Sequence[Expr], relation: Relation) -> list[tup
     return found
 
 
-def correlate_with(tie: Expr, value: Expr, own: Expr) -> Expr:
+def correlate_with(correlation: Expr, value: Expr, own: Expr) -> Expr:
     """The same equality of other things."""
-    sign = "=" if isinstance(unwrapped(tie.tree), exp.EQ) else "IS NOT DISTINCT FROM"
+    sign = "=" if isinstance(unwrapped(correlation.tree), exp.EQ) else "IS NOT DISTINCT FROM"
     return Expr.parse(f"{own.sql} {sign} ({value.sql})")
 
 

@@ -39,12 +39,12 @@ def limit_per_binding(
     relation: Relation,
     names: Sequence[str],
     order: Sequence[Order],
-    carried: int,
+    binding_refs: int,
     types: Sequence[PgType],
     fresh: FreshAlias,
 ) -> Relation:
     """LIMIT and OFFSET for each of the carried values."""
-    columns, keys = output_refs(relation, carried)
+    columns, keys = output_refs(relation, binding_refs)
     shown = [Expr(ref.sql) for ref in columns[: len(names)]]
     outputs = [*shown, *(Expr(ref.sql) for ref in keys)]
     by = f"PARTITION BY {', '.join(ref.sql for ref in keys)}"
@@ -54,7 +54,7 @@ def limit_per_binding(
     numbers += [f"rank() OVER ({by} {_ordered(asked)})"] if _with_ties(query) else []
     relation, exprs = build_windows(relation, [*outputs, *map(Expr.parse, numbers)], fresh)
     first = Filter(relation, _between(query, exprs[len(outputs)].sql, exprs[-1].sql))
-    called = [*names, *(f"{BINDINGS}{n}" for n in range(carried))]
+    called = [*names, *(f"{BINDINGS}{n}" for n in range(binding_refs))]
     return Project(first, tuple(Named(name, one) for name, one in zip(called, exprs, strict=False)), fresh("q"))
 
 
@@ -101,40 +101,44 @@ def _constant(node: exp.Expression) -> str:
 
 
 def bind_join_sides(
-    left: Relation, right: Relation, scope: Scope, own: Scope, side: str, given: Bindings, fresh: FreshAlias
+    left: Relation, right: Relation, scope: Scope, own: Scope, side: str, bindings: Bindings, fresh: FreshAlias
 ) -> tuple[Relation, Relation, list[Expr]]:
     """Both sides of a join, with what is given beside those that need it, and what makes it the same."""
-    if not scope.given and not own.given:
+    if not scope.bindings and not own.bindings:
         return left, right, []
-    if not scope.given and side in ("LEFT", "FULL"):
-        left = given.joined(left, scope, fresh("given"))
-    if not own.given and side in ("RIGHT", "FULL"):
-        right = given.joined(right, own, fresh("given"))
-    both = [(value, scope.given[value], own.given[value]) for value in given.values if scope.given and own.given]
-    if not scope.given:
-        scope.given, scope.casts = own.given, own.casts
+    if not scope.bindings and side in ("LEFT", "FULL"):
+        left = bindings.joined(left, scope, fresh("given"))
+    if not own.bindings and side in ("RIGHT", "FULL"):
+        right = bindings.joined(right, own, fresh("given"))
+    both = [
+        (value, scope.bindings[value], own.bindings[value])
+        for value in bindings.values
+        if scope.bindings and own.bindings
+    ]
+    if not scope.bindings:
+        scope.bindings, scope.casts = own.bindings, own.casts
     return left, right, [not_distinct(one, other) for _, one, other in both]
 
 
 def bindings_after_join(scope: Scope, own: Scope, side: str) -> None:
     """After a join: what is given is that of the side which has a row for sure, or of either."""
-    if own.given and side == "RIGHT":
-        scope.given, scope.casts = own.given, own.casts
-    elif own.given and side == "FULL":
-        pairs = [(value, one, own.given[value]) for value, one in scope.given.items()]
-        scope.given = {value: Expr.parse(f"COALESCE({one.sql}, {other.sql})") for value, one, other in pairs}
+    if own.bindings and side == "RIGHT":
+        scope.bindings, scope.casts = own.bindings, own.casts
+    elif own.bindings and side == "FULL":
+        pairs = [(value, one, own.bindings[value]) for value, one in scope.bindings.items()]
+        scope.bindings = {value: Expr.parse(f"COALESCE({one.sql}, {other.sql})") for value, one, other in pairs}
 
 
-def one_row_per_binding(groups: Aggregate, given: Bindings, fresh: FreshAlias) -> Relation:
+def one_row_per_binding(groups: Aggregate, bindings: Bindings, fresh: FreshAlias) -> Relation:
     """Groups by the given values alone; values without a group have what the aggregates are of nothing."""
-    met, rows = replace(groups, alias=fresh(f"{groups.alias}_met")), given.rows(fresh("given"))
-    ties = [
+    met, rows = replace(groups, alias=fresh(f"{groups.alias}_met")), bindings.rows(fresh("given"))
+    correlations = [
         not_distinct(Expr(ref.sql), Expr.ref(met.alias, key.name))
         for ref, key in zip(rows.columns, met.keys, strict=True)
     ]
     keys = [Named(key.name, Expr(ref.sql)) for ref, key in zip(rows.columns, met.keys, strict=True)]
     measures = [Named(one.name, measure_or_default(one, met.alias)) for one in met.measures]
-    return Project(Join(rows, met, all_of(ties), "left"), (*keys, *measures), groups.alias)
+    return Project(Join(rows, met, all_of(correlations), "left"), (*keys, *measures), groups.alias)
 
 
 def measure_or_default(measure: Measure, alias: str) -> Expr:

@@ -81,10 +81,10 @@ def join_on_subqueries(
             way_round="Write it as the union of a LEFT JOIN and what the other side has besides.",
         )
     plain = [part for part in on if not any(part is one for one in asking)]
-    return [*conditions, *(_given(plain, both, kept, optional, subqueries, types, fresh) if both else ())]
+    return [*conditions, *(_bindings(plain, both, kept, optional, subqueries, types, fresh) if both else ())]
 
 
-def _given(
+def _bindings(
     plain: Sequence[exp.Expression],
     both: Sequence[exp.Expression],
     kept: OnSide,
@@ -96,9 +96,9 @@ def _given(
     """The optional side for each of the values that it is given, with what ON asks of both; and what ties it."""
     scope = Scope(kept.scope, kept.scope.select, dict(optional.scope.columns), list(optional.scope.output))
     columns = {value: one for part in (*plain, *both) for value, one in outer_columns(part, kept.scope).items()}
-    given = Bindings(tuple(columns), kept.rows, types(columns.values()))
-    rows = given.joined(optional.rows, scope, fresh("given"))
+    bindings = Bindings(tuple(columns), kept.rows, types(columns.values()))
+    rows = bindings.joined(optional.rows, scope, fresh("given"))
     side = OnSide(Filter(rows, all_of(map(scope.resolve, plain))) if plain else rows, scope)
     asked = [side.asked(part, subqueries) for part in both]
     optional.rows = Filter(side.rows, all_of(asked))
-    return list(given.ties(scope.given[value] for value in given.values))
+    return list(bindings.correlations(scope.bindings[value] for value in bindings.values))

@@ -22,10 +22,12 @@ def in_mark(joining: SubqueryJoiner, node: exp.In, host: Host, *, strict: bool) 
     left = unwrapped(node.this)
     values = [joining.expression(one, host) for one in (left.expressions if isinstance(left, exp.Tuple) else [left])]
     query = node.args["query"].this
-    tied = joining.tied(query, host)
-    equal = [Expr.parse(f"({v.sql}) = ({o.sql})") for v, o in zip(values, tied.outputs, strict=True)]
-    met = host.met(tied.relation, [*tied.ties, *equal], joining.builder.fresh("mark"))
-    sure = all(_sure(tied.relation, o) for o in tied.outputs) and all(_sure(host.relation, v) for v in values)
+    correlated = joining.correlated(query, host)
+    equal = [Expr.parse(f"({v.sql}) = ({o.sql})") for v, o in zip(values, correlated.outputs, strict=True)]
+    met = host.met(correlated.relation, [*correlated.correlations, *equal], joining.builder.fresh("mark"))
+    sure = all(_sure(correlated.relation, o) for o in correlated.outputs) and all(
+        _sure(host.relation, v) for v in values
+    )
     if strict or sure:
         return met
     unknown = _unknown(joining, query, values, host)
@@ -41,22 +43,24 @@ def rewrite_as_in(node: exp.Binary) -> exp.In:
 
 def _unknown(joining: SubqueryJoiner, query: exp.Expression, values: list[Expr], host: Host) -> Expr:
     """Where nothing is equal: is there something that may be, for a NULL on either side?"""
-    tied = joining.tied(query, host)
-    if len(values) == 1 and not tied.ties:
-        return _unknown_alone(joining, query, values[0], tied, host)
-    pairs = zip(values, tied.outputs, strict=True)
+    correlated = joining.correlated(query, host)
+    if len(values) == 1 and not correlated.correlations:
+        return _unknown_alone(joining, query, values[0], correlated, host)
+    pairs = zip(values, correlated.outputs, strict=True)
     maybe = [Expr.parse(f"(({v.sql}) = ({o.sql})) IS NOT FALSE") for v, o in pairs]
-    return host.met(tied.relation, [*tied.ties, *maybe], joining.builder.fresh("mark"))
+    return host.met(correlated.relation, [*correlated.correlations, *maybe], joining.builder.fresh("mark"))
 
 
-def _unknown_alone(joining: SubqueryJoiner, query: exp.Expression, value: Expr, tied: Correlated, host: Host) -> Expr:
+def _unknown_alone(
+    joining: SubqueryJoiner, query: exp.Expression, value: Expr, correlated: Correlated, host: Host
+) -> Expr:
     """Of one column and nothing else: is there a NULL, or is the value NULL and there is anything?"""
     parts = []
-    if not _sure(tied.relation, tied.outputs[0]):
-        nulls = Filter(tied.relation, Expr.parse(f"({tied.outputs[0].sql}) IS NULL"))
+    if not _sure(correlated.relation, correlated.outputs[0]):
+        nulls = Filter(correlated.relation, Expr.parse(f"({correlated.outputs[0].sql}) IS NULL"))
         parts.append(_some(joining, nulls, host))
     if not _sure(host.relation, value):
-        parts.append(f"(({value.sql}) IS NULL AND {_some(joining, joining.tied(query, host).relation, host)})")
+        parts.append(f"(({value.sql}) IS NULL AND {_some(joining, joining.correlated(query, host).relation, host)})")
     return Expr.parse(f"({' OR '.join(parts)})")
 
 

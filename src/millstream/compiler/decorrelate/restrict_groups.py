@@ -36,20 +36,24 @@ class _Correlation:
 
 
 def restrict_groups(
-    relation: Relation, ties: Sequence[Expr], around: Relation, fresh: Callable[[str], str]
+    relation: Relation, correlations: Sequence[Expr], around: Relation, fresh: Callable[[str], str]
 ) -> Relation:
     """Rows of a subquery, without those that no row around it can ask for, as far as one table around tells."""
     tables = {one.alias: one for one in _certain(around)}
     conditions = list(_conditions(around))
-    found = list(_ties(relation, ties))
+    found = list(_correlations(relation, correlations))
     for asking in tables.values():
-        own = [tie for tie in found if tie.asking.alias == asking.alias and _alike(tie, asking)]
+        own = [
+            correlation
+            for correlation in found
+            if correlation.asking.alias == asking.alias and _alike(correlation, asking)
+        ]
         local = [one for one in conditions if one.aliases == {asking.alias} and not one.late]
-        own = [tie for tie in own if _read_anyway(tie, tables, conditions)]
+        own = [correlation for correlation in own if _read_anyway(correlation, tables, conditions)]
         if local and _is_one_row(asking, own):
             copy = Scan(asking.table, fresh(asking.alias))
             over = {ref: Expr.ref(copy.alias, ref.column) for ref in asking.columns}
-            same = [Expr.parse(f"{tie.own.sql} = {over[tie.asking].sql}") for tie in own]
+            same = [Expr.parse(f"{correlation.own.sql} = {over[correlation.asking].sql}") for correlation in own]
             relation = Join(relation, Filter(copy, all_of(one.substitute(over) for one in local)), all_of(same))
     return relation
 
@@ -77,12 +81,12 @@ def _conditions(relation: Relation) -> Iterator[Expr]:
             yield from _conditions(relation.right)
 
 
-def _ties(relation: Relation, ties: Sequence[Expr]) -> Iterator[_Correlation]:
+def _correlations(relation: Relation, correlations: Sequence[Expr]) -> Iterator[_Correlation]:
     scans = {node.alias: node for node in _joined(relation) if isinstance(node, Scan)}
-    for tie in ties:
-        for own, value in correlation_equalities([tie], relation) or ():
+    for correlation in correlations:
+        for own, value in correlation_equalities([correlation], relation) or ():
             inside, around = own.as_ref, value.as_ref
-            if isinstance(unwrapped(tie.tree), exp.EQ) and inside and around and inside.alias in scans:
+            if isinstance(unwrapped(correlation.tree), exp.EQ) and inside and around and inside.alias in scans:
                 yield _Correlation(scans[inside.alias], inside, around)
 
 
@@ -93,21 +97,23 @@ def _joined(relation: Relation) -> Iterator[Relation]:
         yield from _joined(one)
 
 
-def _alike(tie: _Correlation, asking: Scan) -> bool:
+def _alike(correlation: _Correlation, asking: Scan) -> bool:
     """Of one type: then equal is what it is in the table's own key."""
-    one, other = tie.inner.table.column(tie.own.column), asking.table.column(tie.asking.column)
+    one, other = correlation.inner.table.column(correlation.own.column), asking.table.column(correlation.asking.column)
     return one is not None and other is not None and one.type == other.type
 
 
-def _is_one_row(asking: Scan, ties: Sequence[_Correlation]) -> bool:
+def _is_one_row(asking: Scan, correlations: Sequence[_Correlation]) -> bool:
     """Does a row of the subquery meet at most one of the table?"""
     key = set(asking.table.key)
-    return bool(key) and key <= {tie.asking.column for tie in ties}
+    return bool(key) and key <= {correlation.asking.column for correlation in correlations}
 
 
-def _read_anyway(tie: _Correlation, tables: Mapping[str, Scan], conditions: Sequence[Expr]) -> bool:
+def _read_anyway(correlation: _Correlation, tables: Mapping[str, Scan], conditions: Sequence[Expr]) -> bool:
     """Is the subquery's table joined to the asking one by these columns in the query around, too?"""
     sides = [{side.as_ref for side in equated(one) or ()} for one in conditions]
-    others = [ref for pair in sides if tie.asking in pair for ref in pair if ref is not None and ref.alias in tables]
-    same = (tie.inner.table.oid, tie.own.column)
-    return any((tables[ref.alias].table.oid, ref.column) == same for ref in others if ref != tie.asking)
+    others = [
+        ref for pair in sides if correlation.asking in pair for ref in pair if ref is not None and ref.alias in tables
+    ]
+    same = (correlation.inner.table.oid, correlation.own.column)
+    return any((tables[ref.alias].table.oid, ref.column) == same for ref in others if ref != correlation.asking)

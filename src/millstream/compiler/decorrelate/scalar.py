@@ -92,13 +92,16 @@ def _joined_groups(
     values = [grouping.over(scope.resolve(item)) for item in select_expressions(query)]
     rows = keyed.relation
     if host.relation is not None:
-        rows = restrict_groups(rows, keyed.tied.ties, host.relation, joining.builder.fresh)
+        rows = restrict_groups(rows, keyed.correlated.correlations, host.relation, joining.builder.fresh)
     groups = refuse_unresolved(lambda: grouping.relation(rows))
     # Of nothing, count is 0 and all else NULL: where no group is met, the columns are NULL already.
     found = {Ref(groups.alias, m.name): measure_or_default(m, groups.alias) for m in groups.measures} if keys else {}
     changed = {ref: one for ref, one in found.items() if one.as_ref is None}
-    ties = zip(keyed.tied.ties, keyed.pairs, strict=True)
-    same = [correlate_with(tie, value, Expr.ref(groups.alias, grouping.keys[own.sql])) for tie, (own, value) in ties]
+    correlations = zip(keyed.correlated.correlations, keyed.pairs, strict=True)
+    same = [
+        correlate_with(correlation, value, Expr.ref(groups.alias, grouping.keys[own.sql]))
+        for correlation, (own, value) in correlations
+    ]
     host.join(groups, conjunction(same), keyed.kind)
     return join_clock_to_groups(scope, host, [value.substitute(changed) for value in values], joining.builder.fresh)
 
@@ -123,13 +126,17 @@ def _of_several(joining: SubqueryJoiner, rows: Project, keyed: KeyedSubquery, ho
 def _limited_to_one(query: exp.Expression) -> bool:
     limit = query.args.get("limit")
     count = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression if limit else None
-    ties = isinstance(limit, exp.Fetch) and "TIES" in printed(limit)
-    return limit is not None and not ties and (count is None or (isinstance(count, exp.Literal) and count.name == "1"))
+    correlations = isinstance(limit, exp.Fetch) and "TIES" in printed(limit)
+    return (
+        limit is not None
+        and not correlations
+        and (count is None or (isinstance(count, exp.Literal) and count.name == "1"))
+    )
 
 
 def _one_row(keyed: KeyedSubquery) -> bool:
     """Is at most one row met? Where the ties, or what is asked of the table itself, name a unique key of it."""
-    relation, conditions = keyed.relation, list(keyed.tied.ties)
+    relation, conditions = keyed.relation, list(keyed.correlated.correlations)
     while isinstance(relation, Filter):
         conditions += conjuncts(relation.predicate)
         relation = relation.input

@@ -36,7 +36,7 @@ class Scope:
     """What `*` gives: a column of USING once, and first."""
     outside: set[Ref] = field(default_factory=set)
     """Columns of the queries around it that were used."""
-    given: dict[Expr, Expr] = field(default_factory=dict)
+    bindings: dict[Expr, Expr] = field(default_factory=dict)
     """Columns of the queries around it that stand among the columns here."""
     casts: Mapping[Expr, str] = field(default_factory=dict)
     """Of those that stand here as text: their types."""
@@ -59,7 +59,7 @@ class Scope:
         self.columns = {key: refs.get(ref, ref) for key, ref in self.columns.items()}
         replaced = {old: Expr(new.sql) for old, new in refs.items()}
         self.output = [(name, expr.substitute(replaced)) for name, expr in self.output]
-        self.given = {value: expr.substitute(replaced) for value, expr in self.given.items()}
+        self.bindings = {value: expr.substitute(replaced) for value, expr in self.bindings.items()}
 
     def shown(self, name: str) -> Expr:
         """The column of that name that is written without an alias."""
@@ -70,7 +70,7 @@ class Scope:
         if (own := self._own(alias, name)) is not None:
             return own
         found = self.outer.find(alias, name) if self.outer else None
-        if found is not None and found in self.given:
+        if found is not None and found in self.bindings:
             return self._read_back(found)
         if found is not None:
             self.outside |= found.refs
@@ -80,11 +80,11 @@ class Scope:
         """The same, not noted."""
         own = self._own(alias, name)
         found = self.outer.peek(alias, name) if own is None and self.outer else own
-        return self._read_back(found) if own is None and found in self.given else found
+        return self._read_back(found) if own is None and found in self.bindings else found
 
     def _read_back(self, value: Expr) -> Expr:
         """A column of the queries around, as it is found here."""
-        here, cast = self.given[value], self.casts.get(value)
+        here, cast = self.bindings[value], self.casts.get(value)
         return Expr.parse(f"CAST({here.sql} AS {cast})") if cast else here
 
     def ready(self) -> list[Expr]:

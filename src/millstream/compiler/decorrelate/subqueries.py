@@ -75,8 +75,8 @@ class Subqueries:
         if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
             return in_mark(self, rewrite_as_in(node), host, strict=False)
         if isinstance(node, exp.Exists):
-            tied = self.tied(node.this, host)
-            return host.met(tied.relation, tied.ties, self.builder.fresh("mark"))
+            correlated = self.correlated(node.this, host)
+            return host.met(correlated.relation, correlated.correlations, self.builder.fresh("mark"))
         if isinstance(node, exp.In):
             return in_mark(self, node, host, strict=False)
         if isinstance(node, exp.Subquery):
@@ -86,11 +86,11 @@ class Subqueries:
 
     # -- ties ------------------------------------------------------------------------------
 
-    def tied(self, query: exp.Expression, host: Host) -> Correlated:
+    def correlated(self, query: exp.Expression, host: Host) -> Correlated:
         """The subquery on its own, and its ties to the row around it."""
         query = query.this if isinstance(query, exp.Subquery) else query
         if not self._plain(query, host.scope):
-            return self.builder.tied(query, self.ctes, host.scope, host.around)
+            return self.builder.correlated(query, self.ctes, host.scope, host.around)
         assert isinstance(query, exp.Select)
         scope = Scope(host.scope, query)
         relation, outside = self.builder.from_where(query, scope, self.ctes)
@@ -110,15 +110,15 @@ class Subqueries:
     def keyed(self, query: exp.Expression, host: Host, *, exact: bool = False) -> KeyedSubquery:
         """A subquery that is tied by equalities alone, of which it has one side; `exact`ly as many rows."""
         query = query.this if isinstance(query, exp.Subquery) else query
-        tied = self.tied(query, host)
-        pairs = correlation_equalities(tied.ties, tied.relation)
-        own = set(tied.relation.columns)
+        correlated = self.correlated(query, host)
+        pairs = correlation_equalities(correlated.correlations, correlated.relation)
+        own = set(correlated.relation.columns)
         distinct = exact and query.args.get("distinct")
-        if distinct or pairs is None or any(not output.refs <= own for output in tied.outputs):
-            tied = self.builder.tied(query, self.ctes, host.scope, host.around)
-            pairs = correlation_equalities(tied.ties, tied.relation)
-        assert pairs is not None, f"not equalities: {tied.ties}"
-        return KeyedSubquery(tied, tuple(pairs))
+        if distinct or pairs is None or any(not output.refs <= own for output in correlated.outputs):
+            correlated = self.builder.correlated(query, self.ctes, host.scope, host.around)
+            pairs = correlation_equalities(correlated.correlations, correlated.relation)
+        assert pairs is not None, f"not equalities: {correlated.correlations}"
+        return KeyedSubquery(correlated, tuple(pairs))
 
 
 def _refuse_rows(node: exp.Subquery) -> None:

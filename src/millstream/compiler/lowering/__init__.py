@@ -52,5 +52,5 @@ def lower(
     if wanted is not None:
         step = restrict(step, block.head, wanted, ctx)
     if members:
-        return ctx.finish(consolidate_select(step, (*block.head.keys, *block.head.members)), nested=nested)
+        return ctx.finish(consolidate_select(step, (*block.head.keys, *block.head.row_columns)), nested=nested)
     return ctx.finish(aggregate(step, block.head, block.columns, ctx), nested=nested)

@@ -27,13 +27,13 @@ OVERFLOW = "value out of range: overflow"
 
 def aggregate(step: str, head: AggregateHead, columns: tuple[BlockColumn, ...], ctx: Lowering) -> str:
     """The last SELECT: one row per touched group."""
-    source = consolidate_rows(step, columns, ctx) if head.netted else difference_rows(step, columns, ctx)
+    source = consolidate_rows(step, columns, ctx) if head.consolidated else difference_rows(step, columns, ctx)
     keys = [key.name for key in head.keys]
     values = [value for one in head.accumulators for value in _RULES[one.function](one)]
     select = f"SELECT {', '.join(keys + values)} FROM {source}"
     if keys:
         select += f" GROUP BY {', '.join(keys)}"
-    if not head.netted:
+    if not head.consolidated:
         select += f" HAVING {' OR '.join(_touched(one) for one in head.accumulators)}"
     return select
 
@@ -94,16 +94,16 @@ def _sum(one: Accumulator) -> str:
         # Spark adds to 0, and so makes 0 of a sum of nothing but -0.
         plain = f"CASE WHEN CAST({one.column} AS STRING) <> '-0.0' THEN 1 WHEN {one.column} IS NOT NULL THEN 0 END"
         total = f"COALESCE(SUM(CAST({one.column} AS DOUBLE) * {NET}), 0)"
-        endless = f"MAX(CASE WHEN {_endless(one.column)} THEN 1 ELSE 0 END)"
+        unbounded = f"MAX(CASE WHEN {_unbounded(one.column)} THEN 1 ELSE 0 END)"
         return (
             f"CASE WHEN MAX({plain}) = 0 THEN CAST('-0.0' AS DOUBLE)"
-            f" WHEN {_endless(total)} AND {endless} = 0 THEN RAISE_ERROR('{OVERFLOW}') ELSE {total} END"
+            f" WHEN {_unbounded(total)} AND {unbounded} = 0 THEN RAISE_ERROR('{OVERFLOW}') ELSE {total} END"
         )
     assert one.wire is not None
     return f"COALESCE(SUM(CAST({one.column} AS {one.wire.spark}) * CAST({NET} AS DECIMAL(19,0))), 0)"
 
 
-def _endless(value: str | None) -> str:
+def _unbounded(value: str | None) -> str:
     return f"ABS({value}) = CAST('Infinity' AS DOUBLE)"
 
 

@@ -137,7 +137,7 @@ class Placer:
         type_ = self.types.get(expression)
         return self.single(expression) and type_ is not None and type_.base == "numeric" and type_.precision is None
 
-    def _endless(self, expression: Expr) -> bool:
+    def _unbounded(self, expression: Expr) -> bool:
         known = partial(is_unbounded_column, self.scans)
         return self.free(expression) and is_unbounded(self.atoms.expanded(expression), known)
 
@@ -148,13 +148,13 @@ class Placer:
         return self.server.types([expression.substitute(marks)], list(self.scans.values()))[0]
 
     def inputs(
-        self, filters: Sequence[tuple[str, Expr]], moving: Mapping[str, tuple[TemporalFilter, ...]]
+        self, filters: Sequence[tuple[str, Expr]], temporal_filters: Mapping[str, tuple[TemporalFilter, ...]]
     ) -> tuple[Input, ...]:
         """The inputs with the leaves gathered so far and the filters of each, by alias."""
         return tuple(
             Input(
                 self.names[alias], scan, tuple(self.leaves[alias].values()),
-                tuple(f for a, f in filters if a == alias), moving.get(alias, ()),
+                tuple(f for a, f in filters if a == alias), temporal_filters.get(alias, ()),
             )
             for alias, scan in self.scans.items()
         )  # fmt: skip
@@ -173,7 +173,7 @@ class Placer:
         wire = wire_for(type_, use)
         if wire is None:
             raise refuse_number(expression, type_)
-        if use in ("number", "tried") and not self.lenient and self._endless(expression):
+        if use in ("number", "tried") and not self.lenient and self._unbounded(expression):
             raise refuse_across_tables(expression, "It may have more digits than Spark's numbers.")
         if scan is None:
             return Placement(literal(self._values([wire.encode_sql(expression.sql)])[0], wire), wire, type_)
@@ -182,7 +182,7 @@ class Placer:
             use = "carry"
         leaf = self._own(scan, self.atoms.expanded(expression), type_, use, wire)
         ref = Expr.ref(self.names[scan.alias], leaf.name)
-        return Placement(self._padded(expression, leaf, scan, ref), leaf.wire, type_)
+        return Placement(self._null_extended(expression, leaf, scan, ref), leaf.wire, type_)
 
     def _home(self, expression: Expr) -> Scan | None:
         aliases = self.atoms.homes(expression)
@@ -194,7 +194,7 @@ class Placer:
         own = self.leaves[scan.alias]
         return own.setdefault((expression, use), Leaf(f"c{len(own)}", expression, type_, use, wire))
 
-    def _padded(self, expression: Expr, leaf: Leaf, scan: Scan, ref: Expr) -> Expr:
+    def _null_extended(self, expression: Expr, leaf: Leaf, scan: Scan, ref: Expr) -> Expr:
         """What it is where an outer join left the table's columns NULL: mostly NULL, but not always."""
         values = self._without(expression, leaf, scan)
         # A NULL needs no telling, unless a join further in has something else to tell.
@@ -224,7 +224,7 @@ class Placer:
     def _values(self, expressions: Sequence[str]) -> tuple[Constant, ...]:
         return self.server.values(expressions) if expressions else ()
 
-    def null_if_padded(self, expression: Expr) -> bool:
+    def null_if_extended(self, expression: Expr) -> bool:
         """Is it NULL wherever an outer join left its table's columns NULL?"""
         scan = self._home(expression)
         if scan is None or not self.atoms.padding(scan.alias, self._around):
@@ -233,7 +233,7 @@ class Placer:
         leaf = Leaf("c", expression, type_, "carry", wire_of(type_))
         return all(value is None for _, value in self._without(expression, leaf, scan))
 
-    def never_padded(self, expression: Expr) -> bool:
+    def never_null_extended(self, expression: Expr) -> bool:
         """Does its table have a row in each row here?"""
         scan = self._home(expression)
         return scan is not None and not self.atoms.padding(scan.alias, self._around)
@@ -244,7 +244,7 @@ class Placer:
         if certain is not None:
             leaf = self._own(certain, Expr("true"), BOOL, "carry", wire_of(BOOL))
             return Expr.ref(self.names[certain.alias], leaf.name)
-        full = next(member for member in region.members if isinstance(member, OuterJoin))
+        full = next(member for member in region.items if isinstance(member, OuterJoin))
         return Expr.parse(f"COALESCE({self._marker(full.left).sql}, {self._marker(full.right).sql})")
 
     # -- any expression --------------------------------------------------------------------

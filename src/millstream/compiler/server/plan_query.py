@@ -55,7 +55,7 @@ class QueryPlan:
     canonical: Canonical
     relation: Relation
     blocks: tuple[Block, ...]
-    grounds: Digests
+    digests: Digests
     """What the plan stands on, as it was before the plan was made."""
     upstreams: tuple[Upstream, ...] = ()
     """The stream tables that the query reads, through views and functions too."""
@@ -85,7 +85,7 @@ class QueryPlan:
 
     def stored_in(self, target: Digests) -> QueryPlan:
         """The same plan for a table that is there: what it stands on besides."""
-        return replace(self, grounds=self.grounds | target)
+        return replace(self, digests=self.digests | target)
 
     def keyed(self, key: Key) -> QueryPlan:
         """The same plan with another key."""
@@ -327,10 +327,10 @@ def _placed(error: Unsupported, query: str) -> Unsupported:
 @on_large_stack
 def state_sql(block: Block, names: BlockNames, *, inner: bool) -> list[str]:
     """The statements that make what a block keeps, and what it shows to others."""
-    kept_rows = materialized_rows.create_sql(block, names) if block.kept else []
+    kept_rows = materialized_rows.create_sql(block, names) if block.materialized else []
     if block.head is None:
         return kept_rows
-    shown = [state.shown_sql(block, names)] if inner and not block.kept else []
+    shown = [state.shown_sql(block, names)] if inner and not block.materialized else []
     return [*state.create_sql(block, block.head, names), *kept_rows, *shown]
 
 
@@ -365,7 +365,7 @@ class _Server:
         names = self.names.at(block.position)
         # A block that was tried and given up may have stood here before.
         self.conn.execute(f"DROP VIEW IF EXISTS {names.shown}".encode())
-        self.conn.execute(f"DROP TABLE IF EXISTS {names.state}, {names.kept}".encode())
+        self.conn.execute(f"DROP TABLE IF EXISTS {names.state}, {names.materialized}".encode())
         for statement in state_sql(block, names, inner=True):
             self.conn.execute(statement.replace("CREATE VIEW", "CREATE TEMPORARY VIEW", 1).encode())
         row = self.conn.execute("SELECT %s::regclass::oid::int8", (names.shown,)).fetchone()

@@ -40,10 +40,10 @@ def _rename_own_columns_only(cte: exp.CTE) -> None:
 
 def recursive_columns(cte: exp.CTE) -> list[str]:
     """The names of the columns of a recursive query, without those that are added to them."""
-    given = [column.name for column in cte.args["alias"].columns]
+    bindings = [column.name for column in cte.args["alias"].columns]
     base = cte.this.unnest().this.unnest()
     if isinstance(base, exp.Values):
         own = [f"column{n + 1}" for n in range(len(base.expressions[0].expressions))]
     else:
         own = [one.alias_or_name for one in base.expressions]
-    return [*given, *own[len(given) :]]
+    return [*bindings, *own[len(bindings) :]]

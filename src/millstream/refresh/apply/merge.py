@@ -65,7 +65,7 @@ class Apply:
             self._run(state.changes_table_sql(self.block, self.names))
         if rows is None:
             return
-        if self.block.kept is not None:
+        if self.block.materialized is not None:
             self._rows(rows, evaluation, full=False)
             return
         head = self.block.head
@@ -85,7 +85,7 @@ class Apply:
     def whole(self, rows: Result, evaluation: Groups) -> None:
         """Apply a complete result, as the difference from what is stored."""
         staging.clear(self.conn, self.names.staging())
-        if self.block.kept is not None:
+        if self.block.materialized is not None:
             self._run(state.changes_table_sql(self.block, self.names))
             self._rows(rows, evaluation, full=True)
             return
@@ -96,10 +96,10 @@ class Apply:
                 self._groups(head, absolute=True)
                 self._vanished(head)
         if head is not None:
-            if head.gathered:
+            if head.holistic:
                 rows = evaluation.everything(members=True)
                 with self.tally.phase("apply"):
-                    self._stage(rows, self.names.members)
+                    self._stage(rows, self.names.group_rows)
             self._merge_state(head)
         if not self.inner:
             self._merge_target(full=True)
@@ -131,10 +131,10 @@ class Apply:
         else:
             keys = self._keys(head, group_rows.wanted_sql(head, self.names))
             if head.keys and keys.num_rows == 0:
-                self._stage(Result.of(group_rows.no_rows_sql(head)), self.names.members)
+                self._stage(Result.of(group_rows.no_rows_sql(head)), self.names.group_rows)
                 return
             found = evaluation.groups(head, keys, members=True)
-        self._stage(found, self.names.members)
+        self._stage(found, self.names.group_rows)
 
     # -- steps -----------------------------------------------------------------------------
 
@@ -167,13 +167,13 @@ class Apply:
 
     def _gather(self, head: AggregateHead, evaluation: Groups) -> None:
         """Stage the rows of the touched groups, for the aggregates that PostgreSQL computes over all of them."""
-        if not head.gathered:
+        if not head.holistic:
             return
         keys = self._keys(head, group_rows.wanted_sql(head, self.names))
         some = keys.num_rows or not head.keys
         rows = evaluation.groups(head, keys, members=True) if some else Result.of(group_rows.no_rows_sql(head))
         with self.tally.phase("apply"):
-            self._stage(rows, self.names.members)
+            self._stage(rows, self.names.group_rows)
 
     def _recompute(self, head: AggregateHead, evaluation: Groups) -> None:
         lost = self._keys(head, state.lost_sql(head, self.names))
@@ -198,8 +198,8 @@ class Apply:
     def _merge_state(self, head: AggregateHead) -> None:
         with self.tally.phase("apply"):
             try:
-                gathered = group_rows.recomputed_sql(self.block, head, self.names)
-                self._run(state.merge_sql(head, self.names, gathered))
+                holistic = group_rows.holistic_sql(self.block, head, self.names)
+                self._run(state.merge_sql(head, self.names, holistic))
             except psycopg.errors.CheckViolation as error:
                 raise TargetDiffers.at(self.names.name, f"A group lost rows it did not have: {error}") from error
         failpoint("state_merged")

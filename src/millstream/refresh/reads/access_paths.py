@@ -65,7 +65,7 @@ class AccessPaths:
         tally: Tally,
         versions: SingleRowVersions,
         *,
-        netted: bool = False,
+        consolidated: bool = False,
     ) -> None:
         self.cut = cut
         self.names = names
@@ -74,7 +74,7 @@ class AccessPaths:
         self.max_lookup_rows = max_lookup_rows
         self.tally = tally
         self.versions = versions
-        self.netted = netted
+        self.consolidated = consolidated
         self.scans: list[tuple[Input, Scanned, str]] = []
         self._sizes: dict[int, float] = {}
 
@@ -92,8 +92,10 @@ class AccessPaths:
         source = read_sql.keys_sql(one, columns, relation)
         limit = self.max_lookup_rows + 1
         where = self.names.source(one.scan.table)
-        moved = self.versions.moved(one)
-        query = read_sql.lookup_sql(one, where, columns, source, before=before, nulls=nulls, limit=limit, moved=moved)
+        filter_versions = self.versions.filter_versions(one)
+        query = read_sql.lookup_sql(
+            one, where, columns, source, before=before, nulls=nulls, limit=limit, filter_versions=filter_versions
+        )
         estimate = self._estimate(query.rsplit(" LIMIT ", 1)[0], one)
         if estimate.rows > self.max_lookup_rows and self._has_statistics(one):
             return self.everything(one, before=before, why=f"a lookup would return about {estimate.rows:.0f} rows")
@@ -156,11 +158,13 @@ class AccessPaths:
         table = one.scan.table
         hidden = not table.stored or table.oid in self.cut.written
         physical = [] if hidden else self._physical(one)
-        moved = self.versions.moved(one)
+        filter_versions = self.versions.filter_versions(one)
         if hidden or sum(pages for _, pages in physical) <= SMALL_PAGES:
-            query = read_sql.all_sql(one, self.names.source(one.scan.table), before=before, moved=moved)
+            query = read_sql.all_sql(
+                one, self.names.source(one.scan.table), before=before, filter_versions=filter_versions
+            )
             return self._read(one, query, why)
-        queries = [query for name, pages in physical for query in _ranges(one, name, pages, before, moved)]
+        queries = [query for name, pages in physical for query in _ranges(one, name, pages, before, filter_versions)]
         # The scan's sessions queue behind a TRUNCATE that waits for the cut, and the cut waits for the scan: give way.
         version = self.cut.conn.info.server_version
         dsn = pinned(self.dsn, version=version, application_name="millstream scan", lock_timeout=SCAN_LOCK_TIMEOUT)
@@ -198,32 +202,34 @@ class AccessPaths:
         """The slice of the input's buffer, or what this refresh did to the block it reads."""
         if one.scan.table.is_clock:
             images = read_sql.images_sql(one, self.versions.clock_images())
-            return _netted(fetch(self.cut.conn, images, read_sql.schema_of(one)))
+            return _consolidated(fetch(self.cut.conn, images, read_sql.schema_of(one)))
         if one.scan.table.rows:
             return read_sql.schema_of(one).empty_table()
-        moved = self.versions.moved(one)
+        filter_versions = self.versions.filter_versions(one)
         if one.scan.table.block is not None:
-            conn, query = self.cut.conn, read_sql.changes_sql(one, self.names, moved)
+            conn, query = self.cut.conn, read_sql.changes_sql(one, self.names, filter_versions)
         else:
             conn, condition = self.cut.buffers.slice(one.scan.table.oid, frontier)
-            query = read_sql.slice_sql(one, condition, moved, netted=self.netted)
+            query = read_sql.slice_sql(one, condition, filter_versions, consolidated=self.consolidated)
         rows = fetch(conn, query, read_sql.schema_of(one))
         self._note(one, "changes", rows.num_rows, "")
-        return _netted(rows)
+        return _consolidated(rows)
 
     def step(self, one: Input, relation: str) -> pa.Table:
         """The rows of a recursion's last step, read by its own term."""
-        rows = fetch(self.cut.conn, read_sql.step_sql(one, relation, self.versions.moved(one)), read_sql.schema_of(one))
+        rows = fetch(
+            self.cut.conn, read_sql.step_sql(one, relation, self.versions.filter_versions(one)), read_sql.schema_of(one)
+        )
         self._note(one, "step", rows.num_rows, "")
         return rows
 
-    def flipped(self, one: Input) -> pa.Table | Scanned | None:
+    def crossing(self, one: Input) -> pa.Table | Scanned | None:
         """The rows of which its moving filters say one thing before and another after; None where nothing moved."""
-        moved = self.versions.moved(one)
-        if not moved.flips:
+        filter_versions = self.versions.filter_versions(one)
+        if not filter_versions.flips:
             return None
         limit = self.max_lookup_rows + 1
-        query = read_sql.crossing_sql(one, self.names.source(one.scan.table), moved, limit=limit)
+        query = read_sql.crossing_sql(one, self.names.source(one.scan.table), filter_versions, limit=limit)
         estimate = self._estimate(query, one)
         rows = fetch(self.cut.conn, query, read_sql.schema_of(one, located=True))
         if rows.num_rows > self.max_lookup_rows:
@@ -241,7 +247,7 @@ class AccessPaths:
         self.tally.inputs.append(InputReport(one.scan.alias, one.of, path, rows, why))
 
 
-def _netted(images: pa.Table) -> pa.Table:
+def _consolidated(images: pa.Table) -> pa.Table:
     """Without the images that cancel: what was changed may not be what is read."""
     if images.num_rows < 2:
         return images
@@ -259,7 +265,7 @@ def _scans_whole(plan: dict[str, Any], alias: str) -> bool:
     return any(_scans_whole(child, alias) for child in plan.get("Plans", ()))
 
 
-def _ranges(one: Input, relation: str, pages: int, before: int, moved: FilterVersions) -> list[str]:
+def _ranges(one: Input, relation: str, pages: int, before: int, filter_versions: FilterVersions) -> list[str]:
     """One query per range of pages; the last is open, for pages that appear meanwhile."""
     alias = quoted(one.scan.alias)
     starts = list(range(0, max(pages, 1), PAGES_PER_TASK))
@@ -268,5 +274,7 @@ def _ranges(one: Input, relation: str, pages: int, before: int, moved: FilterVer
         where = [f"{alias}.ctid >= '({start},0)'::tid"] if start else []
         if start != starts[-1]:
             where.append(f"{alias}.ctid < '({start + PAGES_PER_TASK},0)'::tid")
-        queries.append(read_sql.all_sql(one, f"ONLY {relation}", before=before, where=where, moved=moved))
+        queries.append(
+            read_sql.all_sql(one, f"ONLY {relation}", before=before, where=where, filter_versions=filter_versions)
+        )
     return queries

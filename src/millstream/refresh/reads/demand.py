@@ -33,10 +33,10 @@ def read_demanded(
     access: AccessPaths,
     *,
     before: int,
-    flipped: Crossing = MappingProxyType({}),
+    crossing: Crossing = MappingProxyType({}),
 ) -> dict[str, InputRows]:
     """Send all messages that start from the inputs that hold rows."""
-    held = {one.name: InputRows.beginning(first.get(one.name), flipped.get(one.name)) for one in branch.inputs}
+    held = {one.name: InputRows.beginning(first.get(one.name), crossing.get(one.name)) for one in branch.inputs}
     holders = [name for name, rows in held.items() if rows.begins()]
     answers, alls = dict[Id, "pa.Table | Scanned"](), set[Id]()
     # Of two there is no choice.
@@ -123,13 +123,13 @@ def distinct_keys(tables: list[pa.Table], columns: tuple[str, ...], nulls: tuple
     return keys.group_by(distinct).aggregate([]).select(list(columns))
 
 
-def rows_of(one: Input, gathered: InputRows, engine: Callable[[], Engine], *, joined: int = 1) -> Rows:
+def rows_of(one: Input, rows_read: InputRows, engine: Callable[[], Engine], *, joined: int = 1) -> Rows:
     """All rows of an input as Spark gets them: images, and stored rows each once; so many tables are joined."""
     schema = schema_of(one)
-    images = gathered.first if gathered.first is not None else schema.empty_table()
-    if isinstance(gathered.whole, Scanned):
-        return gathered.whole.and_images(engine().frame(images)) if images.num_rows else gathered.whole
-    stored = [gathered.whole] if gathered.whole is not None else [_once(gathered.found)] if gathered.found else []
+    images = rows_read.first if rows_read.first is not None else schema.empty_table()
+    if isinstance(rows_read.whole, Scanned):
+        return rows_read.whole.and_images(engine().frame(images)) if images.num_rows else rows_read.whole
+    stored = [rows_read.whole] if rows_read.whole is not None else [_once(rows_read.found)] if rows_read.found else []
     rows = pa.concat_tables([images.select(schema.names), *(table.select(schema.names) for table in stored)])
     return count_duplicates(one, rows, corrected=joined >= LONG_JOIN and images.num_rows > 0)
 

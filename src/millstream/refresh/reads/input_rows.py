@@ -28,20 +28,20 @@ class InputRows:
     first: pa.Table | None = None
     found: list[pa.Table] = field(default_factory=list)
     whole: pa.Table | Scanned | None = None
-    flipped: pa.Table | Scanned | None = None
+    crossing: pa.Table | Scanned | None = None
     """Stored rows to begin with: of these a moving filter says one thing before and another after."""
     asked: list[LookedUpKeys] = field(default_factory=list)
 
     @classmethod
-    def beginning(cls, first: pa.Table | None, flipped: pa.Table | Scanned | None) -> InputRows:
+    def beginning(cls, first: pa.Table | None, crossing: pa.Table | Scanned | None) -> InputRows:
         """What an input has before any message is sent."""
-        if isinstance(flipped, pa.Table) and ROW in flipped.column_names:
-            return cls(first, [flipped], None, flipped)
-        return cls(first, [], flipped, flipped)
+        if isinstance(crossing, pa.Table) and ROW in crossing.column_names:
+            return cls(first, [crossing], None, crossing)
+        return cls(first, [], crossing, crossing)
 
     def begins(self) -> list[pa.Table | Scanned]:
         """The rows that messages start from."""
-        own = [one for one in (self.first, self.flipped) if one is not None]
+        own = [one for one in (self.first, self.crossing) if one is not None]
         return [one for one in own if isinstance(one, Scanned) or one.num_rows > 0]
 
     def rows(self) -> bool:
@@ -66,7 +66,7 @@ class InputRows:
     def reduced(self, to: Callable[[pa.Table], pa.Table]) -> InputRows:
         """The same with fewer rows."""
         first, whole = (to(one) if isinstance(one, pa.Table) else one for one in (self.first, self.whole))
-        return InputRows(first, [to(one) for one in self.found], whole, self.flipped)
+        return InputRows(first, [to(one) for one in self.found], whole, self.crossing)
 
     def stored(self) -> InputRows:
         """The same where the first rows are no images but the table's own: what messages find again counts once."""

@@ -62,15 +62,17 @@ def schema_of(one: Input, *, located: bool = False) -> pa.Schema:
     return pa.schema(fields + ([(ROW, pa.string())] if located else []))
 
 
-def changes_sql(one: Input, own: BlockNames, moved: FilterVersions = UNCHANGED_FILTERS) -> str:
+def changes_sql(one: Input, own: BlockNames, filter_versions: FilterVersions = UNCHANGED_FILTERS) -> str:
     """What this refresh did to the block that an input reads."""
     assert one.scan.table.block is not None
     columns = [column for column in one.scan.table.columns if column.name in one.used()]
     images = unstage(columns, own.at(one.scan.table.block).changes, "s.__ms_action")
-    return images_sql(one, images, moved)
+    return images_sql(one, images, filter_versions)
 
 
-def slice_sql(one: Input, condition: str, moved: FilterVersions = UNCHANGED_FILTERS, *, netted: bool = False) -> str:
+def slice_sql(
+    one: Input, condition: str, filter_versions: FilterVersions = UNCHANGED_FILTERS, *, consolidated: bool = False
+) -> str:
     """The images in a source's buffer that meet the condition of a slice; `netted`, without those that cancel."""
     table = one.scan.table
     used = one.used()
@@ -80,7 +82,9 @@ def slice_sql(one: Input, condition: str, moved: FilterVersions = UNCHANGED_FILT
         f"(SELECT action AS __ms_action{listed} FROM {slices.buffer_name(table.oid).as_string()}"
         f" WHERE action IN ('I', 'D') AND {condition})"
     )
-    return images_sql(one, _uncancelled(changes, [quoted(c.name) for c in columns]) if netted else changes, moved)
+    return images_sql(
+        one, _uncancelled(changes, [quoted(c.name) for c in columns]) if consolidated else changes, filter_versions
+    )
 
 
 def _uncancelled(images: str, columns: Sequence[str]) -> str:
@@ -94,35 +98,40 @@ def _uncancelled(images: str, columns: Sequence[str]) -> str:
     )
 
 
-def step_sql(one: Input, relation: str, moved: FilterVersions = UNCHANGED_FILTERS) -> str:
+def step_sql(one: Input, relation: str, filter_versions: FilterVersions = UNCHANGED_FILTERS) -> str:
     """The rows of a recursion's last step, as its own term reads them: as often as they came, not as they were."""
-    passed = [f"({moved.now})"] if moved.now else []
-    return _select(one, one.scan.item(relation), ["0", "__ms_net"], passed, moved)
+    passed = [f"({filter_versions.now})"] if filter_versions.now else []
+    return _select(one, one.scan.item(relation), ["0", "__ms_net"], passed, filter_versions)
 
 
 _BEFORE = "CASE __ms_action WHEN 'I' THEN -1 ELSE 1 END"
 
 
-def images_sql(one: Input, images: str, moved: FilterVersions = UNCHANGED_FILTERS) -> str:
+def images_sql(one: Input, images: str, filter_versions: FilterVersions = UNCHANGED_FILTERS) -> str:
     """The same of images that stand in a relation: of a block, or of the clock."""
-    passed = [f"({moved.was})"] if moved.was else []
-    return _select(one, one.scan.item(images), [_BEFORE, "0"], passed, moved)
+    passed = [f"({filter_versions.was})"] if filter_versions.was else []
+    return _select(one, one.scan.item(images), [_BEFORE, "0"], passed, filter_versions)
 
 
 def all_sql(
-    one: Input, relation: str, *, before: int, where: Sequence[str] = (), moved: FilterVersions = UNCHANGED_FILTERS
+    one: Input,
+    relation: str,
+    *,
+    before: int,
+    where: Sequence[str] = (),
+    filter_versions: FilterVersions = UNCHANGED_FILTERS,
 ) -> str:
     """Every row that passes the input's filters, of its relation or of one that holds part of it."""
-    counts, passed = moved.stored(before)
-    return _select(one, one.scan.item(relation), counts, [*where, *passed], moved)
+    counts, passed = filter_versions.stored(before)
+    return _select(one, one.scan.item(relation), counts, [*where, *passed], filter_versions)
 
 
-def crossing_sql(one: Input, relation: str, moved: FilterVersions, *, limit: int) -> str:
+def crossing_sql(one: Input, relation: str, filter_versions: FilterVersions, *, limit: int) -> str:
     """The rows of which the moving filters say one thing before and another after."""
-    counts, _ = moved.stored(1)
-    where = [f"({moved.between})"] if moved.between else []
-    where.append(f"(({moved.was}) IS TRUE) <> (({moved.now}) IS TRUE)")
-    return _select(one, one.scan.item(relation), [*counts, _located(one)], where, moved) + f" LIMIT {limit}"
+    counts, _ = filter_versions.stored(1)
+    where = [f"({filter_versions.between})"] if filter_versions.between else []
+    where.append(f"(({filter_versions.was}) IS TRUE) <> (({filter_versions.now}) IS TRUE)")
+    return _select(one, one.scan.item(relation), [*counts, _located(one)], where, filter_versions) + f" LIMIT {limit}"
 
 
 def lookup_sql(
@@ -134,14 +143,14 @@ def lookup_sql(
     before: int,
     nulls: Sequence[int],
     limit: int,
-    moved: FilterVersions = UNCHANGED_FILTERS,
+    filter_versions: FilterVersions = UNCHANGED_FILTERS,
 ) -> str:
     """The rows whose leaf columns equal one of the keys; `keys` is a FROM item `k` with columns k0, k1, ..."""
     same = [_same(_compared(one.leaf(column)), f"__ms_k.k{n}", n in nulls) for n, column in enumerate(columns)]
     item = one.scan.item(relation)
     source = f"{keys} JOIN {f'({item})' if one.scan.expansions else item} ON {' AND '.join(same)}"
-    counts, passed = moved.stored(before)
-    return _select(one, source, [*counts, _located(one)], passed, moved) + f" LIMIT {limit}"
+    counts, passed = filter_versions.stored(before)
+    return _select(one, source, [*counts, _located(one)], passed, filter_versions) + f" LIMIT {limit}"
 
 
 def _located(one: Input) -> str:
@@ -184,9 +193,11 @@ def _same(expression: str, key: str, nulls: bool) -> str:
     return f"({expression}) = {key}"
 
 
-def _select(one: Input, source: str, extra: Sequence[str], where: Sequence[str], moved: FilterVersions) -> str:
+def _select(
+    one: Input, source: str, extra: Sequence[str], where: Sequence[str], filter_versions: FilterVersions
+) -> str:
     columns = ", ".join([*(leaf.sql for leaf in one.leaves), *extra])
-    source = " CROSS JOIN ".join([source, *moved.items])
+    source = " CROSS JOIN ".join([source, *filter_versions.items])
     conditions = [f"({condition.sql})" for condition in one.filters] + list(where)
     tail = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"SELECT {columns} FROM {source}{tail}"

@@ -37,9 +37,9 @@ class SingleRowVersions:
         self.now = cut.taken_at
         self._known: dict[Input, FilterVersions] = {}
 
-    def moved(self, one: Input) -> FilterVersions:
+    def filter_versions(self, one: Input) -> FilterVersions:
         """The moving filters of an input, in both versions; asked for once the blocks they look at are done."""
-        if not one.moving:
+        if not one.temporal_filters:
             return UNCHANGED_FILTERS
         if one not in self._known:
             self._known[one] = self._moved(one)
@@ -47,7 +47,7 @@ class SingleRowVersions:
 
     @on_large_stack
     def _moved(self, one: Input) -> FilterVersions:
-        scans = {scan.alias: scan for moving in one.moving for scan in moving.by}
+        scans = {scan.alias: scan for temporal_filters in one.temporal_filters for scan in temporal_filters.by}
         rows = [self._rows(scan, _columns(one, scan)) for scan in scans.values()]
         was = _Side("was", list(scans), [old for old, _ in rows])
         now = _Side("now", list(scans), [new for _, new in rows])
@@ -100,7 +100,7 @@ class SingleRowVersions:
 
     def _range(self, one: Input, was: _Side, now: _Side) -> str:
         """A condition that flipped rows meet and an index can answer; empty where there is none."""
-        bounds = [moving.bound for moving in one.moving]
+        bounds = [temporal_filters.bound for temporal_filters in one.temporal_filters]
         if any(bound is None for bound in bounds):
             return ""
         pairs = [(bound, was.expr(bound.bound).sql, now.expr(bound.bound).sql) for bound in bounds if bound is not None]
@@ -143,7 +143,9 @@ class _Side:
 
     def condition(self, one: Input) -> str:
         """All moving filters of an input."""
-        return " AND ".join(f"({self.expr(moving.condition).sql})" for moving in one.moving)
+        return " AND ".join(
+            f"({self.expr(temporal_filters.condition).sql})" for temporal_filters in one.temporal_filters
+        )
 
     def expr(self, expression: Expr) -> Expr:
         """An expression over these rows."""
@@ -157,7 +159,9 @@ class _Side:
 
 def _columns(one: Input, scan: Scan) -> list[str]:
     """The columns of a single row that the filters look at."""
-    return sorted({ref.column for moving in one.moving for ref in moving.over(scan.alias)})
+    return sorted(
+        {ref.column for temporal_filters in one.temporal_filters for ref in temporal_filters.over(scan.alias)}
+    )
 
 
 def _texts(table: Table, columns: Sequence[str]) -> str:

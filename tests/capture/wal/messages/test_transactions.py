@@ -204,7 +204,7 @@ class Model:
     """A transaction with nested sub-transactions, as the server keeps it."""
 
     sent: list[Parsed | tuple[int, Parsed]] = field(default_factory=lambda: [StreamStart(3, True), (3, T)])
-    kept: list[tuple[int, str]] = field(default_factory=list)
+    materialized: list[tuple[int, str]] = field(default_factory=list)
     stack: list[int] = field(default_factory=lambda: [3])
     families: dict[int, list[int]] = field(default_factory=dict)
     """Each sub-transaction that is open, with those below it that have been released."""
@@ -212,8 +212,8 @@ class Model:
 
     def do(self, step: str) -> None:
         if step == "write":
-            self.kept.append((self.stack[-1], str(len(self.sent))))
-            self.sent.append((self.stack[-1], row(self.kept[-1][1])))
+            self.materialized.append((self.stack[-1], str(len(self.sent))))
+            self.sent.append((self.stack[-1], row(self.materialized[-1][1])))
         elif step == "open":
             self.stack.append(self.next)
             self.families[self.next] = [self.next]
@@ -224,7 +224,7 @@ class Model:
             if step == "release":
                 self.families.setdefault(self.stack[-1], [self.stack[-1]]).extend(family)
             else:
-                self.kept = [(xid, text) for xid, text in self.kept if xid not in family]
+                self.materialized = [(xid, text) for xid, text in self.materialized if xid not in family]
                 # Children first, then the sub-transaction itself, as the server does.
                 ends = [StreamAbort(3, each) for each in [*family[1:], family[0]]]
                 self.sent += [StreamStop(), *ends, StreamStart(3, False)]
@@ -239,4 +239,4 @@ def test_any_nesting_leaves_what_was_not_taken_back(steps: list[str], budget: in
     for step in steps:
         model.do(step)
     (done,) = feed(Assembler(budget), [*model.sent, StreamStop(), StreamCommit(3, 50, 60)])
-    assert texts(done) == [text for _, text in model.kept]
+    assert texts(done) == [text for _, text in model.materialized]

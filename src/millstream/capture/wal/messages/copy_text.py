@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from millstream.capture.wal.messages.decode import NULL, DecodedImages
-from millstream.capture.wal.messages.rows import Bytes, Places, gathered
+from millstream.capture.wal.messages.rows import Bytes, Places, take_rows
 
 _TAB, _BACKSLASH = b"\t\\"
 _ESCAPES = bytes.maketrans(b"\b\t\n\v\f\r\\", b"btnvfr\\")
@@ -29,7 +29,7 @@ def copy_text(images: DecodedImages) -> bytes:
     begin = 2 * images.rows.transactions + (images.action == "D")
     starts = np.column_stack([trailer.starts[begin], np.where(is_null, trailer.null, images.starts - 1)])
     lengths = np.column_stack([trailer.lengths[begin], np.where(is_null, 3, images.lengths + 1)])
-    text = gathered(data, starts, lengths)
+    text = take_rows(data, starts, lengths)
     data[before] = lent
     special = np.frombuffer(bytearray(text.tobytes().translate(_IS_SPECIAL)), np.bool_)
     ends = np.cumsum(lengths.ravel()).reshape(lengths.shape)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.capture.wal.messages.protocol import RelationMessage
-from millstream.capture.wal.messages.rows import Bytes, Places, Rows, big_endian, gathered
+from millstream.capture.wal.messages.rows import Bytes, Places, Rows, big_endian, take_rows
 from millstream.catalog.sources import Source
 from millstream.errors import LogNotUnderstood
 
@@ -208,7 +208,7 @@ def same(data: Bytes, one: Values, other: Values) -> Flags:
     chosen = np.flatnonzero(alike)
     # Where both lie at one place there is nothing to compare.
     lengths = np.where(one.starts == other.starts, 0, np.maximum(one.lengths, 0))[chosen]
-    left, right = (gathered(data, side.starts[chosen], lengths) for side in (one, other))
+    left, right = (take_rows(data, side.starts[chosen], lengths) for side in (one, other))
     row = np.repeat(chosen, lengths.sum(axis=1))
     alike[row[left != right]] = False
     return alike

@@ -100,13 +100,13 @@ def big_endian(data: Bytes, at: Places, size: int) -> Places:
     return number
 
 
-# Stretches longer than this, on average, are sliced; shorter ones are gathered byte by byte, by places.
+# Stretches longer than this, on average, are sliced; shorter ones are take_rows byte by byte, by places.
 _LONG = 100
 # Made once: counting is a third of the work.
 _COUNT = np.arange(1 << 20)
 
 
-def gathered(data: Bytes, starts: Places, lengths: Places) -> Bytes:
+def take_rows(data: Bytes, starts: Places, lengths: Places) -> Bytes:
     """The bytes of these stretches, one stretch after the other."""
     starts, lengths = starts.ravel(), lengths.ravel()
     ends = np.cumsum(lengths)

@@ -29,8 +29,8 @@ def build_groups(
     wanted: list[exp.Expression],
     relation: Relation,
     scope: Scope,
-    carried: list[Expr],
-    given: Bindings | None,
+    binding_refs: list[Expr],
+    bindings: Bindings | None,
     subqueries: Subqueries,
 ) -> tuple[Relation, list[Expr]]:
     """The groups that HAVING keeps, and expressions over them; what is carried is a key too, and comes last."""
@@ -45,9 +45,9 @@ def build_groups(
     relation, made = builder.sets.expanded(relation, [scope.resolve(key) for key in written])
     moved = dict(zip(before, relation.columns, strict=False))
     scope.moved(moved)
-    carried = [one.substitute({old: Expr(new.sql) for old, new in moved.items()}) for one in carried]
+    binding_refs = [one.substitute({old: Expr(new.sql) for old, new in moved.items()}) for one in binding_refs]
     keys = [Expr.of(unwrapped(scope.resolve(key).tree)) for key in written]
-    grouping = Grouping(tuple(dict.fromkeys([*keys, *carried])), builder.fresh("g"), builder.aggregates)
+    grouping = Grouping(tuple(dict.fromkeys([*keys, *binding_refs])), builder.fresh("g"), builder.aggregates)
     grouping.made = {key.sql: column for key, column in zip(keys, made, strict=True)}
     # Subqueries inside aggregates are joined to the rows that are grouped, all others to the groups.
     rows, host = Host(relation, scope), Host(None, scope, grouping.over, rows=relation)
@@ -62,8 +62,8 @@ def build_groups(
         every.append(grouping.over(subqueries.expression(inside, host).substitute(found)))
     every = join_clock_to_groups(scope, host, every, builder.fresh)
     exprs, asked = every[: len(wanted)], every[len(wanted) :]
-    over = [grouping.over(one) for one in carried]
+    over = [grouping.over(one) for one in binding_refs]
     groups = refuse_unresolved(lambda: grouping.relation(rows.built(relation)))
     # Without GROUP BY there is a row for each of the values, whatever there is to aggregate.
-    aggregate = one_row_per_binding(groups, given, builder.fresh) if given and not group else groups
+    aggregate = one_row_per_binding(groups, bindings, builder.fresh) if bindings and not group else groups
     return filter_rows(refuse_unresolved(lambda: host.built(aggregate)), asked), [*exprs, *over]

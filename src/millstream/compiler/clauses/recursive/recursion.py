@@ -57,8 +57,8 @@ def build_recursion(cte: exp.CTE, outer: Ctes, depth: int, builder: RecursionBui
     known = builder.with_queries(union, outer)
     check_types(cte, lambda query: builder.types(text_with(query, known)))
     base = builder.query(union.this, known)
-    given = [column.name for column in cte.args["alias"].columns]
-    names = [*given, *(ref.column for ref in base.columns[len(given) :])]
+    bindings = [column.name for column in cte.args["alias"].columns]
+    names = [*bindings, *(ref.column for ref in base.columns[len(bindings) :])]
     text = text_with(exp.select("*").from_(exp.table_(cte.alias, quoted=True)), {**outer, cte.alias: _itself(cte)})
     listed = ", ".join(f"c{n}" for n in range(len(names)))
     types = builder.types(f"SELECT * FROM ({text}) AS u ({listed})")

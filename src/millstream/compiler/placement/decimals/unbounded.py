@@ -28,7 +28,7 @@ _PASSING = frozenset({"abs", "greatest", "least", "nullif", "mod"})
 
 def is_unbounded(expression: Expr, known: Callable[[Ref], bool]) -> bool:
     """May a value of it have more digits than its operands?"""
-    return _endless(expression.tree, known)
+    return _unbounded(expression.tree, known)
 
 
 def unbounded_columns(flats: Sequence[FlatBranch], wanted: Iterable[Ref]) -> set[Ref]:
@@ -44,7 +44,7 @@ def unbounded_columns(flats: Sequence[FlatBranch], wanted: Iterable[Ref]) -> set
 
 def is_unbounded_column(scans: Mapping[str, Scan], ref: Ref) -> bool:
     """Is a column of a table such a one?"""
-    return ref.alias in scans and ref.column in scans[ref.alias].table.endless
+    return ref.alias in scans and ref.column in scans[ref.alias].table.unbounded
 
 
 def unbounded_group_columns(aggregate: Aggregate) -> frozenset[str]:
@@ -69,7 +69,7 @@ def _endless_call(call: Call, below: set[Ref]) -> bool:
     return call.function != "count" and call.argument is not None and is_unbounded(call.argument, below.__contains__)
 
 
-def _endless(node: exp.Expression, known: Callable[[Ref], bool]) -> bool:
+def _unbounded(node: exp.Expression, known: Callable[[Ref], bool]) -> bool:
     node = unwrapped(node)
     if isinstance(node, exp.Column):
         return known(ref_of(node))
@@ -79,7 +79,7 @@ def _endless(node: exp.Expression, known: Callable[[Ref], bool]) -> bool:
         return True
     if isinstance(node, exp.Anonymous) and node.name.lower() not in _PASSING:
         return node.name.lower() not in _CUTTING
-    return any(_endless(child, known) for child in node.iter_expressions())
+    return any(_unbounded(child, known) for child in node.iter_expressions())
 
 
 def _is_declared(node: exp.Expression) -> bool:
