@@ -165,7 +165,7 @@ def error_row(kind: type[errors.MillstreamError]) -> tuple[str, str, str, str, s
 def subclasses(kind: type[errors.MillstreamError]) -> Iterator[type[errors.MillstreamError]]:
     """All classes below one, to any depth; those of the package, not a test's own."""
     for below in kind.__subclasses__():
-        if below.__module__ == errors.__name__:
+        if below.__module__.startswith(errors.__name__ + "."):
             yield below
             yield from subclasses(below)
 

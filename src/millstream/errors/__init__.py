@@ -1,0 +1,127 @@
+"""Every trouble a user can meet, one class per kind.
+
+An error says what happened (message), why (detail) and what to do next (hint). Its code is
+stable; its facts are attributes. Whether trying again can help is decided by the class.
+
+    MS0xx  the surroundings: server, Java, settings, rights
+    MS1xx  the query: refused, or wrong
+    MS2xx  a stream table: its name, its state
+    MS3xx  capture
+    MS4xx  refresh
+    MS9xx  a broken promise of our own: please report it
+"""
+
+from millstream.errors.base import MillstreamError, typed
+from millstream.errors.capture import (
+    LockNotHad,
+    LogBehind,
+    LogBroken,
+    LogNotUnderstood,
+    LogTakenOver,
+    SlotLost,
+    SourceChanged,
+    SpillFailed,
+)
+from millstream.errors.defect import (
+    InternalError,
+    PlanningFailed,
+    TargetDiffers,
+)
+from millstream.errors.query import (
+    BadQuery,
+    BadSource,
+    Cycle,
+    QueryError,
+    QueryTooDeep,
+    Unsupported,
+    Volatile,
+)
+from millstream.errors.refresh import (
+    Busy,
+    Cancelled,
+    Conflict,
+    LockTableFull,
+    RecursionTooDeep,
+    RefreshFailed,
+    ServerTrouble,
+    ValueOutOfRange,
+)
+from millstream.errors.stream_table import (
+    NameTaken,
+    NoSuchStreamTable,
+    NotAdopted,
+    NotFilled,
+    StillUsed,
+    TargetAltered,
+    TargetMoved,
+    TriggerInterferes,
+)
+from millstream.errors.surroundings import (
+    BadSetting,
+    Closed,
+    ForeignCode,
+    JavaEnded,
+    JavaMissing,
+    NoRights,
+    NotInstalled,
+    NotYet,
+    OtherDatabase,
+    OwnerLacksRight,
+    ServerDown,
+    ServerError,
+    UntrustedCatalog,
+    WrongVersion,
+)
+
+__all__ = [
+    "BadQuery",
+    "BadSetting",
+    "BadSource",
+    "Busy",
+    "Cancelled",
+    "Closed",
+    "Conflict",
+    "Cycle",
+    "ForeignCode",
+    "InternalError",
+    "JavaEnded",
+    "JavaMissing",
+    "LockNotHad",
+    "LockTableFull",
+    "LogBehind",
+    "LogBroken",
+    "LogNotUnderstood",
+    "LogTakenOver",
+    "MillstreamError",
+    "NameTaken",
+    "NoRights",
+    "NoSuchStreamTable",
+    "NotAdopted",
+    "NotFilled",
+    "NotInstalled",
+    "NotYet",
+    "OtherDatabase",
+    "OwnerLacksRight",
+    "PlanningFailed",
+    "QueryError",
+    "QueryTooDeep",
+    "RecursionTooDeep",
+    "RefreshFailed",
+    "ServerDown",
+    "ServerError",
+    "ServerTrouble",
+    "SlotLost",
+    "SourceChanged",
+    "SpillFailed",
+    "StillUsed",
+    "TargetAltered",
+    "TargetDiffers",
+    "TargetMoved",
+    "TriggerInterferes",
+    "Unsupported",
+    "UntrustedCatalog",
+    "ValueOutOfRange",
+    "Volatile",
+    "WrongVersion",
+    "typed",
+]

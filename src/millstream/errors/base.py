@@ -1,0 +1,64 @@
+"""The base of every error that Millstream raises on purpose."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+
+class MillstreamError(Exception):
+    """The base of every error that Millstream raises on purpose."""
+
+    code = "MS000"
+    retryable = False
+    waits = False
+    """The stream table waits in status ERROR until the cause is gone, and then goes on by itself."""
+
+    # Facts are of any type: they are what the message was made of.
+    def __init__(self, message: str, *, detail: str = "", hint: str = "", **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+        self.hint = hint
+        self.facts = facts
+
+    def __getattr__(self, name: str) -> Any:
+        # Only reached when normal lookup fails; guard the names pickle asks for before __init__ ran.
+        facts = self.__dict__.get("facts", {})
+        if name in facts:
+            return facts[name]
+        raise AttributeError(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuilt, (type(self), self.message, self.detail, self.hint, self.facts))
+
+    def __str__(self) -> str:
+        lines = [f"{self.message} [{self.code}]"]
+        lines += [f"DETAIL: {self.detail}"] if self.detail else []
+        lines += [f"HINT: {self.hint}"] if self.hint else []
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        facts = {
+            name: value if isinstance(value, int | float | bool) else str(value) for name, value in self.facts.items()
+        }
+        return {"code": self.code, "message": self.message, "detail": self.detail, "hint": self.hint, "facts": facts}
+
+
+def typed(*parts: str) -> str:
+    """Return a name as it is typed in a command: quoted for SQL, and then for the shell, where it must be.
+
+    >>> print(typed("shop", "totals"), typed("Big 'Totals'"))
+    shop.totals '"Big '"'"'Totals'"'"'"'
+    """
+    if all(re.fullmatch(r"[a-z_][a-z0-9_]*", part) for part in parts):
+        return ".".join(parts)
+    return shlex.quote(".".join('"{}"'.format(part.replace('"', '""')) for part in parts))
+
+
+def _rebuilt(
+    kind: type[MillstreamError], message: str, detail: str, hint: str, facts: dict[str, Any]
+) -> MillstreamError:
+    return kind(message, detail=detail, hint=hint, **facts)

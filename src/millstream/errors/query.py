@@ -1,0 +1,130 @@
+"""A query that is refused, or wrong (MS1xx)."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from millstream.errors.base import MillstreamError
+
+
+class QueryError(MillstreamError):
+    """The defining query cannot be used; `position` is the character where, from 1."""
+
+    code = "MS100"
+
+
+class BadQuery(QueryError):
+    """PostgreSQL itself rejects the query."""
+
+    code = "MS101"
+
+    @classmethod
+    def rejected(
+        cls, message: str, *, sqlstate: str, detail: str, hint: str, position: int | None, excerpt: str
+    ) -> Self:
+        return cls(
+            message,
+            detail=" ".join(part for part in (detail, excerpt) if part),
+            hint=hint or "Run the query in psql until it works, then create the stream table.",
+            sqlstate=sqlstate,
+            position=position,
+        )
+
+
+class Unsupported(QueryError):
+    """A construct that cannot be maintained (yet), refused aloud."""
+
+    code = "MS102"
+
+    @classmethod
+    def construct(
+        cls, what: str, *, reason: str, way_round: str, position: int | None = None, excerpt: str = ""
+    ) -> Self:
+        return cls(
+            f"{what} is not supported in a stream table",
+            detail=" ".join(part for part in (reason, excerpt) if part),
+            hint=way_round,
+            construct=what,
+            position=position,
+        )
+
+
+class Volatile(QueryError):
+    """A function whose result depends on more than its arguments."""
+
+    code = "MS103"
+
+    @classmethod
+    def function(cls, name: str, volatility: str, hint: str, position: int | None = None, excerpt: str = "") -> Self:
+        return cls(
+            f"function {name} is {volatility}, not immutable",
+            detail=" ".join(
+                part
+                for part in (
+                    "A stream table equals its query at one moment; the result of this function can change "
+                    "without a change in the data.",
+                    excerpt,
+                )
+                if part
+            ),
+            hint=hint,
+            function=name,
+            volatility=volatility,
+            position=position,
+        )
+
+
+class BadSource(QueryError):
+    """A relation that changes cannot be captured from."""
+
+    code = "MS104"
+
+    @classmethod
+    def of(cls, name: str, reason: str, way_round: str, position: int | None = None) -> Self:
+        return cls(f'"{name}" cannot be a source', detail=reason, hint=way_round, source=name, position=position)
+
+
+class Cycle(QueryError):
+    """A stream table that would read itself, directly or through views, functions and other stream tables."""
+
+    code = "MS105"
+
+    @classmethod
+    def along(cls, name: str, path: str) -> Self:
+        return cls(
+            f'stream table "{name}" would read itself',
+            detail=f"The path is: {path}. Its rows would depend on the rows that it had before.",
+            hint="Change one of these so that it no longer reads the next one, or drop a stream table on the path.",
+            name=name,
+            path=path,
+            position=None,
+        )
+
+
+class QueryTooDeep(QueryError):
+    """A query is nested more deeply than it can be planned or evaluated; nothing was created or applied."""
+
+    code = "MS106"
+
+    @classmethod
+    def planned(cls) -> Self:
+        return cls(
+            "the query is nested too deeply",
+            detail="An expression, or a chain of set operations or joins, has more levels than the planner has room "
+            "for (some thousands).",
+            hint=_SHALLOWER,
+        )
+
+    @classmethod
+    def evaluated(cls) -> Self:
+        return cls(
+            "the query is nested too deeply for Spark",
+            detail="Spark's parser or optimizer ran out of stack.",
+            hint=f"{_SHALLOWER} Or give Java a larger stack: add -Xss512m to spark.driver.extraJavaOptions.",
+        )
+
+
+_SHALLOWER = (
+    "Write it with fewer levels: sum an array (SELECT sum(x) FROM unnest(ARRAY[a, b, ...]) AS x), concatenate with "
+    "concat(a, b, ...), use = ANY (ARRAY[...]) instead of a chain of OR, or split it over several stream tables."
+)

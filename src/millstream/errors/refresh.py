@@ -1,0 +1,163 @@
+"""A refresh that could not be done (MS4xx)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+from millstream.errors.base import MillstreamError, typed
+
+
+class Busy(MillstreamError):
+    """Another session refreshes, creates or drops the same stream table."""
+
+    code = "MS401"
+    retryable = True
+
+    @classmethod
+    def adopting(cls, holder: str | None) -> Self:
+        return cls(
+            "another process adopts the catalog, or moves sources between triggers and WAL",
+            detail=f"It is {holder or 'a session that has just ended'}.",
+            hint="Try again when it has finished.",
+            holder=holder,
+        )
+
+    @classmethod
+    def working_on(cls, name: str, holder: str | None, seconds: float = 0.0) -> Self:
+        waited = f" We waited {seconds:g} s for it." if seconds else ""
+        return cls(
+            f'stream table "{name}" is being worked on by another session',
+            detail=f"By {holder or 'a session that has just ended'}.{waited}",
+            hint="Try again when it has finished.",
+            name=name,
+            holder=holder,
+        )
+
+
+class RefreshFailed(MillstreamError):
+    """PostgreSQL or Spark raised an error while refreshing; nothing was applied."""
+
+    code = "MS402"
+
+    @classmethod
+    def because(cls, name: str, reason: str) -> Self:
+        return cls(
+            f'refresh of "{name}" failed',
+            detail=reason,
+            hint="Nothing was applied; the next refresh starts from the same frontier.",
+            name=name,
+        )
+
+
+class ValueOutOfRange(MillstreamError):
+    """A value that the engine cannot hold exactly; never rounded, never dropped."""
+
+    code = "MS403"
+
+    @classmethod
+    def in_column(cls, column: str, value: str) -> Self:
+        return cls(
+            f"a value of {column} cannot be computed with exactly",
+            detail=f"A condition or a CASE over several tables computes with it. {value} needs more digits than the "
+            "engine's decimals have (38 in all, 20 before and 18 after the point where the column has no declared "
+            "precision), or is not a number.",
+            hint="Declare the column, or cast it in the query, as numeric(p,s) with p <= 38, or leave such rows out.",
+            column=column,
+            value=value,
+        )
+
+
+class RecursionTooDeep(MillstreamError):
+    """A recursive query took more steps than `max_recursion_steps` allows; nothing was applied."""
+
+    code = "MS405"
+
+    @classmethod
+    def after(cls, steps: int) -> Self:
+        return cls(
+            f"a recursive query has not ended after {steps} steps",
+            detail="With UNION ALL, rows that lead back to themselves never end, in PostgreSQL neither.",
+            hint="Use UNION, or stop at rows that are in the path already; or set max_recursion_steps higher.",
+            steps=steps,
+        )
+
+
+class Conflict(MillstreamError):
+    """A concurrent transaction changed what this one had read; trying again helps."""
+
+    code = "MS404"
+    retryable = True
+
+    @classmethod
+    def on(cls, name: str, reason: str) -> Self:
+        return cls(
+            f'refresh of "{name}" met a concurrent change',
+            detail=reason,
+            hint="It is tried again by itself.",
+            name=name,
+        )
+
+
+class LockTableFull(MillstreamError):
+    """The server's lock table has no room for all that one transaction must lock; nothing was applied."""
+
+    code = "MS406"
+    retryable = True
+
+    @classmethod
+    def by_graph(cls, names: Sequence[str], locks: int, room: int, setting: int, needed: int) -> Self:
+        return cls(
+            f'refreshing "{names[0]}" takes more locks than the server has room for',
+            detail=f"It is one of {len(names)} stream tables that read each other and share a transaction, which takes "
+            f"about {locks} locks; there is room for {room}.",
+            hint=f"Set max_locks_per_transaction to {needed} or more (it is {setting}) and restart the server; "
+            "or set max_lock_share higher.",
+            name=names[0],
+            locks=locks,
+            room=room,
+            needed=needed,
+        )
+
+    @classmethod
+    def at(cls, name: str, reason: str) -> Self:
+        return cls(
+            f'refresh of "{name}" failed because the server is out of memory',
+            detail=reason,
+            hint="Nothing was applied, and the next refresh tries again. If it is shared memory that is out again and "
+            "again, set max_locks_per_transaction higher and restart the server.",
+            name=name,
+        )
+
+
+class Cancelled(MillstreamError):
+    """A refresh was cancelled, by Ctrl-C, pg_cancel_backend or in Spark; nothing was applied, and it has not failed."""
+
+    code = "MS407"
+    retryable = True
+
+    @classmethod
+    def by(cls, name: str, reason: str) -> Self:
+        return cls(
+            f'refresh of "{name}" was cancelled',
+            detail=reason,
+            hint=f"Nothing was applied. Refresh it again with: millstream refresh {typed(name)}",
+            name=name,
+        )
+
+
+class ServerTrouble(MillstreamError):
+    """The server, Spark or this machine lacks something for the moment: connections, memory, disk, time."""
+
+    code = "MS408"
+    retryable = True
+
+    @classmethod
+    def of(cls, name: str, what: str, reason: str, remedy: str, *, sqlstate: str = "") -> Self:
+        return cls(
+            f'refresh of "{name}" failed: {what}',
+            detail=reason,
+            hint=f"Nothing was applied; it is tried again at the next tick, and is not suspended. {remedy}".strip(),
+            name=name,
+            sqlstate=sqlstate,
+        )
