@@ -1,8 +1,8 @@
 """Follow the hints of errors that are not about a query: what they tell to run is run, and the error is gone.
 
 `FOLLOWED` names the test that follows each hint, here or beside the module that raises the error; `NOT_FOLLOWED` gives
-the reason where no test can. Together they are all of the ways in which the classes of `millstream.errors` are built. Hints of
-refused queries (MS1xx) are followed by `test_hints.py`.
+the reason where no test can. Together they are all of the ways in which the classes of `millstream.errors` are built.
+Hints of refused queries (MS1xx) are followed by `test_hints.py`.
 """
 
 from __future__ import annotations
