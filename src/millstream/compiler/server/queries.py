@@ -18,7 +18,7 @@ from millstream.algebra.types import Column
 from millstream.compiler.server import node_tree, position
 from millstream.compiler.server.viewdef import readable_text
 from millstream.compiler.workaround import for_rejected
-from millstream.errors import BadQuery, LockNotHad, NoRights
+from millstream.errors import BadQuery, LockNotHad, NoRights, Unsupported
 from millstream.postgres import relations
 from millstream.postgres.connection import Connection, users_path
 from millstream.postgres.failures import code_of, failure
@@ -88,8 +88,26 @@ def view(conn: Connection, oid: int) -> Canonical:
 
 def columns_of(conn: Connection, select: str) -> tuple[Column, ...]:
     """Names, types and collations of a query that we wrote ourselves."""
-    with rolled_back(conn):
-        return relations.columns(conn, temporary_view(conn, select))
+    try:
+        with rolled_back(conn):
+            return relations.columns(conn, temporary_view(conn, select))
+    except BadQuery as error:
+        if error.facts.get("sqlstate") == _PSEUDO_TYPE:
+            raise _anonymous_row(error.message) from error
+        raise
+
+
+# invalid_table_definition: of a query, a column whose type no table can have.
+_PSEUDO_TYPE = "42P16"
+
+
+def _anonymous_row(message: str) -> Unsupported:
+    return Unsupported.construct(
+        "an anonymous row, ROW(...), as a column of a subquery on the null-extended side of an outer join or below "
+        "UNION ALL",
+        reason=f"No column of a table has the type of such a row: {message}.",
+        way_round="Cast the row to a composite type of yours (CREATE TYPE), or select its columns one by one.",
+    )
 
 
 def temporary_view(conn: Connection, query: str) -> int:
