@@ -145,6 +145,15 @@ REFUSED = [
     # -- what PostgreSQL runs and does not take as a view
     Refused("SELECT ROW(id, customer) AS r FROM orders", "Write the fields of the row as columns, one by one",
             ("SELECT id, customer FROM orders",), same=False),
+    Refused("SELECT c.id, a.r IS NULL AS n FROM customers c LEFT JOIN (SELECT customer, ROW(id, customer) AS r "
+            "FROM orders) a ON a.customer = c.id", "Cast the row to a composite type of yours",
+            ("CREATE TYPE numbers AS (id int, customer int)",
+             "SELECT c.id, a.r IS NULL AS n FROM customers c LEFT JOIN (SELECT customer, ROW(id, customer)::numbers "
+             "AS r FROM orders) a ON a.customer = c.id")),
+    Refused("SELECT q.r = ROW(1, 2) AS x FROM (SELECT ROW(id, customer) AS r FROM orders UNION ALL SELECT ROW(id, id) "
+            "FROM customers) q", "or select its columns one by one",
+            ("SELECT ROW(q.id, q.customer) = ROW(1, 2) AS x FROM (SELECT id, customer FROM orders UNION ALL "
+             "SELECT id, id FROM customers) q",)),
     Refused("SELECT id, id FROM orders", "Give each column a name of its own with AS",
             ("SELECT id, id AS again FROM orders",), same=False),
     Refused("WITH d AS (DELETE FROM edges RETURNING a) SELECT a FROM d", "Run the statement on its own",
@@ -171,6 +180,12 @@ REFUSED = [
             ("SELECT customer, id FROM (SELECT DISTINCT ON (customer) customer, id FROM orders ORDER BY "
              "customer, id) d "
              "ORDER BY customer, id LIMIT 3",)),
+    Refused("SELECT id FROM (SELECT id, customer FROM orders ORDER BY -id) q LIMIT 3", "ORDER BY y LIMIT 10",
+            ("SELECT id FROM (SELECT id, customer FROM orders) q ORDER BY -id LIMIT 3",)),
+    Refused("SELECT DISTINCT ON (customer) customer, id FROM (SELECT customer, id FROM orders ORDER BY customer, -id) "
+            "q", "ORDER BY k, y",
+            ("SELECT DISTINCT ON (customer) customer, id FROM (SELECT customer, id FROM orders) q "
+             "ORDER BY customer, -id",)),
     Refused("SELECT id FROM orders ORDER BY id LIMIT (SELECT count(*) FROM words)", "Write a number",
             ("SELECT id FROM orders ORDER BY id LIMIT 3",)),
     Refused("SELECT c.id, x.id AS o FROM customers c CROSS JOIN LATERAL "

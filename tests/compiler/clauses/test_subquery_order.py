@@ -84,6 +84,50 @@ REFUSED = {
 }
 
 
+FIRST_ROWS = {
+    "LIMIT": (
+        "SELECT id FROM (SELECT id, x FROM t ORDER BY x) AS q LIMIT 3",
+        "SELECT id FROM (SELECT id, x FROM t ORDER BY x) AS q ORDER BY x LIMIT 3",
+    ),
+    "OFFSET": (
+        "SELECT id FROM (SELECT id, x FROM t ORDER BY x) AS q WHERE id > 1 OFFSET 2",
+        "SELECT id FROM (SELECT id, x FROM t ORDER BY x) AS q WHERE id > 1 ORDER BY x OFFSET 2",
+    ),
+    "LIMIT over two levels": (
+        "WITH q AS (SELECT id, x FROM t ORDER BY x) SELECT id FROM (SELECT id, x FROM q WHERE id > 1) AS p LIMIT 3",
+        "WITH q AS (SELECT id, x FROM t ORDER BY x) SELECT id FROM (SELECT id, x FROM q WHERE id > 1) AS p "
+        "ORDER BY x LIMIT 3",
+    ),
+    "LIMIT in a subquery": (
+        "SELECT count(*) AS n FROM (SELECT id FROM (SELECT id, x FROM t ORDER BY x) AS q LIMIT 3) AS p WHERE id > 5",
+        "SELECT count(*) AS n FROM (SELECT id FROM (SELECT id, x FROM t) AS q ORDER BY x LIMIT 3) AS p WHERE id > 5",
+    ),
+    "DISTINCT ON": (
+        "SELECT DISTINCT ON (s) s, id FROM (SELECT s, id, x FROM t ORDER BY s, x) AS q",
+        "SELECT DISTINCT ON (s) s, id FROM (SELECT s, id, x FROM t ORDER BY s, x) AS q ORDER BY s, x",
+    ),
+}
+ANY_ORDER = {
+    "all rows": "SELECT id FROM (SELECT id, x FROM t ORDER BY x) AS q OFFSET 0",
+    "groups": "SELECT s, count(*) AS n FROM (SELECT s FROM t ORDER BY x) AS q GROUP BY s LIMIT 3",
+    "a subquery that is not sorted": "SELECT id FROM (SELECT id, x FROM t) AS q LIMIT 3",
+}
+
+
+@pytest.mark.parametrize("what", FIRST_ROWS)
+def test_the_first_rows_of_a_sorted_subquery_are_asked_for_by_an_order(planner: Connection, what: str) -> None:
+    """LIMIT without an ORDER BY took the first rows by all columns, and PostgreSQL those of the subquery's order."""
+    refused, rewritten = FIRST_ROWS[what]
+    with pytest.raises(Unsupported, match="ORDER BY of its own"):
+        plan_query(planner, refused)
+    assert plan_query(planner, rewritten).blocks
+
+
+@pytest.mark.parametrize("what", ANY_ORDER)
+def test_where_no_order_decides_nothing_is_refused(planner: Connection, what: str) -> None:
+    assert plan_query(planner, ANY_ORDER[what]).blocks
+
+
 @pytest.mark.parametrize("what", REFUSED)
 def test_an_order_that_depends_on_the_servers_plan_is_refused(planner: Connection, what: str) -> None:
     """Below a join it was lost too; PostgreSQL shows it or not, as the join is made."""

@@ -10,7 +10,8 @@ lists, and its manual offers the form. The same holds for views and WITH queries
 ORDER BY of their own, whose frame is written out then: an ORDER BY would change it.
 
 Where the sorted subquery is joined, or is one part of a UNION ALL, the order that PostgreSQL shows depends on its plan.
-Such a query is refused.
+Such a query is refused. So are LIMIT and DISTINCT ON without an ORDER BY of their own over a sorted subquery:
+PostgreSQL takes the first rows of the subquery's order, which is easily written beside them.
 """
 
 from __future__ import annotations
@@ -59,12 +60,22 @@ class SubqueryOrder:
         return tree
 
     def _carry(self, select: exp.Select) -> None:
+        self._check_first_rows(select)
         if not list(self._sensitive(select)):
             return
         calls = list(self._sensitive(inline_named_windows(select)))
         keys = self._order_under(select, calls[0]) if calls else []
         for call in calls if keys else ():
             _ordered(call, keys)
+
+    def _check_first_rows(self, select: exp.Select) -> None:
+        """Refuse to choose the first rows of a sorted subquery by another order than PostgreSQL does in practice."""
+        on = _distinct_on(select)
+        if select.args.get("order") or not (on or _cuts_rows(select)) or not self._passes_order(select, on=on):
+            return
+        items = list(_items(select))
+        if len(items) == 1 and self._is_sorted(items[0]):
+            raise _refused_first_rows(items[0].alias_or_name, on=on)
 
     def _order_under(self, select: exp.Select, call: exp.Expression) -> list[Key]:
         """The order of the rows of a SELECT's FROM, its keys as columns of the one item there is."""
@@ -108,8 +119,11 @@ class SubqueryOrder:
         items = list(_items(query))
         return len(items) == 1 and self._is_sorted(items[0])
 
-    def _passes_order(self, query: exp.Expression) -> bool:
-        if not isinstance(query, exp.Select) or self.aggregates.group(query) or query.args.get("distinct"):
+    def _passes_order(self, query: exp.Expression, *, on: bool = False) -> bool:
+        """True if its rows come in the order of its FROM; with `on`, a DISTINCT ON takes the first of each."""
+        if not isinstance(query, exp.Select) or self.aggregates.group(query):
+            return False
+        if query.args.get("distinct") and not on:
             return False
         return not any(one.find(exp.Window) for one in query.expressions)
 
@@ -175,6 +189,19 @@ class SubqueryOrder:
         name = function_name(node).lower()
         says = any(isinstance(one, exp.Order | exp.Distinct) for one in call.expressions)
         return bool(call.expressions) and not says and (name in SENSITIVE or "." in name)
+
+
+def _distinct_on(select: exp.Select) -> bool:
+    distinct = select.args.get("distinct")
+    return distinct is not None and distinct.args.get("on") is not None
+
+
+def _cuts_rows(select: exp.Select) -> bool:
+    """True if LIMIT or OFFSET may leave rows out: LIMIT ALL and OFFSET 0 do not."""
+    limit, offset = (select.args.get(word) for word in ("limit", "offset"))
+    count = printed(limit).strip().upper() if limit is not None else ""
+    start = printed(offset).strip().upper() if offset is not None else ""
+    return count not in ("", "LIMIT ALL", "LIMIT NULL") or start not in ("", "OFFSET 0")
 
 
 def _items(select: exp.Expression) -> Iterator[exp.Expression]:
@@ -297,6 +324,15 @@ def _whole_partition() -> exp.Expression:
     spec = tree.find(exp.WindowSpec)
     assert spec is not None
     return spec.copy()
+
+
+def _refused_first_rows(name: str, *, on: bool) -> Unsupported:
+    what, where = ("DISTINCT ON", "ORDER BY k, y") if on else ("LIMIT", "ORDER BY y LIMIT 10")
+    return Unsupported.construct(
+        f'{what} over the sorted subquery "{name}" without an ORDER BY of its own',
+        reason="PostgreSQL takes the first rows in the order of the subquery, which SQL does not promise.",
+        way_round=f"Write the order beside it, by columns that the subquery shows: {where}.",
+    )
 
 
 def _refused(call: exp.Expression, name: str) -> Unsupported:
