@@ -71,16 +71,16 @@ FOLLOWED: dict[str, str] = {
     "SourceChanged.query": "service/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does",
     "SourceChanged.key": "service/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does",
     "LockNotHad.somewhere": "service/test_verb.py",
-    "LockNotHad.on": "service/test_troubles.py::test_a_source_whose_capture_waits_for_a_lock_holds_up_its_readers_only",
-    "LockNotHad.by_reader": "service/test_troubles.py::"
+    "LockNotHad.on": "scheduler/test_repair.py::test_a_source_whose_capture_waits_for_a_lock_holds_up_its_readers_only",
+    "LockNotHad.by_reader": "scheduler/test_repair.py::"
     "test_a_source_that_is_locked_while_its_query_is_planned_holds_up_its_readers_only",
-    "LockNotHad.by_writer": "service/test_troubles.py::"
+    "LockNotHad.by_writer": "scheduler/test_repair.py::"
     "test_a_stream_table_that_is_locked_holds_up_itself_only_and_not_for_long",
     "SpillFailed.into": "capture/wal/test_follower.py::test_a_full_spill_disk_stops_only_what_is_captured_from_the_log",
     "RefreshFailed.because": "service/test_health.py::"
     "test_it_is_red_where_the_last_refresh_failed_whatever_the_schedule",
-    "Cancelled.by": "service/test_refresh.py::test_a_refresh_that_an_administrator_cancels_is_cancelled_and_not_failed",
-    "ServerTrouble.of": "service/test_refresh.py::test_trouble_that_passes_is_counted_apart_and_never_suspends",
+    "Cancelled.by": "scheduler/test_round.py::test_a_refresh_that_an_administrator_cancels_is_cancelled_and_not_failed",
+    "ServerTrouble.of": "scheduler/test_round.py::test_trouble_that_passes_is_counted_apart_and_never_suspends",
     "InternalError.of": "cli/test_errors.py::test_an_error_that_nobody_expected_is_told_without_a_traceback",
     "TargetDiffers.at": f"{HERE}::test_commands_of_hints_work_with_odd_names",
     "TargetDiffers.without_index": "catalog/test_definition_digests.py",

@@ -16,7 +16,7 @@ from millstream.errors import NameTaken
 from millstream.observe.failpoint import FAILPOINTS
 from millstream.refresh import cut, evaluate, recursion
 from millstream.refresh.apply import merge, record
-from millstream.service import refresh
+from millstream.scheduler import round
 from millstream.testing.writers import VIEWS
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def passes(mill: Mill) -> Counter[str]:
     counted = Counter[str]()
     mill.change()
     with pytest.MonkeyPatch.context() as patch:
-        for module in (cut, evaluate, recursion, merge, record, refresh):
+        for module in (cut, evaluate, recursion, merge, record, round):
             patch.setattr(module, "failpoint", lambda name: counted.update([name]))
         assert mill.refresh() == DIFFERENTIAL
     return counted

@@ -21,7 +21,7 @@ from millstream.observe.failpoint import FAILPOINTS
 from millstream.postgres.connection import connect
 from millstream.refresh import cut, evaluate, recursion
 from millstream.refresh.apply import merge, record
-from millstream.service import refresh
+from millstream.scheduler import round
 from millstream.testing.writers import SHORT, VIEWS, Writers
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def when_passed(patch: pytest.MonkeyPatch, point: str, act: Callable[[], object]
         if name == point and left:
             left.pop()()
 
-    for module in (cut, evaluate, recursion, merge, record, refresh):
+    for module in (cut, evaluate, recursion, merge, record, round):
         patch.setattr(module, "failpoint", passed)
 
 

@@ -1,6 +1,10 @@
-"""When to refresh what.
+"""When to refresh what, and what to do when a refresh fails.
 
-cadence         how often a stream table is due
-graph           which stream table reads which; cycles (pure)
-dependencies    that graph as it is recorded in the catalog
+cadence, due            how often a stream table is due; which ones are due now
+graph, dependencies     which stream table reads which (pure); that graph as it is recorded in the catalog
+round                   the entry: refresh several stream tables, cut by cut, and record how each refresh ended
+cuts                    which of them share a cut
+repair                  plan again, set capture up again, restore the guard
+outcomes                failures, cancellations, suspension
+context                 what the scheduler needs of the application
 """

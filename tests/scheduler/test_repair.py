@@ -1,4 +1,4 @@
-"""The trouble of one stream table is told, recorded, and stops no other."""
+"""A stream table that cannot be repaired gets its error, and stops no other."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import time
 from collections.abc import Callable
 
 import psycopg
-import pyarrow as pa
 import pytest
 
 from millstream.client import Millstream
-from millstream.errors import LockNotHad, RefreshFailed, SourceChanged
+from millstream.errors import LockNotHad, SourceChanged
 from millstream.postgres.connection import Connection
 from millstream.postgres.table_locks import Patience
-from millstream.refresh.evaluate import Evaluation
-from millstream.service import repair_hint as repair
+from millstream.scheduler import repair
 from millstream.testing import oracle
 
 pytestmark = pytest.mark.spark
@@ -105,35 +103,3 @@ def test_a_stream_table_that_is_locked_holds_up_itself_only_and_not_for_long(
         with pytest.raises(LockNotHad, match="a_st"):
             ms.refresh("a_st")
     assert ticked(ms)["a_st"] == "DIFFERENTIAL"
-
-
-def test_an_error_of_a_library_is_ours_with_its_cause_and_is_recorded(
-    ms: Millstream, writer: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer.execute("INSERT INTO t VALUES (2, 2, 2)")
-    with monkeypatch.context() as patch:
-        patch.setattr(Evaluation, "changes", lambda *_: pa.array(["x"]).cast(pa.int32()))
-        with pytest.raises(RefreshFailed, match="a_st") as caught:
-            ms.refresh("a_st")
-        assert isinstance(caught.value.__cause__, pa.ArrowInvalid)
-        assert "ArrowInvalid" in caught.value.detail
-    entry = ms.history("a_st")[0]
-    assert (entry.status, entry.initiated_by, entry.reason) == ("FAILED", "MANUAL", "MS402")
-    assert ms.refresh("a_st").action == "DIFFERENTIAL"
-
-
-def test_a_table_that_fails_again_and_again_is_suspended_until_it_is_made_active(
-    ms: Millstream, writer: psycopg.Connection
-) -> None:
-    writer.execute("ALTER TABLE t RENAME COLUMN v TO x")
-    for _ in range(3):
-        assert ticked(ms) == {"b_st": "NO_DATA"}
-    told = ms.status()[0]
-    assert (told.status, told.consecutive_errors) == ("SUSPENDED", 3)
-    writer.execute("ALTER TABLE t RENAME COLUMN x TO v; INSERT INTO t VALUES (2, 2, 2)")
-    assert ticked(ms) == {"b_st": "NO_DATA"}
-    failed = [entry for entry in ms.history("a_st") if entry.status == "FAILED"]
-    assert [entry.initiated_by for entry in failed] == ["SCHEDULER"] * 3
-    ms.alter_stream_table("a_st", status="ACTIVE")
-    assert "a_st" in ticked(ms)
-    oracle.check(ms.app.conn, "SELECT id, v FROM t", "a_st")

@@ -1,0 +1,147 @@
+"""Repair what prevents a stream table from being refreshed.
+
+    stale plan          plan the query again from its text; names mean the tables that have them now
+    other sources       record the sources and columns that the new plan reads
+    gap in capture      set the triggers up again; this marks the buffer, so that every reader reinitialises
+    guard missing       restore the trigger that refuses direct writes, and recompute the rows
+
+Each source is repaired by itself: if one cannot be repaired, its readers get the error and the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+
+import psycopg
+
+from millstream.capture.transition import transitions
+from millstream.capture.trigger import triggers
+from millstream.catalog import sources, stream_tables, targets, write_guard
+from millstream.catalog.stream_tables import StreamTable
+from millstream.errors import Cycle, InternalError, LockNotHad, MillstreamError, QueryError, SourceChanged
+from millstream.observe import log
+from millstream.postgres import notifications, relations
+from millstream.postgres.failures import failure_from
+from millstream.postgres.relations import Name
+from millstream.postgres.table_locks import Patience, under_lock
+from millstream.refresh.job import Gap, Job, reads
+from millstream.scheduler import dependencies
+from millstream.scheduler.context import SchedulerContext
+
+# Other stream tables wait meanwhile. A lock that is not granted in time is requested again at the next tick.
+HASTY = Patience(seconds=2.0)
+
+
+def job_of(context: SchedulerContext, table: StreamTable, *, full: bool) -> Job | MillstreamError:
+    """Return the job of a stream table, or the error if its query can no longer be planned."""
+    try:
+        return context.job(table, full=full)
+    except Cycle as error:
+        return error
+    except QueryError as error:
+        return SourceChanged.query(table.name, f"{error.message[:1].upper()}{error.message[1:]}.")
+    except MillstreamError as error:
+        return error
+    except psycopg.Error as error:
+        if context.conn.closed:
+            raise
+        return failure_from(table.name, error)
+    except Exception as error:
+        # A query that cannot be planned any more must not keep the others from being refreshed.
+        internal = InternalError.of(error)
+        internal.__cause__ = error
+        return internal
+
+
+def repair(context: SchedulerContext, gaps: Sequence[tuple[Job, Gap]]) -> dict[int, Job | MillstreamError]:
+    """Repair the given gaps; return, by id of a stream table, its new job or the error that remains."""
+    log.warning("repairing", what=sorted({gap.what for _, gap in gaps}))
+    found = {job.table.id: _plan_again(context, job, gap) for job, gap in gaps}
+    asked = {relid for job, gap in gaps for relid in (*gap.relids, *_new_sources(job, found[job.table.id]))}
+    read = {relid for job in found.values() if isinstance(job, Job) for relid in reads(job)}
+    errors_by_source = {relid: error for relid in sorted(asked & read) if (error := _restore_capture(context, relid))}
+    _release_unread(context)
+    return {id: _unless_unrepaired(one, errors_by_source) for id, one in found.items()}
+
+
+def _plan_again(context: SchedulerContext, job: Job, gap: Gap) -> Job | MillstreamError:
+    if gap.guard:
+        return _restore_guard(context, job)
+    context.forget(job.table.id)
+    try:
+        again = job_of(context, stream_tables.get(context.conn, job.table.id), full=job.full)
+        if isinstance(again, Job):
+            _record_sources(context, again.table)
+    except MillstreamError as error:
+        return error
+    return again
+
+
+def _restore_guard(context: SchedulerContext, job: Job) -> Job | MillstreamError:
+    """Restore the guard. If it had been removed, others may have written rows, so recompute all of them."""
+    table = job.table
+    try:
+        if name := targets.ours(context.conn, table.id, table.name):
+            under_lock(context.conn, [name], "SHARE ROW EXCLUSIVE", partial(_guard, context, table, name), HASTY)
+    except MillstreamError as error:
+        return error
+    was_there = table.is_guarded and not context.settings.allow_direct_writes
+    return replace(job, whole="UNGUARDED") if was_there else job
+
+
+def _guard(context: SchedulerContext, table: StreamTable, name: Name) -> None:
+    """Create or remove the guard, as the settings say; reset the frontier of a table whose guard was missing."""
+    if context.settings.allow_direct_writes:
+        write_guard.remove(context.conn, table.id, name)
+        return
+    write_guard.put(context.conn, table.id, name)
+    if table.is_guarded:
+        stream_tables.start_over(context.conn, table.id)
+
+
+def _record_sources(context: SchedulerContext, table: StreamTable) -> None:
+    """Record exactly the sources and columns that the plan reads."""
+    read = context.plan(table).sources()
+    with context.conn.transaction():
+        for relid, (source, columns) in read.items():
+            sources.reserve(context.conn, relid, source.schema, source.name)
+            sources.depend(context.conn, table.id, relid, columns)
+        sources.depend_on_no_other(context.conn, table.id, list(read))
+        dependencies.record(context.conn, table.id, context.plan(table).upstreams)
+
+
+def _new_sources(job: Job, again: Job | MillstreamError) -> set[int]:
+    return reads(again) - reads(job) if isinstance(again, Job) else set()
+
+
+def _restore_capture(context: SchedulerContext, relid: int) -> MillstreamError | None:
+    """Set capture up again for the columns that still exist; planning reports a missing one to its readers."""
+    try:
+        table = relations.table(context.conn, relid)
+        there = {column.name for column in table.columns}
+        needed = [name for name in sources.needed(context.conn, relid) if name in there]
+        former = sources.get(context.conn, relid)
+        now = triggers.install(context.conn, table, needed, patience=HASTY)
+        if former is not None and former.mode != now.mode:
+            transitions.tell(context, former, now.mode)
+            notifications.alert(context.conn, "reinitialize_needed", source=now.qualified, reason=now.reason)
+    except MillstreamError as error:
+        return error
+    return None
+
+
+def _release_unread(context: SchedulerContext) -> None:
+    for source in sources.unread(context.conn):
+        with suppress(LockNotHad):
+            triggers.remove(context.conn, source.relid, patience=HASTY)
+
+
+def _unless_unrepaired(
+    one: Job | MillstreamError, errors_by_source: dict[int, MillstreamError]
+) -> Job | MillstreamError:
+    if isinstance(one, MillstreamError):
+        return one
+    return next((errors_by_source[relid] for relid in sorted(reads(one)) if relid in errors_by_source), one)
