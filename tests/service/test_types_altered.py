@@ -17,6 +17,7 @@ from millstream import Millstream
 from millstream.capture.transition import transitions
 from millstream.capture.transition.context import TransitionMemory
 from millstream.catalog import sources
+from millstream.errors import SourceChanged
 from millstream.testing import oracle
 
 pytestmark = pytest.mark.spark
@@ -122,3 +123,32 @@ def test_types_that_get_other_names_are_followed(ms: Millstream, writer: psycopg
     assert wrong(ms, {"REINITIALIZE", "DIFFERENTIAL"}, NOT_NAMED) == {}
     writer.execute(CHANGE)
     assert wrong(ms, {"DIFFERENTIAL"}, NOT_NAMED) == {}
+
+
+# The query names these: by its text there is nothing of that name any more. To and back.
+RENAMED = {
+    "a label": ("ALTER TYPE mood RENAME VALUE 'd' TO 'dd'", "ALTER TYPE mood RENAME VALUE 'dd' TO 'd'"),
+    "a type": ("ALTER DOMAIN size RENAME TO large", "ALTER DOMAIN large RENAME TO size"),
+    "a schema": ("CREATE SCHEMA aside; ALTER TYPE mood SET SCHEMA aside", "ALTER TYPE aside.mood SET SCHEMA public"),
+}
+
+
+def test_what_the_query_itself_names_is_an_error_until_it_has_its_name_again(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    """A stream table is the text of its query, which nobody rewrites: until then its rows stay as they were."""
+    writer.execute(TABLES)
+    ms.create_stream_table("literal", PLACES["literal"], schedule="1h")
+    for what, (there, back) in RENAMED.items():
+        writer.execute(there + "; " + CHANGE)
+        with pytest.raises(SourceChanged, match="no longer holds") as raised:
+            ms.refresh("literal")
+        assert "Give the source back what the query uses" in raised.value.hint
+        writer.execute(back)
+        assert ms.refresh("literal").action in ("DIFFERENTIAL", "REINITIALIZE"), what
+        oracle.check(ms.app.conn, PLACES["literal"], "literal")
+    # The other half of the hint.
+    writer.execute(RENAMED["a type"][0])
+    ms.drop_stream_table("literal")
+    ms.create_stream_table("literal", PLACES["literal"].replace("size", "large"))
+    oracle.check(ms.app.conn, PLACES["literal"].replace("size", "large"), "literal")

@@ -17,7 +17,13 @@ from subprocess import CompletedProcess, TimeoutExpired
 from tempfile import TemporaryDirectory
 
 # What the scripts import, at their start or within a verb.
-_PRELOADED = ("pandas", "millstream.client", "millstream.service.hand_over", "millstream.testing.forks", "pyspark.sql")
+_PRELOADED = (
+    "pandas",
+    "millstream.client",
+    "millstream.capture.transition.transitions",
+    "millstream.testing.forks",
+    "pyspark.sql",
+)
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(list(_PRELOADED))
 
