@@ -68,11 +68,11 @@ class Engine:
             for name, rows in views.items():
                 self._frame(rows, one_partition=size <= _SMALL).createOrReplaceTempView(name)
             rows = self._computed(self.spark.sql(statement), large=size > _SMALL)
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
             if _is_interrupt(error):
                 raise KeyboardInterrupt from error
-            raise _translated(error, self._directory()) from error
-        except Py4JJavaError as error:
+            if isinstance(error, PySparkException):
+                raise _translated(error, self._directory()) from error
             if "java.lang.StackOverflowError" not in str(error):
                 raise
             raise QueryTooDeep.evaluated() from error
@@ -203,14 +203,15 @@ def view_name(kind: str) -> str:
     return f"ms_{kind}_{next(_counter)}"
 
 
-def _is_interrupt(error: BaseException | None) -> bool:
-    """Is it the trace of Ctrl-C? Spark's own handler cancels the job, whose end is then told as an error."""
-    seen = set[int]()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, KeyboardInterrupt):
+def _is_interrupt(error: BaseException) -> bool:
+    """True if Ctrl-C is behind it: Spark's own handler cancels the job, whose end is then reported as an error."""
+    seen, chain = set[int](), [error]
+    while chain:
+        one = chain.pop()
+        if isinstance(one, KeyboardInterrupt):
             return True
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
+        seen.add(id(one))
+        chain += [other for other in (one.__cause__, one.__context__) if other is not None and id(other) not in seen]
     return False
 
 
