@@ -103,7 +103,7 @@ class Input:
         where = f" WHERE {' AND '.join(f'({one})' for one in self.filters)}" if self.filters else ""
         columns = ", ".join(map(str, self.leaves))
         made = "".join(f", {one}" for one in self.scan.expansions)
-        temporal_filters = f" MOVING {', '.join(map(str, self.temporal_filters))}" if self.temporal_filters else ""
+        temporal_filters = f" TEMPORAL FILTER {', '.join(map(str, self.temporal_filters))}" if self.temporal_filters else ""
         return f"{self.name}  {self.of} AS {self.scan.alias}{made}: {columns}{where}{temporal_filters}"
 
     @property
@@ -291,7 +291,7 @@ class HolisticAggregate:
     expr: str
 
     def __str__(self) -> str:
-        return f"{self.name} = {self.expr} [gathered]"
+        return f"{self.name} = {self.expr} [holistic]"
 
 
 @dataclass(frozen=True)
@@ -394,7 +394,7 @@ class MaterializedRows:
     """Of a recursion: a query that PostgreSQL tells the columns by."""
 
     def __str__(self) -> str:
-        return f"kept as {self.kind}{f' {self.tail}' if self.tail else ''}"
+        return f"materialized as {self.kind}{f' {self.tail}' if self.tail else ''}"
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from millstream.compiler.lowering.context import Lowering
 def test_a_step_that_is_used_once_stands_in_the_place_of_its_name_for_spark() -> None:
     ctx = Lowering({}, {})
     one = ctx.step("read", "SELECT a FROM v")
-    two = ctx.step("kept", f"SELECT * FROM {one} WHERE a <> 'read_0'")
+    two = ctx.step("filtered", f"SELECT * FROM {one} WHERE a <> 'read_0'")
     last = f"SELECT * FROM {two} AS l JOIN {two} AS r ON l.a = r.a"
     assert ctx.finish(last, nested=False) == (
-        "WITH read_0 AS (\n  SELECT a FROM v\n),\nkept_1 AS (\n  SELECT * FROM read_0 WHERE a <> 'read_0'\n)\n"
-        "SELECT * FROM kept_1 AS l JOIN kept_1 AS r ON l.a = r.a"
+        "WITH read_0 AS (\n  SELECT a FROM v\n),\nfiltered_1 AS (\n  SELECT * FROM read_0 WHERE a <> 'read_0'\n)\n"
+        "SELECT * FROM filtered_1 AS l JOIN filtered_1 AS r ON l.a = r.a"
     )
     assert ctx.finish(last, nested=True) == (
-        "WITH kept_1 AS (\n  SELECT * FROM (SELECT a FROM v) WHERE a <> 'read_0'\n)\n"
-        "SELECT * FROM kept_1 AS l JOIN kept_1 AS r ON l.a = r.a"
+        "WITH filtered_1 AS (\n  SELECT * FROM (SELECT a FROM v) WHERE a <> 'read_0'\n)\n"
+        "SELECT * FROM filtered_1 AS l JOIN filtered_1 AS r ON l.a = r.a"
     )
 
 

@@ -17,7 +17,7 @@ DIFFERENCE = f"{AFTER} - {BEFORE}"
 
 def consolidate_rows(step: str, columns: Sequence[BlockColumn], ctx: Lowering) -> str:
     """Sum the difference per row value."""
-    return ctx.step("net", consolidate_select(step, columns))
+    return ctx.step("consolidated", consolidate_select(step, columns))
 
 
 def consolidate_select(step: str, columns: Sequence[BlockColumn]) -> str:

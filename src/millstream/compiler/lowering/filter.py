@@ -12,4 +12,4 @@ from millstream.compiler.lowering.context import Lowering, spark
 def filter_rows(node: Relation, ctx: Lowering) -> str:
     """A WHERE over the input's step."""
     assert isinstance(node, Filter)
-    return ctx.step("kept", f"SELECT * FROM {ctx.lower(node.input)} WHERE {spark(node.predicate)}")
+    return ctx.step("filtered", f"SELECT * FROM {ctx.lower(node.input)} WHERE {spark(node.predicate)}")

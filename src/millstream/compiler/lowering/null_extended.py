@@ -38,7 +38,7 @@ def null_extended(node: Match, ctx: Lowering, names: Sequence[Name]) -> str:
     rows = [_pair(), *(alone(name) for name in names)]
     listed = ", ".join([*columns, f"v.{BEFORE}", f"v.{AFTER}"])
     view = f"LATERAL VIEW INLINE(ARRAY({', '.join(rows)})) v AS __left, __right, {BEFORE}, {AFTER}"
-    return ctx.step("extended", f"SELECT {listed} FROM {met} {view} WHERE v.{BEFORE} <> 0L OR v.{AFTER} <> 0L")
+    return ctx.step("null_extended", f"SELECT {listed} FROM {met} {view} WHERE v.{BEFORE} <> 0L OR v.{AFTER} <> 0L")
 
 
 def _shown(name: Name, column: str, how: str) -> str:
@@ -98,7 +98,7 @@ def _numbered(node: Match, left: JoinSide, right: JoinSide, how: str, ctx: Lower
     numbers = [f"{name[0]}.__number AS __{name}_number" for name in names]
     step = _joined(node, (left, steps["left"]), (right, steps["right"]), how, numbers, ctx)
     told = [text for name in names for text in _met_by_pairs(name)]
-    return ctx.step("told", f"SELECT *, {', '.join(told)} FROM {step}")
+    return ctx.step("match_counts", f"SELECT *, {', '.join(told)} FROM {step}")
 
 
 def _met_by_pairs(name: Name) -> list[str]:
