@@ -1,8 +1,8 @@
-"""Cut a query's Relation into blocks, innermost first.
+"""Split a query's Relation into blocks, innermost first.
 
-Each stateful operator below the top becomes a block of its own, and what stands above reads that block like a
-table; two that mean the same are one block. What stands above the topmost aggregate becomes outputs and HAVING,
-computed by PostgreSQL while applying; what stands below it is flattened into branches, and every expression is placed.
+Each stateful operator below the top becomes a block of its own, which the operators above read like a table; equal
+operators share a block. Filters and projections above the topmost aggregate become its outputs and HAVING, which
+PostgreSQL computes while applying. The operators below it are flattened into branches, and every expression is placed.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ from millstream.algebra.block import Block
 from millstream.algebra.relation import Relation
 from millstream.algebra.types import Column
 from millstream.compiler.blocks.chain import Chain
+from millstream.compiler.blocks.flatten import FlatBranch
 from millstream.compiler.blocks.group_block import peel
 from millstream.compiler.blocks.stateless_block import build_stateless_block
 from millstream.compiler.server.questions import PlanningServer
 
 
 def split_into_blocks(relation: Relation, columns: Sequence[Column], server: PlanningServer) -> tuple[Block, ...]:
-    """The blocks of a query, innermost first; the last one's outputs are the stream table."""
+    """Return the blocks of a query, innermost first; the outputs of the last are the columns of the stream table."""
     chain = Chain(server)
     peeled = peel(relation)
     if peeled.aggregate is None:
         below = chain.cleared(relation)
-        last = chain.placed(
-            below, below.columns, lambda flats: build_stateless_block(below.columns, flats, columns, server)
-        )
+
+        def make(flats: Sequence[FlatBranch]) -> Block:
+            return build_stateless_block(below.columns, flats, columns, server)
+
+        last = chain.build_block(below, below.columns, make)
     else:
-        last = chain.grouped(peeled, chain.over_tables(peeled.aggregate), columns)
+        last = chain.build_group_block(peeled, chain.over_tables(peeled.aggregate), columns)
     return (*chain.blocks, replace(last, position=len(chain.blocks)))
