@@ -262,7 +262,7 @@ def refused_or_wrong(law: Law, query: str) -> bool:
 
 
 PADDED = "SELECT c.id FROM customers AS c LEFT JOIN orders AS o ON o.customer = c.id WHERE coalesce(o.amount, 0) = 0"
-SEALED = (
+COMPUTED = (
     "SELECT c.id, q.word FROM customers AS c"
     " LEFT JOIN (SELECT customer, coalesce(note, 'none') AS word FROM orders) AS q ON q.customer = c.id"
 )
@@ -283,14 +283,14 @@ def padding_is_always_null(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Placer, "_null_extended", plain)
 
 
-def columns_are_not_sealed(patch: pytest.MonkeyPatch) -> None:
-    def unsealed(node: Join, kind: OuterKind, left: FlatBranch, right: FlatBranch) -> FlatBranch:
+def computed_columns_are_not_null_extended(patch: pytest.MonkeyPatch) -> None:
+    def plain(node: Join, kind: OuterKind, left: FlatBranch, right: FlatBranch) -> FlatBranch:
         assert node.condition is not None
         inside = {**left.outputs, **right.outputs}
         outer = OuterJoin(kind, left.region, right.region, (node.condition.substitute(inside),))
         return FlatBranch(Region((outer,)), inside)
 
-    patch.setattr(flatten, "_outer", unsealed)
+    patch.setattr(flatten, "_outer", plain)
 
 
 def constants_are_of_no_side(patch: pytest.MonkeyPatch) -> None:
@@ -359,7 +359,7 @@ PLANS: dict[Sabotage, str] = {
     windows_forget_what_is_given: NUMBERED,
     equalities_of_nulls_are_plain: TABLES["given"],
     padding_is_always_null: PADDED,
-    columns_are_not_sealed: SEALED,
+    computed_columns_are_not_null_extended: COMPUTED,
     constants_are_of_no_side: CONSTANT,
     blocks_that_differ_are_one: SHARED,
     optional_rows_are_taken_for_certain: ASKED_IN_ON,

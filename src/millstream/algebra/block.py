@@ -103,7 +103,9 @@ class Input:
         where = f" WHERE {' AND '.join(f'({one})' for one in self.filters)}" if self.filters else ""
         columns = ", ".join(map(str, self.leaves))
         made = "".join(f", {one}" for one in self.scan.expansions)
-        temporal_filters = f" TEMPORAL FILTER {', '.join(map(str, self.temporal_filters))}" if self.temporal_filters else ""
+        temporal_filters = (
+            f" TEMPORAL FILTER {', '.join(map(str, self.temporal_filters))}" if self.temporal_filters else ""
+        )
         return f"{self.name}  {self.of} AS {self.scan.alias}{made}: {columns}{where}{temporal_filters}"
 
     @property

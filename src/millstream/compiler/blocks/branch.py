@@ -71,7 +71,8 @@ class BranchPlan:
         relation = joined.built({one.name: Read(one) for one in inputs})
         named = tuple(Named(name, placed.expr) for name, placed in outputs)
         sources = tuple((name, leaf_ref(placed)) for name, placed in outputs)
-        null_extended = frozenset(self.placer.names[alias] for alias in self.atoms.scans if self.atoms.padding(alias))
+        optional = [alias for alias in self.atoms.scans if self.atoms.null_extending_joins(alias)]
+        null_extended = frozenset(self.placer.names[alias] for alias in optional)
         return Branch(inputs, tuple(self._edges), Project(relation, named, "b"), sources, null_extended)
 
     def equalities(self) -> list[tuple[Ref, Ref]]:

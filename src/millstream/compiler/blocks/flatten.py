@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Literal
 
 from millstream.algebra.expr import Expr, Ref, conjuncts
 from millstream.algebra.relation import Expand, Expansion, Filter, Join, Project, Relation, Scan, UnionAll
@@ -118,11 +119,16 @@ def _outer(node: Join, kind: OuterKind, left: FlatBranch, right: FlatBranch) -> 
         assert node.mark is not None
         outer = OuterJoin(kind, left.region, right.region, on, mark=node.mark)
         return FlatBranch(Region((outer,)), {**left.outputs, node.mark: Expr(node.mark.sql)})
-    sealed = [NullExtendedColumn(ref, expr, "right") for ref, expr in right.outputs.items() if expr.as_ref is None]
+    computed = _computed_columns(right, "right")
     if kind == "full":
-        sealed += [NullExtendedColumn(ref, expr, "left") for ref, expr in left.outputs.items() if expr.as_ref is None]
-    outer = OuterJoin(kind, left.region, right.region, on, tuple(sealed))
-    return FlatBranch(Region((outer,)), {**inside, **{one.ref: Expr(one.ref.sql) for one in sealed}})
+        computed += _computed_columns(left, "left")
+    outer = OuterJoin(kind, left.region, right.region, on, tuple(computed))
+    return FlatBranch(Region((outer,)), {**inside, **{column.ref: Expr(column.ref.sql) for column in computed}})
+
+
+def _computed_columns(flat: FlatBranch, side: Literal["left", "right"]) -> list[NullExtendedColumn]:
+    """Return the outputs of one side that are more than a column of a table."""
+    return [NullExtendedColumn(ref, expr, side) for ref, expr in flat.outputs.items() if expr.as_ref is None]
 
 
 def _check_parts(node: Join, lefts: list[FlatBranch], rights: list[FlatBranch]) -> None:

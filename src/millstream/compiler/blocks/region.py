@@ -1,17 +1,21 @@
-"""Regions: what a branch joins, with inner joins flattened and the others kept as they nest.
+"""Regions: the joins of a branch, with inner joins flattened and the others nested as the query nests them.
 
-    Region   members that are joined by conditions, in any order: tables, and joins that are not inner
-    Outer    a left, full or mark join of one region to another
+    Region      join items in any order, and the conditions of their inner joins; an item is a table or an OuterJoin
+    OuterJoin   a left, full or mark join of one region to another
 
-Below an outer join a column may stand for an expression, coalesce(x, 0) AS y, and above it y is NULL where nothing
-was met: writing the expression in its place would make it 0. So such a column is *sealed*: above, it stays a name.
+        orders AS o JOIN customers AS c ON c.id = o.customer LEFT JOIN regions AS r ON r.id = c.region
 
-    law      every column of a null-extended side is NULL in the rows where that side has no match, whatever it stands
-             for: a constant too, which names no table and could be computed anywhere
-    home     so each sealed column belongs to tables of its side: those of its expression; of a constant, one that has a
-             row in each row of the side, beside which it is read
+        Region   OuterJoin  left, on r.id = c.region
+                   left     Region  o, c:  c.id = o.customer
+                   right    Region  r
 
-    atoms    what expressions of a branch are made of: columns of tables, sealed columns, marks
+Below an outer join a column may be an expression, coalesce(x, 0) AS y. Above it, y is NULL in rows without a match;
+substituting the expression would make it 0 there. So above the join y stays a column, a NullExtendedColumn.
+
+    law      in rows without a match every column of the null-extended side is NULL, whatever its expression: a
+             constant too, although it names no table and could be computed anywhere
+    home     the tables whose rows a column is computed from. A null-extended column has the homes of its expression; a
+             constant, a table that has a row in each row of its side
 """
 
 from __future__ import annotations
@@ -28,13 +32,13 @@ OuterKind = Literal["left", "full", "mark"]
 
 @dataclass(frozen=True)
 class Region:
-    """Members joined by conditions."""
+    """Join items and the conditions of their inner joins."""
 
     items: tuple[Scan | OuterJoin, ...]
     conditions: tuple[Expr, ...] = ()
 
     def scans(self) -> Iterator[Scan]:
-        """Its tables at any depth, in order."""
+        """Yield the tables at any depth, in order."""
         for item in self.items:
             if isinstance(item, Scan):
                 yield item
@@ -43,7 +47,7 @@ class Region:
                 yield from item.right.scans()
 
     def outers(self) -> Iterator[OuterJoin]:
-        """Its joins that are not inner, at any depth, each before those inside it."""
+        """Yield the joins that are not inner, at any depth, each before those inside it."""
         for item in self.items:
             if isinstance(item, OuterJoin):
                 yield item
@@ -51,7 +55,7 @@ class Region:
                 yield from item.right.outers()
 
     def certain(self) -> Iterator[Scan]:
-        """The tables that have a row in each of its rows; in a full join none has, for sure."""
+        """Yield the tables that have a row in each row of the region; a full join has no such table."""
         for item in self.items:
             if isinstance(item, Scan):
                 yield item
@@ -61,7 +65,7 @@ class Region:
 
 @dataclass(frozen=True)
 class NullExtendedColumn:
-    """A column of a null-extended side that stands for an expression over that side."""
+    """A column of a null-extended side that is computed by an expression over that side."""
 
     ref: Ref
     expr: Expr
@@ -70,84 +74,97 @@ class NullExtendedColumn:
 
 @dataclass(frozen=True)
 class OuterJoin:
-    """A join that is not inner."""
+    """A left, full or mark join of one region to another."""
 
     kind: OuterKind
     left: Region
     right: Region
     on: tuple[Expr, ...]
-    sealed: tuple[NullExtendedColumn, ...] = ()
+    null_extended_columns: tuple[NullExtendedColumn, ...] = ()
     mark: Ref | None = None
 
-    def side(self, sealed: NullExtendedColumn) -> Region:
-        """The side that a sealed column is of."""
-        return self.left if sealed.side == "left" else self.right
+    def side(self, column: NullExtendedColumn) -> Region:
+        """Return the side that a null-extended column belongs to."""
+        return self.left if column.side == "left" else self.right
 
     def definitions(self) -> dict[Ref, Expr]:
-        """What each sealed column stands for."""
-        return {one.ref: one.expr for one in self.sealed}
+        """Return the expression of each null-extended column."""
+        return {column.ref: column.expr for column in self.null_extended_columns}
 
-    def null_extended(self) -> tuple[Region, ...]:
-        """The sides whose columns are NULL in some of its rows."""
+    def null_extended_sides(self) -> tuple[Region, ...]:
+        """Return the sides whose columns are NULL in rows without a match."""
         return {"left": (self.right,), "full": (self.right, self.left), "mark": ()}[self.kind]
 
 
 class BranchNames:
-    """What the names in a branch's expressions stand for."""
+    """The tables, marks and null-extended columns that the expressions of a branch name."""
 
     def __init__(self, region: Region) -> None:
         self.region = region
         self.scans = {scan.alias: scan for scan in region.scans()}
-        self._homes = {alias: scan.alias for scan in region.scans() for alias in scan.aliases}
         self.marks = {outer.mark for outer in region.outers() if outer.mark is not None}
-        self.sealed = {one.ref: (one.expr, outer) for outer in region.outers() for one in outer.sealed}
-        self._sides = {one.ref: outer.side(one) for outer in region.outers() for one in outer.sealed}
+        self._homes = {alias: scan.alias for scan in region.scans() for alias in scan.aliases}
+        self._definitions: dict[Ref, Expr] = {}
+        self._outers: dict[Ref, OuterJoin] = {}
+        self._sides: dict[Ref, Region] = {}
+        for outer in region.outers():
+            for column in outer.null_extended_columns:
+                self._definitions[column.ref] = column.expr
+                self._outers[column.ref] = outer
+                self._sides[column.ref] = outer.side(column)
         self._paths = {alias: tuple(self._path(alias)) for alias in self.scans}
 
     def _path(self, alias: str) -> Iterator[tuple[OuterJoin, Region]]:
         for outer in self.region.outers():
-            for side in outer.null_extended():
+            for side in outer.null_extended_sides():
                 if any(scan.alias == alias for scan in side.scans()):
                     yield outer, side
 
-    def padding(self, alias: str, around: Sequence[OuterJoin] = ()) -> list[tuple[OuterJoin, Region]]:
-        """The joins, outermost first, that may leave this table's columns NULL; not those we stand inside of."""
+    def null_extending_joins(self, alias: str, around: Sequence[OuterJoin] = ()) -> list[tuple[OuterJoin, Region]]:
+        """Return the joins that may null-extend a table, outermost first, each with the side that has the table.
+
+        Seen from inside the joins `around`, their rows are not extended yet: these are left out.
+        """
         return [(outer, side) for outer, side in self._paths[alias] if outer not in around]
 
     def expanded(self, expression: Expr) -> Expr:
-        """The same over columns of tables alone, as if every row met one."""
-        while known := {ref: self.sealed[ref][0] for ref in expression.refs if ref in self.sealed}:
+        """Return an expression over columns of tables alone, true of rows in which each outer join has a match."""
+        while known := {ref: self._definitions[ref] for ref in expression.refs if ref in self._definitions}:
             expression = expression.substitute(known)
         return expression
 
-    def unsealed(self, expression: Expr, outer: OuterJoin) -> Expr:
-        """The same as it is written inside an outer join."""
-        return expression.substitute(outer.definitions())
+    def is_null_extended_column(self, ref: Ref) -> bool:
+        """True if a column is computed below an outer join that may null-extend it."""
+        return ref in self._definitions
 
-    def side(self, sealed: Ref) -> Region:
-        """The null-extended side that a sealed column is of."""
-        return self._sides[sealed]
+    def definition(self, column: Ref) -> Expr:
+        """Return the expression of a null-extended column."""
+        return self._definitions[column]
+
+    def outer_join(self, column: Ref) -> OuterJoin:
+        """Return the join that null-extends a column."""
+        return self._outers[column]
+
+    def side(self, column: Ref) -> Region:
+        """Return the side of its join that a null-extended column belongs to."""
+        return self._sides[column]
 
     def homes(self, expression: Expr) -> frozenset[str]:
-        """The tables and marks that it is over; a column without any is of a table that its side always has."""
+        """Return the aliases of the tables and marks that an expression is computed from."""
         return frozenset(home for ref in expression.refs for home in self._homes_of(ref))
 
     def _homes_of(self, ref: Ref) -> frozenset[str]:
-        if ref not in self.sealed:
+        if ref not in self._definitions:
             return frozenset({self._homes.get(ref.alias, ref.alias)})
-        return self.homes(self.sealed[ref][0]) or _anchors(self._sides[ref])
-
-    def home(self, alias: str) -> Scan | None:
-        """The table whose rows have columns of this alias."""
-        return self.scans.get(self._homes.get(alias, ""))
+        return self.homes(self._definitions[ref]) or _anchors(self._sides[ref])
 
     def first_certain(self) -> Scan | None:
-        """A table that has a row in each row of the branch."""
+        """Return a table that has a row in each row of the branch; None if no table has."""
         return next(self.region.certain(), None)
 
 
 def _anchors(region: Region) -> frozenset[str]:
-    """Tables of which one at least has a row in each row of a region: one alone, or one of each side of a full join."""
+    """Return tables of which at least one has a row in each row of a region: one, or one per side of a full join."""
     certain = next(region.certain(), None)
     if certain is not None:
         return frozenset({certain.alias})

@@ -75,7 +75,7 @@ class Placer:
             for column in sorted(expression.refs):
                 yield from self.parts(Expr(column.sql))
         elif (ref := expression.as_ref) is not None:
-            yield from self.parts(self.atoms.sealed[ref][0])
+            yield from self.parts(self.atoms.definition(ref))
         else:
             node = self._spelled(unwrapped(expression.tree))
             first, *operators = self.chain(node)
@@ -196,25 +196,27 @@ class Placer:
 
     def _null_extended(self, expression: Expr, leaf: Leaf, scan: Scan, ref: Expr) -> Expr:
         """What it is where an outer join left the table's columns NULL: mostly NULL, but not always."""
-        values = self._without(expression, leaf, scan)
+        values = self._values_without_match(expression, leaf, scan)
         # A NULL needs no telling, unless a join further in has something else to tell.
         while values and values[-1][1] is None:
             values.pop()
         whens = [f"WHEN {self._marker(side).sql} IS NULL THEN {literal(v, leaf.wire).sql}" for side, v in values]
         return Expr.parse(f"CASE {' '.join(whens)} ELSE {ref.sql} END") if whens else ref
 
-    def _without(self, expression: Expr, leaf: Leaf, scan: Scan) -> list[tuple[Region, Constant]]:
+    def _values_without_match(self, expression: Expr, leaf: Leaf, scan: Scan) -> list[tuple[Region, Constant]]:
         """For each join that may pad it, outermost first: its value there."""
-        padding, texts = self.atoms.padding(scan.alias, self._around), list[str]()
-        if expression.as_ref is not None and all(expression.as_ref not in o.definitions() for o, _ in padding):
+        joins = self.atoms.null_extending_joins(scan.alias, self._around)
+        ref = expression.as_ref
+        if ref is not None and all(ref not in outer.definitions() for outer, _ in joins):
             return []
-        for outer, _ in padding:
-            texts.append(replace(leaf, expr=self._nulled(expression)).sql)
-            expression = self.atoms.unsealed(expression, outer)
+        texts = list[str]()
+        for outer, _ in joins:
+            texts.append(replace(leaf, expr=self._over_nulls(expression)).sql)
+            expression = expression.substitute(outer.definitions())
         values = self._values(texts)
-        return [(side, value) for (_, side), value in zip(padding, values, strict=True)]
+        return [(side, value) for (_, side), value in zip(joins, values, strict=True)]
 
-    def _nulled(self, expression: Expr) -> Expr:
+    def _over_nulls(self, expression: Expr) -> Expr:
         refs = sorted(expression.refs)
         types = self.server.types([self.atoms.expanded(Expr(ref.sql)) for ref in refs], list(self.scans.values()))
         return expression.substitute(
@@ -227,16 +229,16 @@ class Placer:
     def null_if_extended(self, expression: Expr) -> bool:
         """Is it NULL wherever an outer join left its table's columns NULL?"""
         scan = self._home(expression)
-        if scan is None or not self.atoms.padding(scan.alias, self._around):
+        if scan is None or not self.atoms.null_extending_joins(scan.alias, self._around):
             return True
         type_ = self.types[expression]
         leaf = Leaf("c", expression, type_, "carry", wire_of(type_))
-        return all(value is None for _, value in self._without(expression, leaf, scan))
+        return all(value is None for _, value in self._values_without_match(expression, leaf, scan))
 
     def never_null_extended(self, expression: Expr) -> bool:
         """Does its table have a row in each row here?"""
         scan = self._home(expression)
-        return scan is not None and not self.atoms.padding(scan.alias, self._around)
+        return scan is not None and not self.atoms.null_extending_joins(scan.alias, self._around)
 
     def _marker(self, region: Region) -> Expr:
         """True in each row of a region, NULL where it was padded."""
@@ -258,7 +260,7 @@ class Placer:
         if self.single(expression):
             return self.leaf(expression, use)
         if (ref := expression.as_ref) is not None:
-            return self._sealed(ref, use)
+            return self._place_null_extended(ref, use)
         if is_record(node):
             raise refuse_row(expression)
         node = self._spelled(node)
@@ -272,11 +274,10 @@ class Placer:
         values = listed_values(node)
         return node if values and self.type_of(values[0]).kind == "array" else expand_row_comparison(node)
 
-    def _sealed(self, ref: Ref, use: Use) -> Placement:
-        """A column over several tables of an outer join's optional side: NULL where that side is padded."""
-        definition, outer = self.atoms.sealed[ref]
-        with self.inside(outer):
-            placed = self.place(definition, use)
+    def _place_null_extended(self, ref: Ref, use: Use) -> Placement:
+        """Place a null-extended column over several tables: NULL in rows where its side has no match."""
+        with self.inside(self.atoms.outer_join(ref)):
+            placed = self.place(self.atoms.definition(ref), use)
         whole = f"CASE WHEN {self._marker(self.atoms.side(ref)).sql} IS NOT NULL THEN {placed.expr.sql} END"
         return Placement(Expr.parse(whole), placed.wire, placed.type)
 
@@ -310,7 +311,7 @@ class Placer:
 
     def _carried(self, ref: Ref) -> Placement:
         expression = Expr(ref.sql)
-        if ref in self.atoms.sealed and expression not in self.types:
+        if self.atoms.is_null_extended_column(ref) and expression not in self.types:
             self.types |= {part: self.type_of(part.tree) for part in self.parts(expression)}
         elif expression not in self.types and ref not in self.atoms.marks:
             column = self.scans[ref.alias].table.column(ref.column) if ref.alias in self.scans else None

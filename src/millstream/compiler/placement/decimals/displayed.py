@@ -45,7 +45,7 @@ def _scale(placer: Placer, node: exp.Expression) -> str:
         digits = digits_of_type(placer.types[expression])
         return str(digits.after) if digits else displayed_scale_leaf(placer, expression).expr.sql
     if (ref := expression.as_ref) is not None:
-        return _scale(placer, placer.atoms.sealed[ref][0].node)
+        return _scale(placer, placer.atoms.definition(ref).node)
     if isinstance(node, exp.Case):
         return _scale_of_case(placer, node)
     if isinstance(node, exp.Coalesce):
