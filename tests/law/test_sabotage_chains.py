@@ -162,7 +162,7 @@ def mark_join_takes_the_new_mark_for_the_old(patch: pytest.MonkeyPatch) -> None:
 @breaks("theta")
 def matching_forgets_what_else_must_be_true(patch: pytest.MonkeyPatch) -> None:
     def keys_alone(node: Match, ctx: Lowering) -> str:
-        return left_join.left_join(replace(node, rest=()), ctx)
+        return left_join.left_join(replace(node, residual=()), ctx)
 
     patch.setitem(match.KINDS, "left", keys_alone)
 

@@ -2,11 +2,11 @@
 
     inputs    tables or other blocks, each read as a few leaf columns that PostgreSQL computes while reading
     body      joins of all kinds, filters, projections and unions over the inputs, evaluated by Spark
-    head      at most one stateful operator: so far, an aggregate
+    head      at most one stateful operator: the groups of an aggregate, or the partitions of a window
     outputs   final expressions, computed by PostgreSQL while applying
 
-A query is a chain of blocks, innermost first; the last one's outputs are the stream table. Nothing here reads or
-writes: a block is a plan.
+A query is a chain of blocks, innermost first; the outputs of the last are the columns of the stream table. A block is a
+plan: it reads and writes nothing.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ Use = Literal[
 ]  # fmt: skip
 
 LEVEL = "__ms_level"
-"""The column of a recursion by UNION ALL that holds the number of steps to a row."""
+"""The column of a recursion by UNION ALL that holds the number of steps that derive a row."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A column that an input delivers: an expression PostgreSQL evaluates while reading."""
+    """A column that an input delivers: an expression that PostgreSQL evaluates while reading."""
 
     name: str
     expr: Expr
@@ -57,7 +57,7 @@ class Leaf:
 
     @property
     def sql(self) -> str:
-        """What the leaf query selects."""
+        """The expression in the SELECT list of the read."""
         return self.wire.key_sql(self.expr.sql) if self.use == "key" else self.wire.encode_sql(self.expr.sql)
 
     def __str__(self) -> str:
@@ -65,13 +65,13 @@ class Leaf:
 
 
 def wire_for(type_: PgType, use: Use) -> Wire | None:
-    """The wire for a use of a type; None where Spark cannot compute with it."""
+    """Return how a value of this type travels for a use; None if Spark cannot compute with the type."""
     if use in _PARTS:
         return _PARTS[use]
     return _WIRES.get(use, wire_of)(type_)
 
 
-# Of a number that is only added up: the same for all types.
+# The parts of a number that is only added up; they travel alike for all types.
 _PARTS: dict[Use, Wire] = {"coarse": COARSE, "fine": FINE, "beyond": BEYOND, "nan": NAN}
 _WIRES: dict[Use, Callable[[PgType], Wire | None]] = {
     "number": number_wire_of, "order": order_wire_of, "added": added_wire_of, "extreme": extreme_wire_of,
@@ -90,27 +90,29 @@ class Input:
     temporal_filters: tuple[TemporalFilter, ...] = ()
 
     def used(self) -> set[str]:
-        """The columns of the table that it needs."""
-        exprs = [*(leaf.expr for leaf in self.leaves), *self.filters, *(one.condition for one in self.temporal_filters)]
+        """Return the names of the columns of its table that it needs."""
+        conditions = [*self.filters, *(temporal_filter.condition for temporal_filter in self.temporal_filters)]
+        exprs = [*(leaf.expr for leaf in self.leaves), *conditions]
         refs = [ref for expr in exprs for ref in expr.refs]
-        refs += [ref for one in self.scan.expansions for ref in one.refs()]
+        refs += [ref for expansion in self.scan.expansions for ref in expansion.refs()]
         return {ref.column for ref in refs if ref.alias == self.scan.alias}
 
     def leaf(self, name: str) -> Leaf:
+        """Return the leaf column of this name."""
         return next(leaf for leaf in self.leaves if leaf.name == name)
 
     def __str__(self) -> str:
-        where = f" WHERE {' AND '.join(f'({one})' for one in self.filters)}" if self.filters else ""
+        filters = " AND ".join(f"({condition})" for condition in self.filters)
+        where = f" WHERE {filters}" if filters else ""
         columns = ", ".join(map(str, self.leaves))
-        made = "".join(f", {one}" for one in self.scan.expansions)
-        temporal_filters = (
-            f" TEMPORAL FILTER {', '.join(map(str, self.temporal_filters))}" if self.temporal_filters else ""
-        )
-        return f"{self.name}  {self.of} AS {self.scan.alias}{made}: {columns}{where}{temporal_filters}"
+        expansions = "".join(f", {expansion}" for expansion in self.scan.expansions)
+        listed = ", ".join(map(str, self.temporal_filters))
+        temporal_filters = f" TEMPORAL FILTER {listed}" if listed else ""
+        return f"{self.name}  {self.of} AS {self.scan.alias}{expansions}: {columns}{where}{temporal_filters}"
 
     @property
     def of(self) -> str:
-        """What it reads, for people."""
+        """The printed name of the table or block that it reads."""
         return self.scan.table.title
 
 
@@ -134,7 +136,7 @@ class Read(Relation):
 
 @dataclass(frozen=True)
 class Pair:
-    """Columns of two inputs that are equal; with `nulls`, two NULLs are equal too."""
+    """An equality of columns of two inputs; with `nulls`, two NULLs are equal too."""
 
     one: Ref
     other: Ref
@@ -142,22 +144,23 @@ class Pair:
 
     @property
     def condition(self) -> Expr:
+        """The equality as SQL."""
         return Expr(f"{self.one.sql} {'IS NOT DISTINCT FROM' if self.nulls else '='} {self.other.sql}")
 
-    def turned(self) -> Pair:
-        """The same, written the other way round."""
+    def swap(self) -> Pair:
+        """Return the equality with its sides exchanged."""
         return Pair(self.other, self.one, self.nulls)
 
 
 @dataclass(frozen=True)
 class Match(Relation):
-    """A join of the body: pairs of equal columns, and what else must be true of a pair."""
+    """A join of the body: pairs of equal columns, and a residual condition that each pair of rows must satisfy."""
 
     kind: JoinKind
     left: Relation
     right: Relation
     pairs: tuple[Pair, ...]
-    rest: tuple[Expr, ...] = ()
+    residual: tuple[Expr, ...] = ()
     mark: Ref | None = None
 
     @property
@@ -170,8 +173,8 @@ class Match(Relation):
 
     @property
     def conditions(self) -> tuple[Expr, ...]:
-        """All that must be true of a pair."""
-        return (*(pair.condition for pair in self.pairs), *self.rest)
+        """All conditions of the join: the equalities, then the residual."""
+        return (*(pair.condition for pair in self.pairs), *self.residual)
 
     def headline(self) -> str:
         what = "" if self.kind == "inner" else f"{self.kind} " if self.mark is None else f"mark {self.mark} "
@@ -180,68 +183,73 @@ class Match(Relation):
 
 @dataclass(frozen=True)
 class Edge:
-    """Two inputs joined by equal leaf columns; without pairs, by anything at all."""
+    """Two inputs joined by equal leaf columns; without pairs, any row of one may join any row of the other."""
 
     left: str
     right: str
     pairs: tuple[tuple[str, str], ...] = ()
     kind: JoinKind = "inner"
     nulls: tuple[int, ...] = ()
-    """The places of the pairs that two NULLs satisfy too."""
+    """The positions of the pairs that two NULLs satisfy too."""
     needed: bool = False
-    """Of a mark: where it is not true there is no row."""
+    """For a mark join: the result has only rows whose mark is true."""
 
     def reduces(self, sender: str) -> bool:
-        """Is a row of the sender's in no row of the result unless it meets one of the other end?"""
+        """True if a row of `sender` reaches the result only if it has a match at the other end."""
         if self.kind == "full" or not self.pairs:
             return False
         return self.kind == "inner" or sender == self.right or self.needed
 
     def complete(self, sender: str) -> bool:
-        """Must the other end have all rows that the sender's rows can meet? Where "is there any?" is asked."""
+        """True if the other end must be complete for the rows of `sender`: the join asks whether a match exists."""
         return self.kind == "full" or (self.kind in ("left", "mark") and sender == self.left)
 
     def both(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Each end with its columns."""
-        return [(self.left, tuple(one for one, _ in self.pairs)), (self.right, tuple(other for _, other in self.pairs))]
+        """Return each end with its columns."""
+        lefts = tuple(left for left, _ in self.pairs)
+        rights = tuple(right for _, right in self.pairs)
+        return [(self.left, lefts), (self.right, rights)]
 
     def ends(self, name: str) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
-        """Seen from `name`: the other end, our columns, its columns. None if it is not an end."""
-        left, right = tuple(pair[0] for pair in self.pairs), tuple(pair[1] for pair in self.pairs)
+        """Return the other end, the columns of `name`, and those of the other end; None if `name` is no end."""
+        (_, lefts), (_, rights) = self.both()
         if name == self.left:
-            return self.right, left, right
+            return self.right, lefts, rights
         if name == self.right:
-            return self.left, right, left
+            return self.left, rights, lefts
         return None
 
     def __str__(self) -> str:
         how = "" if self.kind == "inner" else f" ({self.kind})"
         if not self.pairs:
             return f"{self.left} x {self.right}{how}"
-        signs = ("<=>" if place in self.nulls else "=" for place in range(len(self.pairs)))
-        pairs = zip(self.pairs, signs, strict=True)
-        return " and ".join(f"{self.left}.{one} {sign} {self.right}.{other}" for (one, other), sign in pairs) + how
+        equalities = []
+        for position, (left, right) in enumerate(self.pairs):
+            sign = "<=>" if position in self.nulls else "="
+            equalities.append(f"{self.left}.{left} {sign} {self.right}.{right}")
+        return " and ".join(equalities) + how
 
 
 @dataclass(frozen=True)
 class Branch:
-    """One part of the body: inputs joined along a tree of edges, then filtered and projected."""
+    """One part of a block's UNION ALL: inputs joined along a tree of edges, then filtered and projected."""
 
     inputs: tuple[Input, ...]
     edges: tuple[Edge, ...]
-    """A spanning tree: demand travels along it. Further equalities are conditions of the body."""
+    """A spanning tree of the inputs, along which demand travels. Further equalities are conditions of the body."""
     body: Relation
     sources: tuple[tuple[str, Ref | None], ...]
-    """For each column of the body: the leaf it is, if it is nothing but a leaf."""
+    """Each column of the body, with the leaf that it is; None if it is computed."""
     null_extended: frozenset[str] = frozenset()
-    """The inputs that have no row in some rows of the body."""
+    """The inputs that an outer join may null-extend."""
 
     def __post_init__(self) -> None:
         if len(self.edges) != len(self.inputs) - 1:
             raise ValueError("the edges of a branch are not a spanning tree")
 
     def input(self, name: str) -> Input:
-        return next(one for one in self.inputs if one.name == name)
+        """Return the input of this name."""
+        return next(input_ for input_ in self.inputs if input_.name == name)
 
 
 @dataclass(frozen=True)
@@ -259,26 +267,26 @@ Function = Literal["rows", "present", "reaching", "total", "special", "beyond", 
 
 @dataclass(frozen=True)
 class Accumulator:
-    """One column of a group's state and how it is kept.
+    """One column of a group's state and how it is maintained.
 
     sum        Spark sends the difference, PostgreSQL adds it: exact in numeric
-    extreme    a better value replaces it; losing the best one recomputes the group
-    recompute  the group is read again whenever it is touched (floating point: no drift)
+    extreme    a better value replaces it; when the stored value is deleted, the group is recomputed
+    recompute  the group is recomputed whenever it is touched (floating-point sums, which would drift)
     """
 
     name: str
     function: Function
     strategy: Strategy
     column: str | None
-    """The body's column it is over; None for `rows`."""
+    """The column of the body that it accumulates; None for `rows`."""
     type: PgType
     """Its type in the state table."""
     wire: Wire | None = None
     order: str | None = None
-    """Of an extreme: the body's column Spark orders by; None leaves the choice to PostgreSQL."""
+    """For an extreme: the column of the body that Spark orders by; None if PostgreSQL must choose."""
     level: int | None = None
-    """Of `reaching`: values from here on are counted. Of an extreme: up to here, its loss is told by such counts. Of
-    `special`: which one is counted, by its place among NaN and the infinities."""
+    """For `reaching`: the least value that is counted. For an extreme: up to this value, its loss is known from such
+    counts. For `special`: the position of the counted value among NaN and the infinities."""
 
     def __str__(self) -> str:
         level = f" from {self.level}" if self.function == "reaching" else ""
@@ -287,7 +295,7 @@ class Accumulator:
 
 @dataclass(frozen=True)
 class HolisticAggregate:
-    """An aggregate that PostgreSQL computes over all rows of a touched group: its expression over the rows `r`."""
+    """An aggregate that PostgreSQL recomputes over all rows `r` of a touched group, by an expression over them."""
 
     name: str
     expr: str
@@ -298,38 +306,39 @@ class HolisticAggregate:
 
 @dataclass(frozen=True)
 class AggregateHead:
-    """The state of each group: its keys and accumulators. Without keys there is one group, always."""
+    """The state of each group: its keys and accumulators. Without keys there is exactly one group."""
 
     keys: tuple[BlockColumn, ...]
     accumulators: tuple[Accumulator, ...]
     holistic: tuple[HolisticAggregate, ...] = ()
     row_columns: tuple[BlockColumn, ...] = ()
-    """The body's columns that holistic aggregates are computed over."""
+    """The columns of the body that holistic aggregates are computed over."""
     whole: bool = False
-    """All rows of a touched group are computed anew: it is a partition of a window."""
+    """The groups are partitions of a window: all rows of a touched one are recomputed."""
 
     @property
     def consolidated(self) -> bool:
-        """Must changes that cancel be taken out before aggregating?"""
+        """True if changes that cancel must be consolidated before aggregating."""
         return self.whole or bool(self.holistic) or any(a.strategy != "sum" for a in self.accumulators)
 
     @property
     def recoverable(self) -> bool:
-        """Are there accumulators that may have to be computed anew?"""
+        """True if some accumulators may have to be recomputed."""
         return any(a.strategy != "sum" for a in self.accumulators)
 
     @property
     def recomputed(self) -> bool:
-        """Is every touched group recomputed?"""
+        """True if every touched group is recomputed."""
         return any(a.strategy == "recompute" for a in self.accumulators)
 
     @property
     def extremes(self) -> tuple[Accumulator, ...]:
+        """The accumulators of min() and max(), and of the most digits."""
         return tuple(a for a in self.accumulators if a.strategy == "extreme")
 
     @property
     def state_columns(self) -> tuple[tuple[Accumulator, str], ...]:
-        """Each column that Spark returns for the state, after the keys: its accumulator and its name."""
+        """The columns that Spark returns after the keys, each with its accumulator; an extreme has two."""
         columns = list[tuple[Accumulator, str]]()
         for accumulator in self.accumulators:
             extreme = accumulator.strategy == "extreme"
@@ -349,7 +358,7 @@ class Output:
     column: Column
     expr: str
     key: str | None = None
-    """The key of the groups that it shows, if it is nothing but one."""
+    """The group key that this output is; None if it is computed."""
 
     def __str__(self) -> str:
         return f"{self.column.name} {self.column.type} = {self.expr}"
@@ -357,11 +366,11 @@ class Output:
 
 @dataclass(frozen=True)
 class Key:
-    """What tells the rows of the stream table apart.
+    """The identity of a stream table's rows.
 
-    columns   output columns that do; the table has exactly the query's columns
-    row_id    nothing does: one extra column, `__ms_row_id`
-    single    there is at most one row
+    columns   output columns that are unique together; the table has exactly the query's columns
+    row_id    no output columns are unique: the table has one more column, `__ms_row_id`
+    single    the table has at most one row
     """
 
     kind: Literal["columns", "row_id", "single"]
@@ -378,22 +387,22 @@ class Key:
 
 @dataclass(frozen=True)
 class MaterializedRows:
-    """Of a block whose rows are stored as they are: how they come about.
+    """How the rows of a materialized block are computed.
 
     window   PostgreSQL computes `outputs` over all rows `r` of the touched partitions, which are the head's groups
-    limit    PostgreSQL reads the first rows of its one input, in order
-    bag      Spark sends what the join gains and loses
-    set      the rows of a recursion, each once
-    levels   the rows of a recursion, with how many steps it took to each
+    limit    PostgreSQL reads the first rows of the block's one input, in order
+    bag      Spark sends the rows that a join gains and loses
+    set      the rows of a recursion by UNION, each once
+    levels   the rows of a recursion by UNION ALL, each with the number of steps that derive it
     """
 
     kind: Literal["window", "limit", "bag", "set", "levels"]
     tail: str = ""
-    """Of a limit: ORDER BY and LIMIT."""
+    """For a limit: ORDER BY and LIMIT."""
     order: tuple[str, ...] = ()
-    """Of a limit: what the query orders by."""
+    """For a limit: the expressions that the query orders by."""
     text: str = ""
-    """Of a recursion: a query that PostgreSQL tells the columns by."""
+    """For a recursion: a query from which PostgreSQL derives the columns."""
 
     def __str__(self) -> str:
         return f"materialized as {self.kind}{f' {self.tail}' if self.tail else ''}"
@@ -401,16 +410,16 @@ class MaterializedRows:
 
 @dataclass(frozen=True)
 class RecursionTerm:
-    """One branch of a recursion, with its own columns and final expressions; its HAVING is a filter over those."""
+    """One branch of a recursion, with its own columns and final expressions. Its HAVING filters these."""
 
     block: Block
     itself: str | None
-    """The input that reads the recursion; None where it begins."""
+    """The input that reads the recursion; None for a base term."""
     found_by: tuple[tuple[str, str], ...] = ()
-    """Columns of the recursion that are columns of the body as they are: by these its rows are found again."""
+    """Columns of the recursion, each with the column of the body that it is. They look up a row's derivations."""
 
     def lines(self) -> list[str]:
-        """Its printed form."""
+        """Return the lines of the printed form."""
         block = self.block
         lines = [f"  {block.name}", block.branches[0].body.tree(2)]
         lines += [f"    edge  {edge}" for edge in block.branches[0].edges]
@@ -420,7 +429,7 @@ class RecursionTerm:
 
 @dataclass(frozen=True)
 class Block:
-    """The whole plan of a block."""
+    """The plan of one block."""
 
     name: str
     branches: tuple[Branch, ...]
@@ -430,12 +439,13 @@ class Block:
     having: str | None
     key: Key
     position: int = 0
-    """Its place in the chain."""
+    """The index of the block in the chain."""
     materialized: MaterializedRows | None = None
     terms: tuple[RecursionTerm, ...] = ()
-    """Of a recursion: its branches, each evaluated on its own."""
+    """For a recursion: its terms, each evaluated on its own."""
 
     def inputs(self) -> Iterator[Input]:
+        """Yield the inputs of all branches."""
         for branch in self.branches:
             yield from branch.inputs
 

@@ -1,8 +1,8 @@
 """PostgreSQL as the server prints it: read and written word for word.
 
-sqlglot translates between dialects, so it rewrites what it knows: substr() becomes SUBSTRING(... FROM ...), mod(x, 2)
-becomes x % 2. The server's own words must come out as they went in. Here only the aggregates that we maintain and what
-has a grammar of its own are understood; every other function is a name and its arguments.
+sqlglot translates between dialects, so it rewrites functions that it knows: substr() becomes SUBSTRING(... FROM ...),
+mod(x, 2) becomes x % 2. The server's own text must come out as it went in. This dialect understands only the aggregates
+that Millstream maintains, and functions with a grammar of their own; every other function is a name and its arguments.
 
 >>> printed(parsed("SELECT substr(t, 1), mod(x, 2), \\"left\\"(t, 1)"))
 'SELECT substr(t, 1), mod(x, 2), "left"(t, 1)'
@@ -31,7 +31,7 @@ if not str(parser.__file__).endswith(".py"):
 _UNDERSTOOD = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE"})
 _GRAMMAR = frozenset({"CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM"})
 
-# What SEARCH and CYCLE of a WITH query say: sqlglot knows them of the last query and of one column only.
+# Keys for the SEARCH and CYCLE clauses of a WITH query: sqlglot knows them for the last query and one column only.
 SEARCH, CYCLE = "ms_search", "ms_cycle"
 
 
@@ -86,10 +86,10 @@ class Verbatim(Postgres):
         def _parse_function_call(
             self, functions: Any = None, anonymous: bool = False, optional_parens: bool = True, any_token: bool = False
         ) -> exp.Expr | None:
-            # In quotes it is a plain name, even where the word alone would have a grammar.
+            # A quoted name is a plain name, even if the bare word has a grammar.
             quoted = self._curr is not None and self._curr.token_type == TokenType.IDENTIFIER
             call = super()._parse_function_call(functions, anonymous or quoted, optional_parens, any_token)
-            # To sqlglot ALL of an array is a function, while ANY is none.
+            # sqlglot parses ALL (array) as a function, but not ANY (array).
             if isinstance(call, exp.Anonymous) and call.this == "ALL" and len(call.expressions) == 1:
                 return exp.All(this=exp.Paren(this=call.expressions[0]))
             return call
@@ -106,7 +106,7 @@ class Verbatim(Postgres):
             return found
 
         def _parse_lateral(self) -> exp.Lateral | None:
-            # A function in FROM is lateral without the word, and before ROWS FROM it is not understood.
+            # A function in FROM is lateral without the word, and sqlglot does not understand LATERAL ROWS FROM.
             start = self._index
             if self._match(TokenType.LATERAL) and self._match_text_seq("ROWS", "FROM", advance=False):
                 return None
@@ -162,7 +162,7 @@ class Verbatim(Postgres):
             return " ".join([super().cte_sql(expression), *(one.sql for one in clauses if one)])
 
         def not_sql(self, expression: exp.Not) -> str:
-            """A NOT that belongs to the operator goes back into it: the server puts others before parentheses."""
+            """Print IS NOT and !~ as operators; the server prints any other NOT before parentheses."""
             inner = expression.this
             if isinstance(inner, exp.Is) and not inner.args.get("negate"):
                 return f"{self.sql(inner, 'this')} IS NOT {self.sql(inner, 'expression')}"
@@ -173,19 +173,19 @@ class Verbatim(Postgres):
 
 
 def _qualified_call(schema: Any, call: Any) -> exp.Expression:
-    """schema.f(x) FILTER (...): the schema belongs to the function's name, not to the call with its FILTER."""
+    """Return schema.f(x) FILTER (...): the schema belongs to the name of the function, not to the filtered call."""
     if not isinstance(call, exp.Filter | exp.WithinGroup):
         return exp.Dot(this=schema, expression=call)
     call.set("this", _qualified_call(schema, call.this))
     return call
 
 
-# One for all: to make one takes longer than to print a column.
+# One instance for all: making one takes longer than printing a column.
 _VERBATIM = Verbatim()
 
 
 def _constant(text: str) -> str:
-    """As CYCLE takes it: text 'Y', where the server prints 'Y'::text and could not read it again."""
+    """Return a constant as CYCLE takes it: the server prints 'Y'::text, but reads only text 'Y'."""
     value = parsed(f"SELECT {text}").expressions[0]
     if isinstance(value, exp.Cast) and isinstance(value.this, exp.Literal):
         return f"{printed(value.to)} {printed(value.this)}"
@@ -193,12 +193,12 @@ def _constant(text: str) -> str:
 
 
 def parsed(text: str) -> exp.Expression:
-    """The syntax tree of a statement that the server printed."""
+    """Return the syntax tree of a statement that the server printed."""
     tree = sqlglot.parse_one(text, read=_VERBATIM)
     assert isinstance(tree, exp.Expression)
     return tree
 
 
 def printed(tree: exp.Expression) -> str:
-    """The text of a tree, for the server to read."""
+    """Return the text of a tree, for the server to read."""
     return tree.sql(dialect=_VERBATIM)

@@ -1,7 +1,7 @@
 """A scalar expression: PostgreSQL's text of it, frozen, with its column references known.
 
-Every reference has two parts, `"alias"."column"`, and aliases are unique in a query, so an
-expression means the same wherever it stands. Two expressions are equal when their texts are.
+Every reference has two parts, `"alias"."column"`. An alias is unique among the inputs of a relation, so an expression
+means the same wherever it stands in that relation. Two expressions are equal if their texts are.
 
 >>> Expr.parse('("o"."q" * 2)').refs
 frozenset({Ref(alias='o', column='q')})
@@ -43,47 +43,52 @@ class Expr:
 
     @classmethod
     def of(cls, node: exp.Expression) -> Self:
+        """Return the expression of a syntax tree."""
         return cls(printed(node))
 
     @classmethod
     def parse(cls, text: str) -> Self:
+        """Return the expression of a text, printed in the one form that equality compares."""
         return cls.of(_tree(text))
 
     @classmethod
     def ref(cls, alias: str, column: str) -> Self:
+        """Return the expression that is one column."""
         return cls(Ref(alias, column).sql)
 
     @property
     def node(self) -> exp.Expression:
-        """A syntax tree of one's own, to change or to put into another."""
+        """A copy of the syntax tree, to change or to put into another tree."""
         return self.tree.copy()
 
     @property
     def tree(self) -> exp.Expression:
-        """The syntax tree that all share, to look at."""
+        """The cached syntax tree, shared by all equal expressions: never change it."""
         return _tree(self.sql)
 
     @cached_property
     def refs(self) -> frozenset[Ref]:
+        """The columns that it mentions."""
         return frozenset(ref_of(column) for column in self.tree.find_all(exp.Column))
 
     @cached_property
     def aliases(self) -> frozenset[str]:
+        """The aliases of the columns that it mentions."""
         return frozenset(ref.alias for ref in self.refs)
 
     @cached_property
     def as_ref(self) -> Ref | None:
-        """The column it is, if it is nothing but a column."""
+        """The column, if the expression is a column and nothing else; otherwise None."""
         node = unwrapped(self.tree)
         return ref_of(node) if isinstance(node, exp.Column) else None
 
     @cached_property
     def late(self) -> bool:
-        """Does it raise an error where a subquery has several rows? Only for rows of the result that may be."""
+        """True if evaluating it can raise "more than one row returned". Evaluate it after the joins."""
         return "SELECT" in self.sql and self.tree.find(exp.Select) is not None
 
     def substitute(self, replacements: Mapping[Ref, Expr]) -> Expr:
-        """The same expression with columns replaced by expressions."""
+        """Replace columns by expressions."""
 
         def replace(node: exp.Expression) -> exp.Expression:
             if isinstance(node, exp.Column) and (found := replacements.get(ref_of(node))):
@@ -98,14 +103,14 @@ class Expr:
 
 
 def transform(node: exp.Expression, change: Callable[[exp.Expression], exp.Expression]) -> exp.Expression:
-    """sqlglot's transform, typed."""
+    """Return a copy of a syntax tree with each node replaced by `change(node)`."""
     changed = node.transform(change, copy=True)
     assert isinstance(changed, exp.Expression)
     return changed
 
 
 def conjuncts(expression: Expr) -> Iterator[Expr]:
-    """The parts of an AND, at any depth; what all parts of an OR have in common is one too.
+    """Yield the operands of an AND, at any depth; a condition common to all operands of an OR is one too.
 
     >>> [part.sql for part in conjuncts(Expr("(a AND b) OR (a AND c)"))]
     ['a', '(b) OR (c)']
@@ -122,23 +127,24 @@ def _conjuncts(node: exp.Expression) -> Iterator[Expr]:
 
 
 def operands(node: exp.Expression, kind: type[exp.Expression]) -> list[exp.Expression]:
-    """The operands of a chain of one operator, at any depth, without their parentheses.
+    """Return the operands of a chain of one operator, at any depth, without their parentheses.
 
     >>> [part.sql() for part in operands(Expr("(a OR b) OR (c OR d AND e)").tree, exp.Or)]
     ['a', 'b', 'c', 'd AND e']
     """
-    found, waiting = list[exp.Expression](), [node]
+    result = list[exp.Expression]()
+    waiting = [node]
     while waiting:
-        one = unwrapped(waiting.pop())
-        if isinstance(one, kind):
-            waiting += [one.expression, one.this]
+        operand = unwrapped(waiting.pop())
+        if isinstance(operand, kind):
+            waiting += [operand.expression, operand.this]
         else:
-            found.append(one)
-    return found
+            result.append(operand)
+    return result
 
 
 def equated(condition: Expr) -> tuple[Expr, Expr] | None:
-    """Both sides of an equality; of one by which NULLs are equal too.
+    """Return both sides of an equality, `=` or IS NOT DISTINCT FROM; None for any other condition.
 
     >>> equated(Expr("NOT (a IS DISTINCT FROM b)"))
     (Expr(sql='a'), Expr(sql='b'))
@@ -155,18 +161,18 @@ def equated(condition: Expr) -> tuple[Expr, Expr] | None:
 
 
 def is_quantified(node: exp.Expression) -> bool:
-    """Does it compare with ANY or ALL of an array? Those words and the array are no value."""
+    """True if a node compares with ANY or ALL of an array: its right side is not a value."""
     return isinstance(node, exp.Binary) and isinstance(node.expression, exp.Any | exp.All)
 
 
 def is_row(node: exp.Expression) -> bool:
-    """Is it ROW(a, b)?"""
+    """True if a node is a row constructor, ROW(a, b)."""
     node = unwrapped(node)
     return isinstance(node, exp.Anonymous) and node.this == "ROW"
 
 
 def is_record(node: exp.Expression) -> bool:
-    """Is it a row, or an array of rows? No column has that type."""
+    """True if a node is an anonymous row, or an array of such: a type that no column can have."""
     node = unwrapped(node)
     if isinstance(node, exp.Array):
         return any(map(is_record, node.expressions))
@@ -174,17 +180,17 @@ def is_record(node: exp.Expression) -> bool:
 
 
 def alternatives(expression: Expr) -> list[Expr]:
-    """The parts of an OR, at any depth."""
+    """Return the operands of an OR, at any depth."""
     return [Expr.of(node) for node in operands(expression.tree, exp.Or)]
 
 
 def all_of(parts: Iterable[Expr]) -> Expr:
-    """The AND of some expressions."""
+    """Return the AND of some expressions."""
     return _combined(list(parts), "AND")
 
 
 def any_of(parts: Iterable[Expr]) -> Expr:
-    """The OR of some expressions."""
+    """Return the OR of some expressions."""
     return _combined(list(parts), "OR")
 
 
@@ -193,33 +199,35 @@ def _combined(parts: list[Expr], word: str) -> Expr:
 
 
 def _common(node: exp.Or) -> Iterator[Expr]:
-    parts = [list(dict.fromkeys(_conjuncts(one))) for one in operands(node, exp.Or)]
-    shared = [part for part in parts[0] if all(part in other for other in parts[1:])]
+    """Yield the conditions that all alternatives share, then the OR of the others."""
+    conditions = [list(dict.fromkeys(_conjuncts(alternative))) for alternative in operands(node, exp.Or)]
+    shared = [condition for condition in conditions[0] if all(condition in others for others in conditions[1:])]
     if not shared:
         yield Expr.of(node)
         return
     yield from shared
-    rests = [[part for part in own if part not in shared] for own in parts]
-    # Where nothing is left of one alternative, what they share is all that they say.
-    if all(rests):
-        yield any_of(all_of(rest) for rest in rests)
+    unshared = [[condition for condition in alternative if condition not in shared] for alternative in conditions]
+    # An alternative with no other condition is true whenever the shared ones are.
+    if all(unshared):
+        yield any_of(all_of(alternative) for alternative in unshared)
 
 
 def unwrapped(node: exp.Expression) -> exp.Expression:
-    """Without the parentheses around it."""
+    """Return a node without the parentheses around it."""
     while isinstance(node, exp.Paren):
         node = node.this
     return node
 
 
 def parenthesised(node: exp.Expression) -> exp.Expression:
-    """In parentheses unless it is one word."""
+    """Return a node in parentheses, unless it needs none."""
     simple = exp.Column | exp.Literal | exp.Paren | exp.Null | exp.Boolean | exp.Func
     # To sqlglot AND, OR and ^ are functions too.
     return node if isinstance(node, simple) and not isinstance(node, exp.Binary) else exp.Paren(this=node)
 
 
 def ref_of(column: exp.Column) -> Ref:
+    """Return the reference that a column node is."""
     return Ref(column.table, column.name)
 
 

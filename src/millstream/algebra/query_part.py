@@ -10,18 +10,18 @@ from millstream.errors import MillstreamError
 
 @contextmanager
 def planning(part: Callable[[], str]) -> Iterator[None]:
-    """Note the part on an unexpected error, unless a smaller part of it has been noted."""
+    """Add the part to an unexpected error as a note, unless a smaller part inside it has been noted already."""
     try:
         yield
     except MillstreamError:
         raise
     except Exception as error:
-        if not noted(error):
+        if not noted_part(error):
             error.add_note(part())
         raise
 
 
-def noted(error: BaseException) -> str:
-    """The part that was noted; empty if none was."""
+def noted_part(error: BaseException) -> str:
+    """Return the part that was noted on an error; empty if there is none."""
     notes: list[str] = getattr(error, "__notes__", [])
     return notes[0] if notes else ""

@@ -4,8 +4,8 @@
       Filter  "o"."amount" > 0
         Scan  public.orders AS o
 
-That text is what `explain` shows, what logs carry and what golden tests compare. A node checks
-itself at birth: an expression may refer only to columns that its inputs have.
+`explain` shows this text, logs carry it, and golden tests compare it. A node checks itself when it is made: an
+expression may refer only to columns that its inputs have.
 """
 
 from __future__ import annotations
@@ -20,27 +20,30 @@ from millstream.algebra.types import PgType
 
 
 class Relation:
-    """The base of all nodes."""
+    """The base class of all nodes."""
 
     @property
     def columns(self) -> tuple[Ref, ...]:
+        """The columns of its rows, in order."""
         raise NotImplementedError
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
+        """The nodes directly below it."""
         raise NotImplementedError
 
     def headline(self) -> str:
+        """Return its own line of the printed form."""
         raise NotImplementedError
 
     def walk(self) -> Iterator[Relation]:
-        """The node and all below it, from the top."""
+        """Yield the node and all nodes below it, from the top."""
         yield self
         for child in self.inputs:
             yield from child.walk()
 
     def tree(self, depth: int = 0) -> str:
-        """The printed form."""
+        """Return the printed form, indented by `depth`."""
         lines = ["  " * depth + self.headline(), *(child.tree(depth + 1) for child in self.inputs)]
         return "\n".join(lines)
 
@@ -50,7 +53,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class Named:
-    """An expression with the name it is known by from here on."""
+    """An expression and the name of the column that it becomes."""
 
     name: str
     expr: Expr
@@ -61,25 +64,26 @@ class Named:
 
 @dataclass(frozen=True)
 class Expansion:
-    """A function that makes several rows of one: PostgreSQL calls it while reading the row."""
+    """A set-returning function over a row of a table: PostgreSQL calls it while reading the row."""
 
     alias: str
     columns: tuple[str, ...]
     call: Expr
     outer: bool = False
-    """A row of which it makes none is kept, with NULLs."""
+    """Like LEFT JOIN LATERAL: a row for which the function returns none stays, null-extended."""
     numbered: bool = False
-    """The last column is WITH ORDINALITY's."""
+    """The query asks for WITH ORDINALITY: the last column is the ordinal."""
     on: Expr | None = None
-    """Which of the rows it makes are kept, where one of which none is kept has NULLs."""
+    """With `outer`: the ON condition that the rows of the function must satisfy."""
 
     @property
     def number(self) -> str:
-        """The column that tells its rows apart."""
+        """The column that numbers the rows of one call."""
         return Ref(self.alias, self.columns[-1] if self.numbered else NUMBER).sql
 
     @property
     def sql(self) -> str:
+        """The join of a FROM clause that calls the function."""
         columns = self.columns if self.numbered else (*self.columns, NUMBER)
         listed = ", ".join(map(quoted, columns))
         call = self.call.sql.replace(f"{ROWS_FROM}(", "ROWS FROM (", 1)
@@ -88,15 +92,15 @@ class Expansion:
 
     @property
     def aliases(self) -> frozenset[str]:
-        """What it is over."""
+        """The aliases of the columns that it is called with."""
         return self.call.aliases | ((self.on.aliases - {self.alias}) if self.on else frozenset())
 
     def refs(self) -> frozenset[Ref]:
-        """The columns it is over, its own besides."""
+        """Return the columns that the call and ON mention; ON may mention columns of the function itself."""
         return self.call.refs | (self.on.refs if self.on else frozenset())
 
     def substitute(self, replacements: Mapping[Ref, Expr]) -> Expansion:
-        """The same over other columns."""
+        """Replace columns by expressions."""
         on = self.on.substitute(replacements) if self.on else None
         return replace(self, call=self.call.substitute(replacements), on=on)
 
@@ -106,13 +110,13 @@ class Expansion:
 
 
 NUMBER = "__ms_number"
-# Several functions in step, written as if they were arguments of one.
+# The name of ROWS FROM (f(), g()) while it is parsed: a call whose arguments are the functions.
 ROWS_FROM = '"rows from"'
 
 
 @dataclass(frozen=True)
 class Scan(Relation):
-    """All rows of a table; of each, those that functions make of it."""
+    """The rows of a table, each joined to the rows of the set-returning functions that are called with it."""
 
     table: Table
     alias: str
@@ -120,30 +124,32 @@ class Scan(Relation):
 
     @property
     def columns(self) -> tuple[Ref, ...]:
-        made = (Ref(one.alias, name) for one in self.expansions for name in one.columns)
-        return (*(Ref(self.alias, column.name) for column in self.table.columns), *made)
+        own = (Ref(self.alias, column.name) for column in self.table.columns)
+        returned = (Ref(expansion.alias, name) for expansion in self.expansions for name in expansion.columns)
+        return (*own, *returned)
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """Its own, and those of what functions make of its rows."""
-        return (self.alias, *(one.alias for one in self.expansions))
+        """Its own alias, then those of its functions."""
+        return (self.alias, *(expansion.alias for expansion in self.expansions))
 
     def item(self, relation: str) -> str:
-        """The FROM item that reads it from a relation."""
-        return " ".join([f"{relation} AS {quoted(self.alias)}", *(one.sql for one in self.expansions)])
+        """Return the FROM item that reads these rows from a relation of this name."""
+        expansions = (expansion.sql for expansion in self.expansions)
+        return " ".join([f"{relation} AS {quoted(self.alias)}", *expansions])
 
     @property
     def inputs(self) -> tuple[Relation, ...]:
         return ()
 
     def headline(self) -> str:
-        made = "".join(f", {one}" for one in self.expansions)
-        return f"Scan  {self.table.title} AS {self.alias}{made}"
+        expansions = "".join(f", {expansion}" for expansion in self.expansions)
+        return f"Scan  {self.table.title} AS {self.alias}{expansions}"
 
 
 @dataclass(frozen=True)
 class Expand(Relation):
-    """The rows that a function makes of each row, beside its columns."""
+    """Each row joined to the rows that a set-returning function returns for it."""
 
     input: Relation
     expansion: Expansion
@@ -162,7 +168,7 @@ class Expand(Relation):
 
     @property
     def made(self) -> tuple[str, ...]:
-        """The names of what the function makes, by position."""
+        """The names of the function's columns, by position."""
         return tuple(f"f{n}" for n in range(len(self.expansion.columns)))
 
     @property
@@ -197,7 +203,7 @@ class Filter(Relation):
 
 @dataclass(frozen=True)
 class Project(Relation):
-    """Each row turned into another."""
+    """One row of outputs for each row of the input."""
 
     input: Relation
     outputs: tuple[Named, ...]
@@ -227,9 +233,9 @@ class Join(Relation):
     """Pairs of rows for which the condition is true; without a condition, all pairs.
 
     inner   the pairs
-    left    and each left row that meets nothing, its right columns NULL
-    full    and each right row that meets nothing, its left columns NULL
-    mark    each left row once, with one more column that tells whether it meets anything
+    left    and each left row without a match, its right columns NULL
+    full    and each right row without a match, its left columns NULL
+    mark    each left row once, with one more column: true if it has a match
     """
 
     left: Relation
@@ -261,7 +267,7 @@ class Join(Relation):
 
 @dataclass(frozen=True)
 class UnionAll(Relation):
-    """The rows of all inputs, duplicates kept."""
+    """The rows of all inputs; duplicates stay."""
 
     parts: tuple[Relation, ...]
     names: tuple[str, ...]
@@ -286,9 +292,9 @@ class UnionAll(Relation):
 
 @dataclass(frozen=True)
 class Call:
-    """An aggregate function and what it is applied to; `argument` is None for count(*).
+    """An aggregate function and its argument, which is None for count(*).
 
-    Where that is not all (DISTINCT, ORDER BY, several arguments), `text` is the whole call.
+    If the call has more than that (DISTINCT, ORDER BY, several arguments), `text` is the whole call.
     """
 
     function: str
@@ -297,15 +303,16 @@ class Call:
     text: Expr | None = None
 
     def parts(self) -> tuple[Expr, ...]:
-        """The expressions it is made of."""
+        """Return the expressions of the call."""
         return tuple(part for part in (self.argument, self.filter, self.text) if part is not None)
 
     def substitute(self, replacements: Mapping[Ref, Expr]) -> Call:
-        """The same call with columns replaced by expressions."""
-        argument, where, text = (
-            one.substitute(replacements) if one else None for one in (self.argument, self.filter, self.text)
-        )
-        return Call(self.function, argument, where, text)
+        """Replace columns by expressions."""
+
+        def replaced(part: Expr | None) -> Expr | None:
+            return part.substitute(replacements) if part else None
+
+        return Call(self.function, replaced(self.argument), replaced(self.filter), replaced(self.text))
 
     def __str__(self) -> str:
         if self.text is not None:
@@ -327,7 +334,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Aggregate(Relation):
-    """One row per group; without keys, one row for everything."""
+    """One row per group; without keys, one row for all rows."""
 
     input: Relation
     keys: tuple[Named, ...]
@@ -342,14 +349,15 @@ class Aggregate(Relation):
                 _check_refs(part, self.input)
 
     def refs(self) -> tuple[Ref, ...]:
-        """The columns of its input that it uses."""
-        parts = [*(key.expr for key in self.keys), *(part for one in self.measures for part in one.call.parts())]
+        """Return the columns of its input that it uses, each once."""
+        arguments = (part for measure in self.measures for part in measure.call.parts())
+        parts = [*(key.expr for key in self.keys), *arguments]
         return tuple(dict.fromkeys(ref for part in parts for ref in sorted(part.refs)))
 
     def over(self, input: Relation, replacements: Mapping[Ref, Expr]) -> Aggregate:
-        """The same over other rows, in terms of their columns."""
+        """Return this aggregate over other rows; `replacements` maps the old columns to expressions over the new."""
         keys = tuple(Named(key.name, key.expr.substitute(replacements)) for key in self.keys)
-        measures = tuple(Measure(one.name, one.call.substitute(replacements)) for one in self.measures)
+        measures = tuple(Measure(measure.name, measure.call.substitute(replacements)) for measure in self.measures)
         return Aggregate(input, keys, measures, self.alias)
 
     @property
@@ -368,7 +376,7 @@ class Aggregate(Relation):
 
 @dataclass(frozen=True)
 class Window(Relation):
-    """Each row with what window functions say of it; all of them look at rows of equal keys only."""
+    """Each row with the values of window functions, which all have the partition keys `keys`."""
 
     input: Relation
     keys: tuple[Expr, ...]
@@ -385,7 +393,7 @@ class Window(Relation):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those of the input's columns, by position, then those of the calls."""
+        """The names of the columns: c0, c1, ... for the input's, then those of the calls."""
         return (*(f"c{n}" for n in range(len(self.input.columns))), *(call.name for call in self.calls))
 
     @property
@@ -399,10 +407,10 @@ class Window(Relation):
 
 @dataclass(frozen=True)
 class Recursion(Relation):
-    """The rows of `base`, and all that `step` makes of them, of those, and so on, until it makes no more.
+    """The rows of `base`, the rows that `step` derives from these, and so on until `step` derives none.
 
-    In `step`, a scan of the recursion itself stands for the rows that were found last. With `each_once` (UNION) a row
-    that is there already is not found again; otherwise (UNION ALL) it is, as often as it is made.
+    In `step`, a scan of the recursion itself reads the rows derived last. With `each_once` (UNION) a row that exists
+    already is not derived again; otherwise (UNION ALL) it is, as often as it is derived.
     """
 
     name: str
@@ -410,9 +418,9 @@ class Recursion(Relation):
     step: Relation
     each_once: bool
     depth: int
-    """How many recursions stand around it: by that its step's scans of itself are known."""
+    """The number of recursions around it, which identifies the scans of it in its step."""
     text: str = field(repr=False)
-    """A query that gives its rows: PostgreSQL tells the types and collations of its columns by it."""
+    """A query that returns its rows, from which PostgreSQL derives the types and collations of its columns."""
     alias: str
 
     def __post_init__(self) -> None:
@@ -431,21 +439,21 @@ class Recursion(Relation):
         return f"Recursion  {self.alias}: {self.name} by {'UNION' if self.each_once else 'UNION ALL'}"
 
 
-def rescanned(relation: Relation, swap: Callable[[Scan], Scan]) -> Relation:
-    """The same with other scans."""
+def replace_scans(relation: Relation, swap: Callable[[Scan], Scan]) -> Relation:
+    """Replace each scan in a relation without stateful operators."""
     if isinstance(relation, Scan):
         return swap(relation)
     if isinstance(relation, Join):
-        return replace(relation, left=rescanned(relation.left, swap), right=rescanned(relation.right, swap))
+        return replace(relation, left=replace_scans(relation.left, swap), right=replace_scans(relation.right, swap))
     if isinstance(relation, UnionAll):
-        return replace(relation, parts=tuple(rescanned(part, swap) for part in relation.parts))
+        return replace(relation, parts=tuple(replace_scans(part, swap) for part in relation.parts))
     assert isinstance(relation, Filter | Project | Expand), f"unexpected {type(relation).__name__}"
-    return replace(relation, input=rescanned(relation.input, swap))
+    return replace(relation, input=replace_scans(relation.input, swap))
 
 
 @dataclass(frozen=True)
 class Order:
-    """An expression to sort by, and how: `DESC NULLS LAST`."""
+    """An item of ORDER BY; `how` is its direction: `DESC NULLS LAST`."""
 
     expr: Expr
     how: str = ""
@@ -460,7 +468,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Limit(Relation):
-    """The first rows in an order; ties are told apart by all columns."""
+    """The first rows in an order; all columns break ties."""
 
     input: Relation
     order: tuple[Order, ...]
@@ -469,8 +477,8 @@ class Limit(Relation):
     alias: str
 
     def __post_init__(self) -> None:
-        for one in self.order:
-            _check_refs(one.expr, self.input)
+        for item in self.order:
+            _check_refs(item.expr, self.input)
 
     @property
     def columns(self) -> tuple[Ref, ...]:
@@ -485,6 +493,7 @@ class Limit(Relation):
 
 
 def _check_refs(expression: Expr, *inputs: Relation) -> None:
+    """Raise ValueError if an expression refers to a column that no input has."""
     known = {ref for relation in inputs for ref in relation.columns}
     unknown = expression.refs - known
     if unknown:

@@ -1,4 +1,4 @@
-"""A source table, as the catalog describes it at one moment."""
+"""Tables: sources, the rows of inner blocks, VALUES, the clock, and a recursion read by its own term."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from millstream.algebra.types import Column
 
-# Where a row stands among those of a block, or of VALUES.
+# The column that numbers the rows of a block, or of VALUES.
 ROW = "__ms_row"
 # The one row of the clock.
 NOW = "SELECT now()"
@@ -14,7 +14,7 @@ NOW = "SELECT now()"
 
 @dataclass(frozen=True)
 class Table:
-    """A relation that stream tables read: a plain or a partitioned table."""
+    """Rows that a query reads: a plain or partitioned table of the user, or one of the kinds named below."""
 
     oid: int
     schema: str
@@ -25,15 +25,15 @@ class Table:
     members: tuple[int, ...] = ()
     """Oids of its partitions and children, to any depth; a write to one fires only its own triggers."""
     block: int | None = None
-    """Of the rows of an inner block: its position in the chain. Its schema and name are those of planning."""
+    """For the rows of an inner block: its position in the chain. Schema and name are those it has while planning."""
     single: bool = False
-    """It always has exactly one row."""
+    """The table always has exactly one row."""
     rows: str = ""
-    """Of rows that stand in the query itself: the VALUES that they are."""
+    """For rows written in the query: its VALUES; for the clock: its query."""
     unbounded: frozenset[str] = frozenset()
-    """Of the rows of a block: the numerics that may have more digits after the point than Spark's."""
+    """For the rows of a block: the unbounded numerics, which may have more digits after the point than Spark's."""
     recursion: int | None = None
-    """Of the rows of a recursion, where its own term reads them: how many recursions stand around it."""
+    """For a recursion that its own term reads: the number of recursions around it."""
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -49,17 +49,17 @@ class Table:
 
     @property
     def stored(self) -> bool:
-        """Is it a table of the user's, whose rows may change?"""
+        """True for a table of the user, whose rows may change."""
         return self.block is None and not self.rows and self.recursion is None
 
     @property
     def is_clock(self) -> bool:
-        """Is its row the time, which every refresh changes?"""
+        """True for the clock: its one row is the current time, which every refresh changes."""
         return self.rows == NOW
 
     @property
     def relation(self) -> str:
-        """What a FROM item reads; of rows of the query, each with its number."""
+        """The text of the FROM item; VALUES are numbered row by row."""
         if not self.rows:
             return self.qualified
         names = ", ".join(quoted(column.name) for column in self.columns)
@@ -67,13 +67,13 @@ class Table:
 
     @property
     def title(self) -> str:
-        """What it is, for people."""
+        """The name that plans print."""
         if self.is_clock:
             return "the clock"
         return self.rows or (f"{self.schema}.{self.name}" if self.block is None else f"block {self.block}")
 
     def column(self, name: str) -> Column | None:
-        """The column of that name, if there is one."""
+        """Return the column of this name; None if there is none."""
         return next((column for column in self.columns if column.name == name), None)
 
     def __str__(self) -> str:
@@ -81,5 +81,5 @@ class Table:
 
 
 def quoted(name: str) -> str:
-    """An identifier, always in double quotes."""
+    """Return an identifier in double quotes."""
     return '"' + name.replace('"', '""') + '"'

@@ -1,8 +1,8 @@
-"""A value as text by its type's own output function, and back by its own input function.
+"""SQL that prints a value by its type's output function, and reads it back by its input function.
 
 `x::text` and `text::type` call a user-defined cast where there is one. The owner of a type may define such a cast at
 any time: it may print something else, and its code runs with the rights of our session. Users cannot define a cast
-between two built-in types, so those are cast. Of a user-defined type the output function is called by its name:
+between two built-in types, so these are cast. For a user-defined type the output function is called by its name:
 
     pg_catalog.textin(pg_catalog.enum_out(x))
 
@@ -24,7 +24,7 @@ from millstream.algebra.types import PgType
 
 
 def output_sql(expression: str, type_: PgType) -> str:
-    """The text of a value."""
+    """Return SQL for the text of a value."""
     if type_.base == "bpchar" and type_.kind == "base":
         return f"pg_catalog.textin(pg_catalog.bpcharout({expression}))"
     if not type_.output:
@@ -35,7 +35,7 @@ def output_sql(expression: str, type_: PgType) -> str:
 
 
 def input_sql(text: str, type_: PgType) -> str:
-    """The value of a text."""
+    """Return SQL for the value that a text stands for."""
     if not type_.output:
         return f"({text})::{type_.name}"
     # jsonb is faster, and its strings are limited to 256 MB.
@@ -48,14 +48,14 @@ def input_sql(text: str, type_: PgType) -> str:
 
 
 def staged_sql(expression: str, type_: PgType) -> str:
-    """A value as a staging table holds it."""
+    """Return SQL for a value as a staging table stores it."""
     if type_.output:
         return output_sql(expression, type_)
     return f"({expression})::{type_.underlying}" if type_.is_domain else expression
 
 
 def unstaged_sql(expression: str, type_: PgType) -> str:
-    """The value that a staging table holds, in its own type."""
+    """Return SQL for the value that a staging table stores, in its own type."""
     if type_.output:
         return input_sql(expression, type_)
     return f"({expression})::{type_.name}" if type_.is_domain else expression

@@ -1,7 +1,7 @@
 """PostgreSQL's types, as the server names them.
 
-`PgType` is what the catalog says of a column or an expression: never guessed from SQL text.
-How a value of the type travels to Spark and back is in `wire.py`.
+A `PgType` comes from the server's description of a column or an expression; it is never guessed from SQL text.
+`wire.py` has how a value of the type travels to Spark and back.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class PgType:
     precision: int | None = None
     scale: int | None = None
     element: str | None = None
-    """Of an array: the bare name of the element's type."""
+    """For an array: the bare name of the element type."""
     collation: Literal["none", "C", "deterministic", "nondeterministic"] = "none"
     comparable: bool = True
     """PostgreSQL has an equality operator for it; json, xml and point have none."""
     underlying: str = ""
-    """Of a domain: the name of the type underneath, with its modifier."""
+    """For a domain: the name of the type underneath, with its modifier."""
     output: str = ""
     """The output function, schema-qualified, where the type underneath is user-defined; see `text_io`."""
 
@@ -50,12 +50,12 @@ class PgType:
         return self.kind == "base" and self.base == "bpchar" and self.unwrapped().name == "bpchar"
 
     def unwrapped(self) -> PgType:
-        """The type underneath a domain."""
+        """Return the type underneath a domain; any other type as it is."""
         return replace(self, name=self.underlying, underlying="") if self.underlying else self
 
     @property
     def is_user_defined(self) -> bool:
-        """Is it, or is the type underneath, one that a user may alter and define casts for?"""
+        """True if the type, or the type underneath, is one that a user may alter or define casts for."""
         return bool(self.output or self.underlying)
 
     def __str__(self) -> str:

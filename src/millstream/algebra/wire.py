@@ -1,10 +1,9 @@
 """How a PostgreSQL value travels to Spark and back, exactly.
 
-A leaf query sends each value through `encode`; what arrives is a bool, an integer, a float or a
-string and nothing else. `decode` turns it back. A type the engine has no arithmetic for travels
-as its exact text (see `text_io`), so any type can be carried; `equal` and `ordered` say whether Spark's `=` and
-`<` on what travels mean what PostgreSQL's mean. Where they do not, keys, comparisons and
-extremes of that type are refused or left to PostgreSQL.
+A read sends each value through `encode`; a bool, an integer, a float or a string arrives, and nothing else. `decode`
+turns it back. A type that Spark cannot compute with travels as its exact text (see `text_io`), so any type can be
+carried. `equal` and `ordered` tell whether Spark's `=` and `<` on the travelling form have the meaning of PostgreSQL's.
+If they do not, keys, comparisons and extremes of that type are refused or left to PostgreSQL.
 
     date         -> days since 2000-01-01; the two infinities are the two ends of int4
     timestamptz  -> microseconds since 2000-01-01 UTC; infinities are the ends of int8
@@ -87,21 +86,21 @@ _CANONICAL_ELEMENTS = frozenset(
 
 @dataclass(frozen=True)
 class Wire:
-    """One way of travelling: the Arrow and Spark types, and the SQL at both ends."""
+    """One way to travel: the Arrow and Spark types, and the SQL at both ends."""
 
     arrow: str
     """Arrow's name of the type that arrives: bool, int16, int32, int64, float, double or string."""
     spark: str
-    """The Spark SQL type it is used as; differs from `arrow` for decimals."""
+    """The Spark SQL type that it is used as; differs from `arrow` for decimals."""
     encode: str = "{x}"
     decode: str = "{x}"
     equal: bool = False
     ordered: bool = False
     number: Number | None = None
     scale: int = 0
-    """Of a decimal: its digits after the point."""
+    """For a decimal: the number of digits after the point."""
     canonical: str = "{x}"
-    """Applied before `encode` where the value is a key: makes equal values identical."""
+    """Applied before `encode` if the value is a key: makes equal values identical."""
 
     def __post_init__(self) -> None:
         if self.ordered and not self.equal:
@@ -112,15 +111,15 @@ class Wire:
         return _ARROW[self.arrow]
 
     def encode_sql(self, expression: str) -> str:
-        """PostgreSQL's side of sending."""
+        """Return PostgreSQL's SQL that sends a value."""
         return self.encode.format(x=f"({expression})")
 
     def key_sql(self, expression: str) -> str:
-        """PostgreSQL's side of sending a value that is grouped or joined by."""
+        """Return PostgreSQL's SQL that sends a key of a group or a join."""
         return self.encode_sql(self.canonical.format(x=f"({expression})"))
 
     def decode_sql(self, expression: str, type_: PgType) -> str:
-        """PostgreSQL's side of receiving: the value in its own type again."""
+        """Return PostgreSQL's SQL that turns the travelling form back into a value of the type."""
         if type_.output:
             return text_io.input_sql(expression, type_)
         return f"({self.decode.format(x=expression)})::{type_.name}"
@@ -157,8 +156,8 @@ _FIXED = {
     "time": Wire("int64", "bigint", "(extract(epoch FROM {x}) * 1000000)::int8", _TIME_OUT, equal=True, ordered=True),
 }
 
-# A text for each number, in the order of the numbers: how many digits stand before the point, then all digits. Of a
-# negative one each digit is turned round, and its end is higher than any. Infinities and NaN stand at the ends.
+# A text for each number that sorts as the number does: the count of digits before the point, then all digits. For a
+# negative number each digit d becomes 9 - d, and the text ends with a character above all digits.
 _MAGNITUDE = "lpad(length(split_part(trim_scale(abs({x}))::text, '.', 1))::text, 6, '0') || trim_scale(abs({x}))::text"
 _ORDER = (
     "(SELECT CASE WHEN n = 'NaN' THEN '9' WHEN n = 'Infinity' THEN '8' WHEN n = '-Infinity' THEN '0' "
@@ -167,19 +166,19 @@ _ORDER = (
     "FROM (SELECT {x}::numeric AS n) AS o)"
 )
 
-# Digits of a numeric without declared precision where Spark computes with it: 20 before the point, 18 after.
+# Digits of a numeric without declared precision if Spark computes with it: 20 before the point, 18 after.
 FREE_SCALE = 18
 _FREE_LIMIT = "1e20"
-# Where it is only added up, the digits that follow travel beside it, as a whole number: 46 after the point in all. Of
-# these whole numbers Spark can add 10 to the power of 10.
+# If it is only added up, the digits 19 to 46 after the point travel beside it, as a whole number. Spark can add 10 to
+# the power of 10 such whole numbers.
 FINE_SCALE = 46
-# What has more digits still, NaN and the infinities travel as they are, beside a 0.
+# NaN, the infinities and numbers of more digits travel as their text, beside a 0.
 _BEYOND = f"(abs({{x}}) >= {_FREE_LIMIT} OR (scale({{x}}) > {FINE_SCALE} AND scale(trim_scale({{x}})) > {FINE_SCALE}))"
 SPECIAL = ("NaN", "Infinity", "-Infinity")
 
 
 def wire_of(type_: PgType) -> Wire:
-    """The way a value of this type is carried, joined and grouped by."""
+    """Return how a value of this type travels if Spark does not compute with it."""
     if type_.kind == "base" and type_.base in _FIXED:
         return _FIXED[type_.base]
     if _is_bpchar(type_):
@@ -193,15 +192,15 @@ def wire_of(type_: PgType) -> Wire:
 
 
 def key_wire_of(type_: PgType) -> Wire:
-    """The way a value travels that is joined or grouped by: of any bpchar, without the blanks at its end."""
+    """Return how a key of a join or group travels: as `wire_of`, but a bpchar without its trailing blanks."""
     if not _is_bpchar(type_):
         return wire_of(type_)
-    # The cast to text strips them.
+    # The cast to text strips the blanks.
     return Wire("string", "string", "{x}::text", equal=type_.collation != "nondeterministic")
 
 
 def printed_wire_of(type_: PgType) -> Wire:
-    """The way a value travels beside others of its type, of another length perhaps: of any bpchar, with its blanks."""
+    """Return how an alternative of CASE or COALESCE travels: as `wire_of`, but a bpchar with its trailing blanks."""
     if not _is_bpchar(type_):
         return wire_of(type_)
     encode = text_io.output_sql("{x}", type_)
@@ -224,7 +223,7 @@ def _as_text(type_: PgType) -> Wire:
 
 
 def number_wire_of(type_: PgType) -> Wire | None:
-    """The way a number travels that Spark must compute with; None where Spark cannot, exactly."""
+    """Return how a number travels that Spark computes with; None if Spark cannot compute with it exactly."""
     if type_.kind != "base":
         return None
     if type_.base != "numeric":
@@ -236,20 +235,20 @@ def number_wire_of(type_: PgType) -> Wire | None:
 
 
 def order_wire_of(type_: PgType) -> Wire | None:
-    """The way a number of any number of digits travels that is compared, and not computed with: see `_ORDER`."""
+    """Return how a number of any number of digits travels that Spark only compares: see `_ORDER`."""
     if type_.kind != "base" or type_.base not in ("int2", "int4", "int8", "numeric"):
         return None
     return Wire("string", "string", _ORDER, equal=True, ordered=True)
 
 
 def added_wire_of(type_: PgType) -> Wire | None:
-    """The way a numeric of declared digits travels that is only added up: of NaN a 0, `NAN` tells of it."""
+    """Return how a numeric of declared digits travels that is only added up: NaN as 0, with `NAN` beside it."""
     wire = number_wire_of(type_)
     return replace(wire, encode="CASE WHEN {x} = 'NaN' THEN '0' ELSE {x}::text END") if wire else None
 
 
 def tried_wire_of(type_: PgType) -> Wire | None:
-    """The way a numeric travels that Spark may have no number for: NULL then; `untried_wire_of` has its text."""
+    """Return how a numeric travels that may not fit Spark's decimal: NULL then, with `untried_wire_of` beside it."""
     wire = number_wire_of(type_)
     if wire is None:
         return None
@@ -257,7 +256,7 @@ def tried_wire_of(type_: PgType) -> Wire | None:
 
 
 def untried_wire_of(type_: PgType) -> Wire:
-    """The text of what `tried_wire_of` leaves out."""
+    """Return how the numbers travel that `tried_wire_of` leaves out: as their text."""
     return Wire("string", "string", f"CASE WHEN {_untried(type_)} THEN {{x}}::text END")
 
 
@@ -270,7 +269,7 @@ def _untried(type_: PgType) -> str:
 
 
 def extreme_wire_of(type_: PgType) -> Wire | None:
-    """The way a numeric travels by whose order Spark finds the least or greatest; NaN is greater than all others."""
+    """Return how a numeric travels whose least or greatest value Spark finds; NaN is greater than all others."""
     wire, precision, scale = number_wire_of(type_), type_.precision, type_.scale
     if wire is None or precision is None or scale is None or not 0 <= scale <= precision < 38:
         return order_wire_of(type_)
@@ -280,7 +279,7 @@ def extreme_wire_of(type_: PgType) -> Wire | None:
 
 def _declared(precision: int, scale: int) -> Wire | None:
     if scale < 0:
-        # Since PostgreSQL 15: hundreds are numeric(3,-2), and have five digits before the point.
+        # numeric(3,-2), since PostgreSQL 15, holds multiples of 100 with up to five digits before the point.
         precision, scale = precision - scale, 0
     if precision > 38 or not 0 <= scale <= precision:
         return None
@@ -289,8 +288,7 @@ def _declared(precision: int, scale: int) -> Wire | None:
 
 
 def _free() -> Wire:
-    # Spark's cast would round; a value with too many digits travels as a sentence instead, and the
-    # cast fails on it with that sentence.
+    # Spark's cast would round a value with too many digits. Send a sentence instead: the cast fails and quotes it.
     encode = (
         f"CASE WHEN scale(trim_scale({{x}})) > {FREE_SCALE} OR abs({{x}}) >= {_FREE_LIMIT} "
         f"THEN 'out of range: ' || ({{x}})::text ELSE trim_scale({{x}})::text END"
@@ -311,29 +309,32 @@ def _fine() -> Wire:
     return Wire("string", "decimal(38,0)", f"{encode}THEN {rest} END", number="decimal")
 
 
-# A number that is only added up, in parts: x = coarse + fine / 10^46, or beyond. Most have a coarse part only: the
-# others are NULL.
+# The parts of a number that is only added up: x = coarse + fine / 10^46, or beyond. Most numbers have a coarse part
+# only; their other parts are NULL.
 COARSE = _coarse()
 FINE = _fine()
 BEYOND = Wire("string", "string", f"CASE WHEN {_BEYOND} THEN ({{x}})::text END")
 NAN = Wire("string", "string", "CASE WHEN {x} = 'NaN' THEN 'NaN' END")
 
 
-# Sums of these. Of a coarse part its whole numbers and the rest are added up apart, so that no sum has too many digits;
-# what is beyond leaves Spark as a list, and PostgreSQL adds it up.
 def sum_in_parts(wire: Wire) -> Wire:
-    """The way a sum of such numbers leaves Spark."""
+    """Return how a sum of coarse parts leaves Spark: the sum of the whole numbers and the sum of the fractions.
+
+    Added up apart, neither has too many digits for Spark.
+    """
     return Wire("string", wire.spark, decode=_TWO_PARTS, number="decimal", scale=wire.scale)
 
 
 def is_in_parts(wire: Wire | None) -> bool:
+    """True if a sum leaves Spark in two parts."""
     return wire is not None and wire.decode == _TWO_PARTS
 
 
 def computed_sum(expression: str, wanted: str) -> Wire:
-    """The way operands leave Spark of which PostgreSQL computes the expression, and adds up or counts what is wanted.
+    """Return how operands leave Spark if PostgreSQL computes an expression over them.
 
-    In the expression, `{p}` stands for the JSON object of the operands.
+    In `expression`, `{p}` stands for the JSON object of the operands. `wanted` is an aggregate over the results `r.x`,
+    each with its net count `r.n`.
     """
     value = expression.replace("{p}", "((e ->> 'v')::json)").replace("{", "{{").replace("}", "}}")
     rows = f"SELECT {value} AS x, (e ->> 'n')::numeric AS n FROM json_array_elements(({{x}})::json) AS e"

@@ -147,7 +147,7 @@ class BranchPlan:
         Without any, by two that cover their sides: asked for everything, they lead to all of it.
         """
         lefts, rights = list(left.names), list(right.names)
-        oriented = [pair if pair.one.alias in lefts else pair.turned() for pair in pairs]
+        oriented = [pair if pair.one.alias in lefts else pair.swap() for pair in pairs]
         groups = dict[tuple[int, int], list[Pair]]()
         for pair in oriented:
             groups.setdefault((lefts.index(pair.one.alias), rights.index(pair.other.alias)), []).append(pair)

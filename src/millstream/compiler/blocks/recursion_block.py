@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from millstream.algebra.block import LEVEL, Block, Key, MaterializedRows, Output, RecursionTerm
 from millstream.algebra.expr import Expr, Ref
-from millstream.algebra.relation import Recursion, Relation, Scan, rescanned
+from millstream.algebra.relation import Recursion, Relation, Scan, replace_scans
 from millstream.algebra.table import Table, quoted
 from millstream.algebra.types import Column
 from millstream.algebra.wire import wire_of
@@ -63,7 +63,9 @@ def build_recursion_block(recursion: Recursion, block: Block, table: Table, serv
     """The block with its terms; `table` is what it shows."""
     if recursion.each_once:
         _check_equality(table.columns)
-    step = rescanned(recursion.step, lambda scan: scan if scan.table.recursion is None else replace(scan, table=table))
+    step = replace_scans(
+        recursion.step, lambda scan: scan if scan.table.recursion is None else replace(scan, table=table)
+    )
     terms = list[RecursionTerm]()
     for relation in (recursion.base, step):
         for flat in flatten(relation):

@@ -18,7 +18,7 @@ def mark_join(node: Match, ctx: Lowering) -> str:
     """Count what is met, and split the rows whose mark has changed."""
     assert node.mark is not None
     left, right = sides(node, ctx)
-    step = counted(left, right, node.rest, ctx)
+    step = counted(left, right, node.residual, ctx)
     was, now = f"{WAS} > 0", f"{IS} > 0"
     versions = (
         f"IF(({was}) = ({now}), ARRAY(STRUCT({was}, true, true)), "

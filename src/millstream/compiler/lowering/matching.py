@@ -31,7 +31,7 @@ class JoinSide:
 def sides(node: Match, ctx: Lowering) -> tuple[JoinSide, JoinSide]:
     """Both sides, lowered; a pair may be written either way round."""
     lefts, rights = flat_columns(node.left), flat_columns(node.right)
-    pairs = [pair if flat(pair.one) in lefts else pair.turned() for pair in node.pairs]
+    pairs = [pair if flat(pair.one) in lefts else pair.swap() for pair in node.pairs]
     signs = ["<=>" if pair.nulls else "=" for pair in pairs]
     left = JoinSide(ctx.lower(node.left), lefts, [flat(pair.one) for pair in pairs], signs)
     return left, JoinSide(ctx.lower(node.right), rights, [flat(pair.other) for pair in pairs], signs)
@@ -51,7 +51,7 @@ def pairs(node: Match, left: JoinSide, right: JoinSide, ctx: Lowering) -> str:
 
 def on(node: Match) -> str:
     """What must be true of a pair."""
-    return " AND ".join(f"({spark(one)})" if one in node.rest else spark(one) for one in node.conditions)
+    return " AND ".join(f"({spark(one)})" if one in node.residual else spark(one) for one in node.conditions)
 
 
 def counted(side: JoinSide, other: JoinSide, rest: tuple[Expr, ...], ctx: Lowering) -> str:

@@ -30,7 +30,7 @@ def null_extended(node: Match, ctx: Lowering, names: Sequence[Name]) -> str:
     """The pairs, and the rows of the named sides that meet nothing."""
     left, right = sides(node, ctx)
     how = "FULL" if "right" in names else "LEFT"
-    met = _numbered(node, left, right, how, ctx) if node.rest else _by_key(node, left, right, how, ctx)
+    met = _numbered(node, left, right, how, ctx) if node.residual else _by_key(node, left, right, how, ctx)
     columns = [
         *(_shown("left", one, how) for one in left.columns),
         *(_shown("right", one, how) for one in right.columns),

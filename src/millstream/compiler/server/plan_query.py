@@ -19,7 +19,7 @@ from sqlglot.errors import SqlglotError
 from millstream.algebra.block import Block, Key
 from millstream.algebra.dialect import parsed, printed
 from millstream.algebra.expr import Expr
-from millstream.algebra.query_part import noted
+from millstream.algebra.query_part import noted_part
 from millstream.algebra.relation import Relation, Scan
 from millstream.algebra.table import ROW, Table
 from millstream.algebra.types import PgType
@@ -146,7 +146,7 @@ def plan_query(
         raise
     except Exception as error:
         log.error("planning failed", query=query, traceback="".join(traceback.format_exception(error)))
-        raise PlanningFailed.at(noted(error), error) from error
+        raise PlanningFailed.at(noted_part(error), error) from error
 
 
 def _planned(
