@@ -1,0 +1,43 @@
+"""The server's text comes out as it went in."""
+
+from __future__ import annotations
+
+import pytest
+
+from millstream.algebra.dialect import CYCLE, SEARCH, CycleClause, SearchClause, parsed, printed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'SELECT substr(t, 1), mod(x, 2), "left"(t, 1)',
+        "SELECT x IS NOT NULL, t !~ 'a', t !~* 'b'",
+        "SELECT NOT (a AND b)",
+        "SELECT x = ALL(y), x = ANY(y)",
+        "SELECT x[1], 2 ^ 3",
+        "SELECT string_agg(DISTINCT x, ',' ORDER BY x)",
+        "SELECT shop.total(x) FILTER(WHERE x > 1)",
+        "SELECT * FROM (VALUES (1, 2), (3, 4)) AS v(a, b)",
+    ],
+)
+def test_a_statement_is_printed_as_the_server_wrote_it(text: str) -> None:
+    assert printed(parsed(text)) == text
+
+
+def test_a_quoted_name_is_no_grammar() -> None:
+    assert '"substring"(x, 1)' in printed(parsed('SELECT "substring"(x, 1)'))
+
+
+def test_search_and_cycle_belong_to_their_own_query() -> None:
+    tree = parsed(
+        "WITH RECURSIVE r(a, b) AS (SELECT 1, 2 UNION ALL SELECT a, b FROM r) "
+        "SEARCH DEPTH FIRST BY a, b SET o CYCLE a SET m USING p SELECT * FROM r"
+    )
+    (cte,) = tree.args["with_"].expressions
+    assert cte.args[SEARCH] == SearchClause(True, ("a", "b"), "o")
+    assert cte.args[CYCLE] == CycleClause(("a",), "m", "", "", "p")
+    assert 'SEARCH DEPTH FIRST BY "a", "b" SET "o" CYCLE "a" SET "m" USING "p"' in printed(tree)
+
+
+def test_the_values_of_a_cycle_mark_are_written_as_the_server_reads_them() -> None:
+    assert "TO TEXT 'Y' DEFAULT TEXT 'N'" in CycleClause(("a",), "m", "'Y'::text", "'N'::text", "p").sql
