@@ -47,3 +47,21 @@ def test_group_by_distinct_has_each_set_once(law: Law) -> None:
         INSERT INTO t SELECT n, n % 2, n % 3 FROM generate_series(1, 7) AS n
     """)
     law.holds_for(DISTINCT_SETS, ["INSERT INTO t VALUES (20, 5, 5), (21, NULL, 1)", "DELETE FROM t WHERE g = 1"])
+
+
+@pytest.mark.spark
+def test_a_key_that_a_subquery_asks_for_is_null_in_the_sets_without_it(law: Law) -> None:
+    """The server writes the key of the one table `k`, and in the subquery `t.k`: the total had a row for each key."""
+    law.change(
+        "CREATE TABLE t (id int PRIMARY KEY, k int, n int); CREATE TABLE u (k int, x int);"
+        "INSERT INTO t SELECT v, v % 3, v FROM generate_series(1, 9) AS v; INSERT INTO u VALUES (0, 5), (1, 6), (1, 7)"
+    )
+    value = "(SELECT max(u.x) FROM u WHERE u.k = {}) AS x"
+    law.holds_for(
+        {
+            "column": f"SELECT t.k, sum(t.n) AS n, {value.format('t.k')} FROM t GROUP BY ROLLUP (t.k)",
+            "expression": f"SELECT t.k % 2 AS m, sum(t.n) AS n, {value.format('(t.k % 2)')} FROM t "
+            "GROUP BY CUBE (t.k % 2)",
+        },
+        ["INSERT INTO t VALUES (20, 1, 1); INSERT INTO u VALUES (2, 9)", "DELETE FROM t WHERE k = 0"],
+    )

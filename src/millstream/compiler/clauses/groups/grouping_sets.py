@@ -98,11 +98,13 @@ def select_of_keys(select: exp.Select, sets: list[Set]) -> exp.Select:
 def select_for_set(select: exp.Select, keys: Set, every: Mapping[str, PgType], aggregates: Aggregates) -> exp.Select:
     """The same grouped by one set: of `every` key, those that are not in it are NULLs of their type."""
     present = {Expr.of(key).sql for key in keys}
-    nulls = {key: f"CAST(NULL AS {type_.name})" for key, type_ in every.items() if key not in present}
+    alias = _only_alias(select)
+    absent = {key: type_ for key, type_ in every.items() if key not in present}
+    nulls = {_unqualified(Expr(key).tree, alias): f"CAST(NULL AS {type_.name})" for key, type_ in absent.items()}
     copy = select.copy()
 
     def null(node: exp.Expression) -> exp.Expression:
-        found = nulls.get(Expr.of(unwrapped(node)).sql) if not isinstance(node, exp.Identifier) else None
+        found = nulls.get(_unqualified(unwrapped(node), alias)) if not isinstance(node, exp.Identifier) else None
         return Expr(found).node if found and not _inside_a_call(node, aggregates) else node
 
     copy.set("expressions", [transform(replace_grouping_calls(one, present), null) for one in copy.expressions])
@@ -114,6 +116,25 @@ def select_for_set(select: exp.Select, keys: Set, every: Mapping[str, PgType], a
         # The empty set has one row, even where no aggregate is asked for.
         copy.set("having", exp.Having(this=Expr("count(*) >= 0").node))
     return copy
+
+
+def _only_alias(select: exp.Select) -> str:
+    """The alias of the one item of FROM; empty where there are several."""
+    clause = select.args.get("from_")
+    return str(clause.this.alias_or_name) if clause and not select.args.get("joins") else ""
+
+
+def _unqualified(node: exp.Expression, alias: str) -> str:
+    """The text of an expression, its columns of this item without the alias.
+
+    Where FROM has one item, the server qualifies its columns in subqueries and nowhere else.
+    """
+
+    def bare(part: exp.Expression) -> exp.Expression:
+        own = alias and isinstance(part, exp.Column) and part.table == alias
+        return exp.Column(this=part.this) if own else part
+
+    return Expr.of(transform(node, bare)).sql
 
 
 def _inside_a_call(node: exp.Expression, aggregates: Aggregates) -> bool:
