@@ -60,6 +60,8 @@ KINDS = {
         ColumnKind("ctext", 'text COLLATE "C"', "text", ("", "a", "b", "A", "Ω", "b b")),
         ColumnKind("varchar", "varchar(6)", "text", ("", "a", "b", "abcdef", "é")),
         ColumnKind("char4", "char(4)", "other", ("", "a", "ab", "abcd", " a")),
+        # Equal values have the same blanks: which of them a group shows is then no choice.
+        ColumnKind("bpchar", "bpchar", "other", ("", "a ", "b   ", "ab", " a  ")),
         ColumnKind("bool", "boolean", "bool", ("t", "f")),
         ColumnKind("date", "date", "date", ("2020-01-01", "1999-12-31", "2024-02-29", "infinity", "-infinity")),
         ColumnKind("timestamp", "timestamp", "time", ("2020-01-01 00:00:00", "2020-06-01 12:34:56.789012", "infinity")),
