@@ -31,7 +31,7 @@ def reader(conn: Connection, name: str) -> int:
 
 
 def test_a_source_comes_back_as_it_was_recorded(conn: Connection) -> None:
-    sources.add(conn, ORDERS)
+    sources.put(conn, ORDERS)
     assert sources.get(conn, 42) == ORDERS
     assert sources.every(conn) == [ORDERS]
     assert sources.get(conn, 43) is None
@@ -45,7 +45,7 @@ def test_recording_again_replaces_and_reserving_does_not(conn: Connection) -> No
     found = sources.get(conn, 42)
     assert found is not None
     assert (found.columns, found.mode) == ((), "TRIGGER")
-    sources.add(conn, ORDERS)
+    sources.put(conn, ORDERS)
     sources.reserve(conn, 42, "public", "Orders")
     assert sources.get(conn, 42) == ORDERS
 
@@ -56,25 +56,25 @@ def test_columns_out_of_order_are_refused_at_birth() -> None:
 
 
 def test_readers_their_columns_and_their_frontiers(conn: Connection) -> None:
-    sources.add(conn, ORDERS)
+    sources.put(conn, ORDERS)
     assert sources.consumers(conn, 42) == []
     assert sources.unread(conn) == [ORDERS]
     first, second = reader(conn, "first"), reader(conn, "second")
-    sources.depend(conn, first, 42, ["id", "id"])
-    sources.depend(conn, second, 42, ["Größe", "id"])
+    sources.add_dependency(conn, first, 42, ["id", "id"])
+    sources.add_dependency(conn, second, 42, ["Größe", "id"])
     stream_tables.advance(conn, [first], "10:20:12", datetime.now(UTC))
     assert sources.consumers(conn, 42) == [Snapshot(10, 20, (12,)), None]
-    assert sources.needed(conn, 42) == ["Größe", "id"]
+    assert sources.needed_columns(conn, 42) == ["Größe", "id"]
     assert sources.read_by(conn, first) == [ORDERS]
     assert sources.unread(conn) == []
-    sources.depend(conn, second, 42, [])
-    assert sources.needed(conn, 42) == ["id"], "a reader's columns are replaced"
+    sources.add_dependency(conn, second, 42, [])
+    assert sources.needed_columns(conn, 42) == ["id"], "a reader's columns are replaced"
 
 
 def test_a_source_that_is_read_cannot_be_forgotten(conn: Connection) -> None:
-    sources.add(conn, ORDERS)
+    sources.put(conn, ORDERS)
     table = reader(conn, "t")
-    sources.depend(conn, table, 42, ["id"])
+    sources.add_dependency(conn, table, 42, ["id"])
     with pytest.raises(psycopg.errors.ForeignKeyViolation):
         sources.remove(conn, 42)
     stream_tables.remove(conn, table)
@@ -84,7 +84,7 @@ def test_a_source_that_is_read_cannot_be_forgotten(conn: Connection) -> None:
 
 def test_a_reader_of_an_unknown_source_is_refused(conn: Connection) -> None:
     with pytest.raises(psycopg.errors.ForeignKeyViolation):
-        sources.depend(conn, reader(conn, "t"), 42, ["id"])
+        sources.add_dependency(conn, reader(conn, "t"), 42, ["id"])
 
 
 DRIFT = {
@@ -105,7 +105,7 @@ def test_drift_tells_what_has_changed(conn: Connection, ddl: str, said: str) -> 
     conn.execute("CREATE TABLE t (a numeric(8,2), b text, c int)")
     relid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
     columns = (CapturedColumn(1, "a", 1700, "numeric", 524294), CapturedColumn(2, "b", 25, "text", -1, 100))
-    sources.add(conn, Source(relid, "public", "t", "TRIGGER", columns))
+    sources.put(conn, Source(relid, "public", "t", "TRIGGER", columns))
     assert sources.drift(conn) == {}
     conn.execute(ddl)
     found = sources.drift(conn)
@@ -122,7 +122,7 @@ def test_a_new_expression_of_a_generated_column_is_drift(conn: Connection) -> No
     relid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
     digest = conn.execute("SELECT md5(adbin::text) FROM pg_attrdef WHERE adrelid = %s", (relid,)).fetchall()[0][0]
     column = CapturedColumn(2, "b", 23, "integer", generation=digest)
-    sources.add(conn, Source(relid, "public", "t", "TRIGGER", (column,)))
+    sources.put(conn, Source(relid, "public", "t", "TRIGGER", (column,)))
     assert sources.drift(conn) == {}
     conn.execute("ALTER TABLE t ALTER b SET EXPRESSION AS (a * 3)")
     assert "expression" in sources.drift(conn)[relid]

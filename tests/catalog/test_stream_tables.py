@@ -134,9 +134,9 @@ def test_failures_are_counted_until_a_success(conn: Connection) -> None:
 
 def test_removing_one_removes_what_is_its_own(conn: Connection) -> None:
     kept, gone = add(conn, "kept"), add(conn, "gone")
-    sources.add(conn, Source(42, "public", "orders", "TRIGGER", ()))
+    sources.put(conn, Source(42, "public", "orders", "TRIGGER", ()))
     for table in (kept, gone):
-        sources.depend(conn, table.id, 42, ["a"])
+        sources.add_dependency(conn, table.id, 42, ["a"])
         blocks.add(conn, table.id, [blocks.RecordedBlock(0, "main", "none", None, "scan")])
         history.add(conn, HistoryEntry(table.id, "FULL", "initial", "COMPLETED", "INITIAL", AT))
     stream_tables.remove(conn, gone.id)
@@ -149,11 +149,11 @@ def test_removing_one_removes_what_is_its_own(conn: Connection) -> None:
 
 def test_dependants_and_sources_are_found(conn: Connection) -> None:
     lower, upper, other = add(conn, "lower", relid=42), add(conn, "upper"), add(conn, "other")
-    sources.add(conn, Source(42, "public", "lower", "TRIGGER", ()))
-    sources.add(conn, Source(43, "public", "orders", "TRIGGER", ()))
-    sources.depend(conn, lower.id, 43, ["a"])
-    sources.depend(conn, upper.id, 42, ["a"])
-    sources.depend(conn, upper.id, 43, ["a"])
+    sources.put(conn, Source(42, "public", "lower", "TRIGGER", ()))
+    sources.put(conn, Source(43, "public", "orders", "TRIGGER", ()))
+    sources.add_dependency(conn, lower.id, 43, ["a"])
+    sources.add_dependency(conn, upper.id, 42, ["a"])
+    sources.add_dependency(conn, upper.id, 43, ["a"])
     assert stream_tables.dependants(conn, lower.id) == [upper]
     assert stream_tables.dependants(conn, upper.id) == []
     assert [source.relid for source in stream_tables.sources_of(conn, upper.id)] == [42, 43]

@@ -67,6 +67,6 @@ def test_an_upgrade_records_what_stream_tables_read(conn: Connection, monkeypatc
         a, b = made_before(conn, "a"), made_before(conn, "b")
         relid = conn.execute("SELECT 'public.b'::regclass::oid").fetchall()[0][0]
         sources.reserve(conn, relid, "public", "b")
-        sources.depend(conn, a, relid, ["id"])
+        sources.add_dependency(conn, a, relid, ["id"])
     install.install(conn)
     assert upstreams.every(conn) == {a: [Upstream(b)]}

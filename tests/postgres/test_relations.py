@@ -90,13 +90,13 @@ def test_members_are_found_to_any_depth(conn: Connection) -> None:
         "CREATE TEMPORARY TABLE d () INHERITS (a)"
     )
     oids = {name: oid_of(conn, name) for name in ("p", "p1", "p11", "p2", "a", "b", "c")}
-    found = relations.members(conn, [oids["p"], oids["a"], oids["p11"]])
+    found = relations.partitions(conn, [oids["p"], oids["a"], oids["p11"]])
     assert found == {
         oids["p"]: tuple(sorted(oids[name] for name in ("p1", "p11", "p2"))),
         oids["a"]: tuple(sorted(oids[name] for name in ("b", "c"))),
         oids["p11"]: (),
     }
-    assert relations.table(conn, oids["p"]).members == found[oids["p"]]
+    assert relations.table(conn, oids["p"]).partitions == found[oids["p"]]
 
 
 # -- types -----------------------------------------------------------------------------------

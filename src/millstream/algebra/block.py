@@ -450,7 +450,7 @@ class Block:
             yield from branch.inputs
 
     @property
-    def asks_clock(self) -> bool:
+    def reads_clock(self) -> bool:
         """True if it reads the clock, or a filter of it does."""
         by = (
             scan for one in self.inputs() for temporal_filters in one.temporal_filters for scan in temporal_filters.by

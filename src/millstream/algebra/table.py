@@ -22,7 +22,7 @@ class Table:
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     """The columns of the primary key, or of a unique index over columns that are all NOT NULL; the keys of a block."""
-    members: tuple[int, ...] = ()
+    partitions: tuple[int, ...] = ()
     """Oids of its partitions and children, to any depth; a write to one fires only its own triggers."""
     block: int | None = None
     """For the rows of an inner block: its position in the chain. Schema and name are those it has while planning."""

@@ -45,7 +45,7 @@ def digests_under(conn: Connection, view: int) -> Digests:
     tables = [oid for kind, oid in found if kind == "table"]
     found += [("key", oid) for oid in tables]
     found += [("name", oid) for kind, oid in found if kind == "type"]
-    found += [("storage", oid) for root, below in relations.members(conn, tables).items() for oid in (root, *below)]
+    found += [("storage", oid) for root, below in relations.partitions(conn, tables).items() for oid in (root, *below)]
     return _now(conn, found)
 
 

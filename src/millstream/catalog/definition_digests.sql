@@ -53,7 +53,7 @@ WHERE t.typcategory <> 'A' AND t.oid >= 16384
 SELECT p.stream_table_id, p.kind, p.objid, now.digest, now.digest IS DISTINCT FROM p.digest,
     p.kind NOT IN ('key', 'target', 'name') AND now.digest IS DISTINCT FROM was.digest
 FROM unnest(%s::int8[], %s::text[], %s::oid[], %s::text[]) AS p (stream_table_id, kind, objid, digest)
-LEFT JOIN millstream.grounds AS g
+LEFT JOIN millstream.definition_digests AS g
     ON g.stream_table_id = p.stream_table_id AND g.kind = p.kind AND g.objid = p.objid
 CROSS JOIN LATERAL (SELECT CASE p.kind
     WHEN 'table' THEN (
@@ -185,11 +185,11 @@ WHERE now.digest IS DISTINCT FROM p.digest
     OR (p.kind NOT IN ('key', 'target', 'name') AND now.digest IS DISTINCT FROM was.digest);
 
 -- recorded --
-SELECT stream_table_id, kind, objid, digest FROM millstream.grounds WHERE stream_table_id = ANY (%s);
+SELECT stream_table_id, kind, objid, digest FROM millstream.definition_digests WHERE stream_table_id = ANY (%s);
 
 -- forget --
-DELETE FROM millstream.grounds WHERE stream_table_id = %s;
+DELETE FROM millstream.definition_digests WHERE stream_table_id = %s;
 
 -- record --
-INSERT INTO millstream.grounds (stream_table_id, kind, objid, digest)
+INSERT INTO millstream.definition_digests (stream_table_id, kind, objid, digest)
 SELECT %s, kind, objid, digest FROM unnest(%s::text[], %s::oid[], %s::text[]) AS g (kind, objid, digest);

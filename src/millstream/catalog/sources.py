@@ -1,7 +1,7 @@
-"""The catalog's rows of sources: the tables that changes are captured from, and who reads them.
+"""Rows of millstream.sources: the tables that changes are captured from, and which stream tables read them.
 
-A source is known by its oid: a table dropped and made again under the same name is another one. What is
-captured of it is recorded column by column, so that `drift` can tell when the table has since changed.
+A source is identified by its oid: a table that was dropped and created again under the same name is a different
+source. Its captured columns are recorded one by one, so that `drift` can find out when the table has changed since.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from millstream.algebra.table import quoted
@@ -21,7 +22,7 @@ from millstream.postgres.sql_files import load
 
 Mode = Literal["TRIGGER", "TRANSITIONING", "WAL"]
 Origin = Literal["t", "l"]
-"""Who wrote a row of a buffer: a trigger, or the log."""
+"""Where a row of a buffer came from: "t" a trigger, "l" WAL (logical decoding)."""
 
 _SQL = load("millstream.catalog", "sources.sql")
 
@@ -33,22 +34,22 @@ class CapturedColumn:
     attnum: int
     name: str
     type_oid: int
-    """The declared type, a domain included."""
+    """The declared type, which may be a domain."""
     type_name: str
-    """The type of its column in the buffer: underneath domains, without a modifier, qualified."""
+    """The type of its column in the buffer: the base type of a domain, without a modifier, schema-qualified."""
     typmod: int = -1
     collation: int = 0
     generation: str | None = None
-    """Of a generated column: a digest of how it is computed; the text would vary with the search_path."""
+    """Digest of a generated column's expression. Its text would vary with the search_path."""
 
 
-# How the reason begins where a source came back from the log, and not by the wish of its readers.
 RETURNED = "Returned to triggers: "
+"""Prefix of `Source.reason` after WAL capture failed, as opposed to a return that its readers asked for."""
 
 
 @dataclass(frozen=True)
 class Cutover:
-    """A hand-over: of the transactions that this snapshot sees, the rows of this origin count."""
+    """A change of the capture method: for transactions that `seen` sees, the rows of `origin` are read."""
 
     seen: Snapshot
     origin: Origin
@@ -63,19 +64,19 @@ class Source:
     name: str
     mode: Mode
     columns: tuple[CapturedColumn, ...]
-    members: tuple[int, ...] = ()
+    partitions: tuple[int, ...] = ()
+    """Oids of its partitions and inheritance children, to any depth."""
     reason: str | None = None
-    """Why it is in this mode, where that needs saying."""
-    turns: tuple[Cutover, ...] = ()
-    """The hand-overs that some reader has not passed yet, in their order."""
+    """Why it is in this mode, if that is not obvious."""
+    cutovers: tuple[Cutover, ...] = ()
+    """The cutovers that some reader has not passed yet, oldest first."""
     published_at: int | None = None
-    """A transaction's id: the log holds all of every transaction with a higher one."""
+    """A transaction id: WAL holds every change of all transactions with a higher id."""
     published_as: tuple[int, ...] = ()
     """Its entries in the publication."""
     identities: Mapping[int, str] = field(default_factory=dict)
-    """The replica identities that its tables had before we set them."""
-    turned_at: datetime | None = field(default=None, compare=False)
-    """When its mode last changed."""
+    """By oid: the replica identity that a table had before Millstream set it to FULL."""
+    mode_changed_at: datetime | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         attnums = [column.attnum for column in self.columns]
@@ -84,18 +85,18 @@ class Source:
 
     @property
     def origin(self) -> Origin:
-        """Whose rows count after the last hand-over."""
+        """The origin of the rows to read after the last cutover."""
         return "l" if self.mode == "WAL" else "t"
 
     @property
-    def is_logged(self) -> bool:
-        """Does anybody need, or will anybody need, what the log tells of it?"""
-        return self.mode != "TRIGGER" or bool(self.turns)
+    def uses_wal(self) -> bool:
+        """True if some reader needs, or will need, changes of this source from WAL."""
+        return self.mode != "TRIGGER" or bool(self.cutovers)
 
-    def needs_log(self, frontier: Snapshot) -> bool:
-        """Is any of what came after a frontier told by the log?"""
-        unpassed = [turn for turn in self.turns if not frontier.reaches(turn.seen)]
-        return self.mode == "WAL" or any(turn.origin == "l" for turn in unpassed)
+    def needs_wal(self, frontier: Snapshot) -> bool:
+        """Return True if a reader at this frontier must read some later changes from WAL."""
+        ahead = [cutover for cutover in self.cutovers if not frontier.reaches(cutover.seen)]
+        return self.mode == "WAL" or any(cutover.origin == "l" for cutover in ahead)
 
     @property
     def qualified(self) -> str:
@@ -103,7 +104,7 @@ class Source:
         return f"{quoted(self.schema)}.{quoted(self.name)}"
 
     def column(self, name: str) -> CapturedColumn | None:
-        """The captured column of that name, if it is captured."""
+        """Return the captured column of that name, or None."""
         return next((column for column in self.columns if column.name == name), None)
 
 
@@ -111,182 +112,205 @@ class Source:
 
 
 def get(conn: Connection, relid: int) -> Source | None:
-    """The source of that oid, if changes are captured from it."""
-    row = conn.execute(_SQL["get"], (relid,)).fetchone()
-    return _source(row) if row else None
+    """Return the source with that oid, or None."""
+    return next(iter(_select(conn, "get", (relid,))), None)
 
 
-def hold(conn: Connection, relid: int) -> Source | None:
-    """The same, kept from others until the transaction ends."""
-    row = conn.execute(_SQL["hold"], (relid,)).fetchone()
-    return _source(row) if row else None
+def get_for_update(conn: Connection, relid: int) -> Source | None:
+    """Return the source with that oid and lock its row until the transaction ends."""
+    return next(iter(_select(conn, "get_for_update", (relid,))), None)
 
 
 def every(conn: Connection) -> list[Source]:
-    """All of them, in order of oid."""
-    return [_source(row) for row in conn.execute(_SQL["every"])]
+    """Return all sources, ordered by oid."""
+    return _select(conn, "every")
 
 
 def read_by(conn: Connection, stream_table_id: int) -> list[Source]:
-    """The sources of one stream table."""
-    return [_source(row) for row in conn.execute(_SQL["read_by"], (stream_table_id,))]
+    """Return the sources of a stream table."""
+    return read_by_each(conn, [stream_table_id])[stream_table_id]
 
 
 def read_by_each(conn: Connection, stream_table_ids: Sequence[int]) -> dict[int, list[Source]]:
-    """The sources of each of these stream tables, in one query."""
-    found: dict[int, list[Source]] = {id: [] for id in stream_table_ids}
-    for id, *row in conn.execute(_SQL["read_by_each"], (list(stream_table_ids),)):
-        found[id].append(_source(tuple(row)))
-    return found
+    """Return the sources of each of these stream tables, with one query."""
+    by_reader: dict[int, list[Source]] = {id: [] for id in stream_table_ids}
+    with conn.cursor(row_factory=dict_row) as cursor:
+        for row in cursor.execute(_SQL["read_by_each"], (list(stream_table_ids),)):
+            by_reader[row.pop("stream_table_id")].append(_source(row))
+    return by_reader
 
 
 def unread(conn: Connection) -> list[Source]:
-    """The sources that no stream table reads any more."""
-    return [_source(row) for row in conn.execute(_SQL["unread"])]
+    """Return the sources that no stream table reads any more."""
+    return _select(conn, "unread")
 
 
 def read_only_by(conn: Connection, stream_table_ids: Sequence[int]) -> list[int]:
-    """Return the sources that nobody reads, or none but these stream tables."""
+    """Return the sources that no stream table reads, except possibly these."""
     return [relid for (relid,) in conn.execute(_SQL["read_only_by"], (list(stream_table_ids),))]
 
 
-def add(conn: Connection, source: Source) -> None:
-    """Record it, or what has changed about it."""
+def put(conn: Connection, source: Source) -> None:
+    """Insert or update the row of a source."""
     row = {
-        "relid": source.relid, "schema": source.schema, "name": source.name, "mode": source.mode,
-        "columns": Jsonb([asdict(column) for column in source.columns]), "members": list(source.members),
-        "reason": source.reason, "turns": Jsonb([[str(turn.seen), turn.origin] for turn in source.turns]),
+        "relid": source.relid,
+        "schema": source.schema,
+        "name": source.name,
+        "mode": source.mode,
+        "columns": Jsonb([asdict(column) for column in source.columns]),
+        "partitions": list(source.partitions),
+        "reason": source.reason,
+        "cutovers": Jsonb([[str(cutover.seen), cutover.origin] for cutover in source.cutovers]),
         "published_at": str(source.published_at) if source.published_at else None,
         "published_as": list(source.published_as),
-        "identities": Jsonb({str(oid): text for oid, text in source.identities.items()}),
-    }  # fmt: skip
+        "identities": Jsonb({str(oid): identity for oid, identity in source.identities.items()}),
+    }
     conn.execute(_SQL["put"], row)
 
 
-def explain(conn: Connection, relid: int, reason: str) -> None:
-    """Record why it is captured the way it is."""
-    conn.execute(_SQL["explain"], (reason, relid))
+def set_reason(conn: Connection, relid: int, reason: str) -> None:
+    """Record why a source is captured the way it is."""
+    conn.execute(_SQL["set_reason"], (reason, relid))
 
 
 def reserve(conn: Connection, relid: int, schema: str, name: str) -> None:
-    """Record a source that nothing is captured of yet, for a stream table to depend on; one that is there stays."""
+    """Insert a source without captured columns, for a stream table to depend on. Do nothing if the source exists."""
     conn.execute(_SQL["reserve"], (relid, schema, name))
 
 
 def remove(conn: Connection, relid: int) -> None:
-    """Forget it; an error while a stream table depends on it."""
+    """Delete a source. Raise if a stream table still depends on it."""
     conn.execute(_SQL["remove"], (relid,))
 
 
-def _source(row: tuple[Any, ...]) -> Source:
-    relid, schema, name, mode, columns, members, reason, turns, published_at, published_as, identities, turned_at = row
-    captured = tuple(CapturedColumn(**column) for column in columns)
-    turned = tuple(Cutover(Snapshot.parse(seen), origin) for seen, origin in turns)
-    former = {int(oid): text for oid, text in identities.items()}
+# Parameters are of any type: psycopg adapts them.
+def _select(conn: Connection, statement: str, parameters: Any = None) -> list[Source]:
+    with conn.cursor(row_factory=dict_row) as cursor:
+        return [_source(row) for row in cursor.execute(_SQL[statement], parameters)]
+
+
+def _source(row: Mapping[str, Any]) -> Source:
     return Source(
-        relid, schema, name, mode, captured, tuple(members), reason, turned, published_at, tuple(published_as), former,
-        turned_at,
-    )  # fmt: skip
+        relid=row["relid"],
+        schema=row["schema_name"],
+        name=row["name"],
+        mode=row["cdc_mode"],
+        columns=tuple(CapturedColumn(**column) for column in row["columns"]),
+        partitions=tuple(row["partitions"]),
+        reason=row["reason"],
+        cutovers=tuple(Cutover(Snapshot.parse(seen), origin) for seen, origin in row["cutovers"]),
+        published_at=row["published_at"],
+        published_as=tuple(row["published_as"]),
+        identities={int(oid): identity for oid, identity in row["identities"].items()},
+        mode_changed_at=row["mode_changed_at"],
+    )
 
 
-# -- who reads them --------------------------------------------------------------------------
+# -- readers ---------------------------------------------------------------------------------
 
 
-def depend(conn: Connection, stream_table_id: int, relid: int, columns: Sequence[str]) -> None:
+def add_dependency(conn: Connection, stream_table_id: int, relid: int, columns: Sequence[str]) -> None:
     """Record that a stream table reads these columns of a source.
 
-    Commit this before the stream table's first cut: from then on `prune` keeps what it will need.
+    Commit this before the stream table's first cut: `prune` then keeps the changes that it will need.
     """
-    conn.execute(_SQL["depend"], (stream_table_id, relid, sorted(set(columns))))
+    conn.execute(_SQL["add_dependency"], (stream_table_id, relid, sorted(set(columns))))
 
 
-def depend_on_no_other(conn: Connection, stream_table_id: int, relids: Sequence[int]) -> None:
-    """Forget that a stream table reads any source but these."""
-    conn.execute(_SQL["depend_on_no_other"], (stream_table_id, list(relids)))
+def remove_other_dependencies(conn: Connection, stream_table_id: int, relids: Sequence[int]) -> None:
+    """Delete the dependencies of a stream table on sources that are not among these."""
+    conn.execute(_SQL["remove_other_dependencies"], (stream_table_id, list(relids)))
 
 
-def needed(conn: Connection, relid: int) -> list[str]:
-    """The columns that some stream table reads."""
-    return [name for (name,) in conn.execute(_SQL["needed"], (relid,))]
+def needed_columns(conn: Connection, relid: int) -> list[str]:
+    """Return the columns of a source that at least one stream table reads."""
+    return [name for (name,) in conn.execute(_SQL["needed_columns"], (relid,))]
 
 
 def consumers(conn: Connection, relid: int) -> list[Snapshot | None]:
-    """The frontiers of the stream tables that read it; None for one that has none yet."""
+    """Return the frontiers of the stream tables that read a source; None for a stream table that is not filled yet."""
     rows = conn.execute(_SQL["consumers"], (relid,))
     return [Snapshot.parse(frontier) if frontier else None for (frontier,) in rows]
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What the readers of a source want of its capture."""
+class WantedCapture:
+    """How the readers of a source want it captured."""
 
     modes: frozenset[str | None]
-    """Their own settings; None is the general one."""
+    """The `cdc_mode` of each reader; None means the general setting."""
     is_read: bool
-    """All of them are filled."""
+    """True if every reader has been filled."""
     is_stream_table: bool
-    """We write it ourselves."""
+    """True if the source is itself a stream table, which only refreshes write."""
 
 
-def wishes(conn: Connection) -> dict[int, Wish]:
-    """By source that is read."""
-    rows = conn.execute(_SQL["wanted_modes"])
-    return {relid: Wish(frozenset(modes), filled, ours) for relid, modes, filled, ours in rows}
+def wanted_captures(conn: Connection) -> dict[int, WantedCapture]:
+    """Return how each source that has readers should be captured, by its oid."""
+    rows = conn.execute(_SQL["wanted_captures"])
+    return {relid: WantedCapture(frozenset(modes), filled, ours) for relid, modes, filled, ours in rows}
 
 
-# -- what has changed ------------------------------------------------------------------------
+# -- drift -----------------------------------------------------------------------------------
 
 
 def drift(conn: Connection, relids: Sequence[int] | None = None) -> dict[int, str]:
-    """Sources that are no longer as their capture was set up for, each with the first thing that has changed."""
-    return {relid: next(iter(found.values())) for relid, found in drifts(conn, relids).items()}
+    """Return the sources that no longer match their capture, each with the first difference."""
+    return {relid: next(iter(by_column.values())) for relid, by_column in drift_by_column(conn, relids).items()}
 
 
-def drifts(conn: Connection, relids: Sequence[int] | None = None) -> dict[int, dict[str, str]]:
-    """The same with all that has changed, by column: readers of the others need not care. "" is the table itself.
+def drift_by_column(conn: Connection, relids: Sequence[int] | None = None) -> dict[int, dict[str, str]]:
+    """Return all differences of each source by column name, so that readers of other columns can ignore them.
 
-    Two queries for all of them; read in a cut, it tells how things stood at the cut. Whoever finds
-    drift sets the capture up again, and that marks the buffer: each reader then reinitialises.
+    The key "" stands for the table itself. The function needs two queries for all sources; inside a cut it returns the
+    state at the cut. The caller sets up the capture again, which writes a mark into the buffer, and each reader then
+    reinitialises.
     """
-    asked = [source for source in every(conn) if relids is None or source.relid in relids]
-    members = relations.members(conn, [source.relid for source in asked])
-    shapes = _shapes(conn, asked)
-    found = {source.relid: _differences(source, shapes[source.relid], members[source.relid]) for source in asked}
-    return {relid: what for relid, what in found.items() if what}
+    wanted = [source for source in every(conn) if relids is None or source.relid in relids]
+    partitions = relations.partitions(conn, [source.relid for source in wanted])
+    shapes = _shapes(conn, wanted)
+    by_source = {
+        source.relid: _differences(source, shapes[source.relid], partitions[source.relid]) for source in wanted
+    }
+    return {relid: differences for relid, differences in by_source.items() if differences}
 
 
-# The kinds of drift after which the queries over a source still mean what they meant: capture is set up again.
-MEMBERS_CHANGED = "A partition or child was attached or detached."
+# The kinds of drift after which queries over a source still mean what they meant; only its capture is set up again.
+PARTITIONS_CHANGED = "A partition or child was attached or detached."
 _MADE_AGAIN = "was dropped and made again."
 
 
-def is_harmless(what: str) -> bool:
-    """Return whether queries still mean what they meant after this drift, as `drifts` tells it."""
-    return what == MEMBERS_CHANGED or what.endswith(_MADE_AGAIN)
+def is_harmless(difference: str) -> bool:
+    """Return True if queries still mean what they meant after this difference, as worded by `drift_by_column`."""
+    return difference == PARTITIONS_CHANGED or difference.endswith(_MADE_AGAIN)
 
 
-# By attnum: name, type, modifier, collation, generation. None: there is no such table any more.
+# By attnum: name, type, modifier, collation, generation.
 _Shape = dict[int, tuple[Any, ...]]
 
 
-def _shapes(conn: Connection, asked: Sequence[Source]) -> dict[int, _Shape | None]:
+def _shapes(conn: Connection, wanted: Sequence[Source]) -> dict[int, _Shape | None]:
+    """Return the present columns of each source; None for a table that does not exist any more."""
     shapes: dict[int, _Shape | None] = {}
-    for relid, exists, attnum, *facts in conn.execute(_SQL["shapes"], ([source.relid for source in asked],)):
+    for relid, exists, attnum, *facts in conn.execute(_SQL["shapes"], ([source.relid for source in wanted],)):
         shape = shapes.setdefault(relid, {} if exists else None)
         if shape is not None and facts[0] is not None:
             shape[attnum] = tuple(facts)
     return shapes
 
 
-def _differences(source: Source, shape: _Shape | None, members: tuple[int, ...]) -> dict[str, str]:
-    """What differs, in words; empty when nothing does."""
+def _differences(source: Source, shape: _Shape | None, partitions: tuple[int, ...]) -> dict[str, str]:
     if shape is None:
         return {"": "The table was dropped."}
-    found = {"": MEMBERS_CHANGED} if members != source.members else {}
-    return found | {one.name: what for one in source.columns if (what := _changed(one, shape))}
+    differences = {"": PARTITIONS_CHANGED} if partitions != source.partitions else {}
+    for column in source.columns:
+        if difference := _difference(column, shape):
+            differences[column.name] = difference
+    return differences
 
 
-def _changed(column: CapturedColumn, shape: _Shape) -> str:
+def _difference(column: CapturedColumn, shape: _Shape) -> str:
+    """Describe how a column differs from its record; return "" if it does not."""
     now = shape.get(column.attnum)
     recorded = (column.name, column.type_oid, column.typmod, column.collation, column.generation)
     if now != recorded and recorded in shape.values():
@@ -295,6 +319,6 @@ def _changed(column: CapturedColumn, shape: _Shape) -> str:
         return f"Column {quoted(column.name)} was dropped."
     if now[0] != column.name:
         return f"Column {quoted(column.name)} was renamed to {quoted(now[0])}."
-    if now[1:] != (column.type_oid, column.typmod, column.collation, column.generation):
+    if now != recorded:
         return f"Column {quoted(column.name)} has another type, collation or expression."
     return ""

@@ -57,7 +57,7 @@ class StreamTable:
     """None where the table was created before keys were recorded."""
     planned_by: str | None = None
     """The version stamp of the planner that its blocks are of."""
-    asks_clock: bool | None = None
+    reads_clock: bool | None = None
     """Its query asks what time it is."""
     cut_at: datetime | None = None
     """When it was last refreshed; its data may be older, where it reads another stream table."""
@@ -165,13 +165,13 @@ def add(
     cdc_mode: str | None = None,
     row_key: RowKey | None = None,
     planned_by: str | None = None,
-    asks_clock: bool | None = None,
+    reads_clock: bool | None = None,
 ) -> StreamTable:
     """Record a new stream table; `relid` may follow with `attach`."""
     row = {
         "schema_name": schema_name, "name": name, "relid": relid, "query": query, "canonical_query": canonical_query,
         "schedule": schedule, "refresh_mode": refresh_mode, "status": status, "cdc_mode": cdc_mode,
-        "row_key": Jsonb(row_key.as_dict()) if row_key else None, "planned_by": planned_by, "asks_clock": asks_clock,
+        "row_key": Jsonb(row_key.as_dict()) if row_key else None, "planned_by": planned_by, "reads_clock": reads_clock,
     }  # fmt: skip
     try:
         with conn.transaction():
@@ -203,9 +203,9 @@ def advance(
     return dict(conn.execute(_SQL["advance"], row).fetchall())
 
 
-def set_planned(conn: Connection, id: int, *, planned_by: str, asks_clock: bool) -> None:
+def set_planned(conn: Connection, id: int, *, planned_by: str, reads_clock: bool) -> None:
     """Record by which planner its blocks were made, and whether its query asks what time it is."""
-    conn.execute(_SQL["set_planned"], (planned_by, asks_clock, id))
+    conn.execute(_SQL["set_planned"], (planned_by, reads_clock, id))
 
 
 def start_over(conn: Connection, id: int) -> None:

@@ -1,12 +1,12 @@
 -- add --
 INSERT INTO millstream.stream_tables (
     schema_name, name, relid, query, canonical_query, schedule, refresh_mode, status, cdc_mode, row_key,
-    planned_by, asks_clock
+    planned_by, reads_clock
 )
 VALUES (
     %(schema_name)s, %(name)s, %(relid)s, %(query)s, %(canonical_query)s,
     %(schedule)s, %(refresh_mode)s, %(status)s, %(cdc_mode)s, %(row_key)s,
-    %(planned_by)s, %(asks_clock)s
+    %(planned_by)s, %(reads_clock)s
 )
 RETURNING id;
 
@@ -67,7 +67,7 @@ WHERE id = ANY (%(ids)s)
 RETURNING id, data_timestamp;
 
 -- set_planned --
-UPDATE millstream.stream_tables SET planned_by = %s, asks_clock = %s WHERE id = %s;
+UPDATE millstream.stream_tables SET planned_by = %s, reads_clock = %s WHERE id = %s;
 
 -- start_over --
 UPDATE millstream.stream_tables SET frontier = NULL, updated_at = clock_timestamp() WHERE id = %s;

@@ -14,13 +14,13 @@ stable; its facts are attributes. Whether trying again can help is decided by th
 from millstream.errors.base import MillstreamError, typed
 from millstream.errors.capture import (
     LockNotHad,
-    LogBehind,
-    LogBroken,
-    LogNotUnderstood,
-    LogTakenOver,
     SlotLost,
     SourceChanged,
     SpillFailed,
+    WalBehind,
+    WalBroken,
+    WalNotUnderstood,
+    WalTakenOver,
 )
 from millstream.errors.defect import (
     InternalError,
@@ -88,10 +88,6 @@ __all__ = [
     "JavaMissing",
     "LockNotHad",
     "LockTableFull",
-    "LogBehind",
-    "LogBroken",
-    "LogNotUnderstood",
-    "LogTakenOver",
     "MillstreamError",
     "NameTaken",
     "NoRights",
@@ -122,6 +118,10 @@ __all__ = [
     "UntrustedCatalog",
     "ValueOutOfRange",
     "Volatile",
+    "WalBehind",
+    "WalBroken",
+    "WalNotUnderstood",
+    "WalTakenOver",
     "WrongVersion",
     "typed",
 ]

@@ -115,7 +115,7 @@ class SlotLost(MillstreamError):
         )
 
 
-class LogBroken(MillstreamError):
+class WalBroken(MillstreamError):
     """The connection that brings the log has ended or fallen silent."""
 
     code = "MS304"
@@ -131,7 +131,7 @@ class LogBroken(MillstreamError):
         )
 
 
-class LogNotUnderstood(MillstreamError):
+class WalNotUnderstood(MillstreamError):
     """A message of the log that does not read as PostgreSQL describes it."""
 
     code = "MS305"
@@ -145,7 +145,7 @@ class LogNotUnderstood(MillstreamError):
         )
 
 
-class LogBehind(MillstreamError):
+class WalBehind(MillstreamError):
     """What the log has to tell up to the cut is not there yet."""
 
     code = "MS307"
@@ -176,7 +176,7 @@ class SpillFailed(MillstreamError):
         )
 
 
-class LogTakenOver(MillstreamError):
+class WalTakenOver(MillstreamError):
     """Another process has begun to read the log of this database."""
 
     code = "MS306"

@@ -69,7 +69,7 @@ def table(conn: Connection, oid: int, key: Sequence[str] = ()) -> Table:
         raise BadSource.of(str(oid), "It was dropped meanwhile.", "Try again.")
     _, schema, name, _ = relation
     found = conn.execute(_SQL["key"], {"oid": oid, "wanted": list(key)}).fetchone()
-    return Table(oid, schema, name, columns(conn, oid), tuple(found[0]) if found else (), members(conn, [oid])[oid])
+    return Table(oid, schema, name, columns(conn, oid), tuple(found[0]) if found else (), partitions(conn, [oid])[oid])
 
 
 def names(conn: Connection, oids: Sequence[int]) -> list[Name]:
@@ -91,9 +91,9 @@ def reachable(conn: Connection, oids: Sequence[int]) -> list[Name]:
     return [Name(*row) for row in conn.execute(_SQL["reachable"], (sorted(set(oids)),))]
 
 
-def members(conn: Connection, oids: Sequence[int]) -> dict[int, tuple[int, ...]]:
+def partitions(conn: Connection, oids: Sequence[int]) -> dict[int, tuple[int, ...]]:
     """The partitions and children of each table, to any depth, in order of oid."""
-    found = {root: tuple(below) for root, below in conn.execute(_SQL["members"], (list(oids),))}
+    found = {root: tuple(below) for root, below in conn.execute(_SQL["partitions"], (list(oids),))}
     return {oid: found.get(oid, ()) for oid in oids}
 
 
@@ -146,7 +146,7 @@ def check_source(conn: Connection, oid: int, position: int | None = None) -> Non
     """Refuse a relation that changes cannot be captured from; its members count as itself."""
     found = [
         RelationFacts(Name(*row[:3]), *row[3:])
-        for row in conn.execute(_SQL["facts"], ([oid, *members(conn, [oid])[oid]],))
+        for row in conn.execute(_SQL["facts"], ([oid, *partitions(conn, [oid])[oid]],))
     ]
     if not found:
         raise BadSource.of(str(oid), "It was dropped meanwhile.", "Try again.", position)

@@ -70,7 +70,7 @@ ORDER BY
     i.indisprimary DESC, count(*), i.indexrelid
 LIMIT 1;
 
--- members --
+-- partitions --
 -- Partitions and children of each table, to any depth. One that is being detached no longer counts;
 -- a temporary child exists for its own session only.
 WITH RECURSIVE tree (root, member) AS (

@@ -123,8 +123,8 @@ class Footprints:
 
 def footprints(conn: Connection, jobs: Sequence[Job]) -> dict[int, Footprint]:
     """By id of a stream table; three queries for all."""
-    members = relations.members(conn, sorted(set().union(*map(reads, jobs))))
-    touched = {job.table.id: _touched(job, members) for job in jobs}
+    partitions = relations.partitions(conn, sorted(set().union(*map(reads, jobs))))
+    touched = {job.table.id: _touched(job, partitions) for job in jobs}
     every = set().union(*touched.values())
     oids, names = [one for one in every if isinstance(one, int)], [one for one in every if isinstance(one, str)]
     weights = lock_table.weights(conn, oids, names)
@@ -138,10 +138,10 @@ def footprints(conn: Connection, jobs: Sequence[Job]) -> dict[int, Footprint]:
     return found
 
 
-def _touched(job: Job, members: Mapping[int, Sequence[int]]) -> set[Locked]:
+def _touched(job: Job, partitions: Mapping[int, Sequence[int]]) -> set[Locked]:
     """The relations that it reads and writes: sources and their buffers, the stream table, what its blocks maintain."""
     sources, written = reads(job), {job.table.relid} if job.table.relid else set()
-    found: set[Locked] = {oid for source in sources for oid in (source, *members[source])}
+    found: set[Locked] = {oid for source in sources for oid in (source, *partitions[source])}
     # The stream table's own buffer too: where others read it, its changes are captured while it is written.
     found |= written | {buffer_name(oid).as_string() for oid in sources | written}
     own = [job.names.at(block.position) for block in job.blocks]

@@ -50,7 +50,7 @@ class Buffers:
 
     def _is_logged(self, relid: int, frontier: Snapshot) -> bool:
         source = self.sources.get(relid)
-        return source is not None and source.needs_log(frontier)
+        return source is not None and source.needs_wal(frontier)
 
     def pending(self, pairs: Sequence[Pair]) -> dict[Pair, Pending]:
         """What waits in each slice."""

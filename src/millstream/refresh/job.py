@@ -44,7 +44,7 @@ class Job:
     @property
     def clock(self) -> bool:
         """Does its query ask what time it is?"""
-        return any(block.asks_clock for block in self.blocks)
+        return any(block.reads_clock for block in self.blocks)
 
     def reads(self) -> Iterator[Input]:
         """Its inputs that are tables."""

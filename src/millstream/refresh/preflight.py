@@ -100,7 +100,7 @@ def _check_capture(conn: Connection, jobs: Sequence[Job], read: Read) -> dict[in
     if not jobs:
         return {}
     relids = sorted(set().union(*map(reads, jobs)))
-    drifts = sources.drifts(conn, relids)
+    drifts = sources.drift_by_column(conn, relids)
     known = list({source.relid: source for job in jobs for source in read[job.table.id]}.values())
     lacking = {relid: "; ".join(found) for relid, found in inventory.gaps_of(conn, known).items() if found}
     gaps = {**lacking, **{relid: "; ".join(found.values()) for relid, found in drifts.items()}}

@@ -108,8 +108,8 @@ def _record_sources(context: SchedulerContext, table: StreamTable) -> None:
     with context.conn.transaction():
         for relid, (source, columns) in read.items():
             sources.reserve(context.conn, relid, source.schema, source.name)
-            sources.depend(context.conn, table.id, relid, columns)
-        sources.depend_on_no_other(context.conn, table.id, list(read))
+            sources.add_dependency(context.conn, table.id, relid, columns)
+        sources.remove_other_dependencies(context.conn, table.id, list(read))
         dependencies.record(context.conn, table.id, context.plan(table).upstreams)
 
 
@@ -122,7 +122,7 @@ def _restore_capture(context: SchedulerContext, relid: int) -> MillstreamError |
     try:
         table = relations.table(context.conn, relid)
         there = {column.name for column in table.columns}
-        needed = [name for name in sources.needed(context.conn, relid) if name in there]
+        needed = [name for name in sources.needed_columns(context.conn, relid) if name in there]
         former = sources.get(context.conn, relid)
         now = triggers.install(context.conn, table, needed, patience=HASTY)
         if former is not None and former.mode != now.mode:

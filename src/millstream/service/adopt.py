@@ -145,7 +145,9 @@ def _complete(app: App, adopted: tuple[str, ...]) -> Adoption:
     for source in sources.every(app.conn):
         if not source.columns:
             app.progress(f"capturing changes of {source.name}", None)
-            triggers.install(app.conn, relations.table(app.conn, source.relid), sources.needed(app.conn, source.relid))
+            triggers.install(
+                app.conn, relations.table(app.conn, source.relid), sources.needed_columns(app.conn, source.relid)
+            )
             failpoint("adopt_captured")
     empty = [table for table in stream_tables.every(app.conn) if table.frontier is None and table.status != "SUSPENDED"]
     reports = []

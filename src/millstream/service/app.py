@@ -172,7 +172,7 @@ class App:
         if table.id in self._plans or table.frontier is None:
             return False
         # What another version planned is planned again, though nothing has changed: it may have planned wrongly.
-        return table.asks_clock is False and table.planned_by == version_stamp()
+        return table.reads_clock is False and table.planned_by == version_stamp()
 
     def _check_kept(self, table: StreamTable, planned: QueryPlan) -> None:
         """What the blocks keep must be what the plan asks for. Where somebody refreshes it right now, later."""
@@ -182,9 +182,9 @@ class App:
             block_tables.replace(self.conn, table, planned)
             with self.conn.transaction():
                 dependencies.record(self.conn, table.id, planned.upstreams)
-                if (table.planned_by, table.asks_clock) != (version_stamp(), planned.asks_clock):
-                    stamp, asks_clock = version_stamp(), planned.asks_clock
-                    stream_tables.set_planned(self.conn, table.id, planned_by=stamp, asks_clock=asks_clock)
+                if (table.planned_by, table.reads_clock) != (version_stamp(), planned.reads_clock):
+                    stamp, reads_clock = version_stamp(), planned.reads_clock
+                    stream_tables.set_planned(self.conn, table.id, planned_by=stamp, reads_clock=reads_clock)
             self._kept.add(table.id)
 
     def _mutex(self) -> Mutex:

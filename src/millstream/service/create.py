@@ -101,8 +101,8 @@ def _as_sources(app: App, planned: QueryPlan) -> list[Source]:
     """The tables that it reads, as sources that nothing is captured of yet; but for those that we write ourselves."""
     own = {one.relid for one in stream_tables.every(app.conn)}
     tables = [table for table, _ in planned.sources().values() if table.oid not in own]
-    members = relations.members(app.conn, [table.oid for table in tables])
-    return [Source(one.oid, one.schema, one.name, "TRIGGER", (), members[one.oid]) for one in tables]
+    partitions = relations.partitions(app.conn, [table.oid for table in tables])
+    return [Source(one.oid, one.schema, one.name, "TRIGGER", (), partitions[one.oid]) for one in tables]
 
 
 def _with_key(app: App, planned: QueryPlan) -> QueryPlan:
@@ -201,13 +201,13 @@ def _recorded(app: App, locked: ExitStack, asked: _Asked, planned: QueryPlan) ->
             canonical_query=planned.canonical.text, schedule=asked.schedule,
             refresh_mode=asked.refresh_mode,  # type: ignore[arg-type]  # checked above
             cdc_mode=asked.cdc_mode, row_key=planned.row_key(),
-            planned_by=version_stamp(), asks_clock=planned.asks_clock,
+            planned_by=version_stamp(), reads_clock=planned.reads_clock,
         )  # fmt: skip
         locked.enter_context(app.mutex.stream_table(table.id, asked.name))
         _make_tables(app, table, planned, asked.owner)
         for relid, (source, columns) in planned.sources().items():
             sources.reserve(app.conn, relid, source.schema, source.name)
-            sources.depend(app.conn, table.id, relid, columns)
+            sources.add_dependency(app.conn, table.id, relid, columns)
         dependencies.refuse_cycle_of_new(app.conn, table.id, asked.name, planned.upstreams)
         dependencies.record(app.conn, table.id, planned.upstreams)
     return stream_tables.get(app.conn, table.id)

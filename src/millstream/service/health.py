@@ -41,7 +41,7 @@ def _source(app: App, source: Source, trouble: str) -> Check:
     name = f"source {source.schema}.{source.name}"
     if trouble:
         return Check(name, False, trouble, repair_hint.hint(app.conn, source.relid, app.settings.trusted_roles))
-    since = f" since {source.turned_at:%Y-%m-%d %H:%M:%S} UTC" if source.turned_at else ""
+    since = f" since {source.mode_changed_at:%Y-%m-%d %H:%M:%S} UTC" if source.mode_changed_at else ""
     return Check(name, True, f"{_WAYS[source.mode]}{since}", source.reason or "")
 
 

@@ -314,7 +314,7 @@ def test_a_child_that_came_later_is_told_too(ms: Millstream, conn: Connection) -
     conn.execute("INSERT INTO more VALUES (201, 'n', 9)")
     assert ms.refresh("totals").action == "REINITIALIZE"
     # It need not rest before it is handed over again.
-    sources.explain(ms.app.conn, sources.every(ms.app.conn)[0].relid, "")
+    sources.set_reason(ms.app.conn, sources.every(ms.app.conn)[0].relid, "")
     until(ms, "WAL")
     conn.execute("UPDATE more SET amount = 10")
     assert changed(ms, conn) == DIFFERENTIAL

@@ -70,7 +70,7 @@ def _run(
     conn.execute(TABLES)
     orders = watch("orders")
     table = stream_tables.add(conn, schema_name="public", name="s", query="", canonical_query="", schedule="1s")
-    sources.depend(conn, table.id, orders.source.relid, ["id", "region", "amount"])
+    sources.add_dependency(conn, table.id, orders.source.relid, ["id", "region", "amount"])
     stop = threading.Event()
     tasks = [threading.Thread(target=_write, args=(another(), seed, stop)) for seed in range(WRITERS)]
     for task in tasks:

@@ -258,7 +258,7 @@ def test_removing_a_source_that_is_read_again_is_declined(conn: Connection, t: i
     table = stream_tables.add(
         conn, schema_name="public", name="s", query="SELECT a FROM t", canonical_query="", schedule="1s"
     )
-    sources.depend(conn, table.id, t, ["a"])
+    sources.add_dependency(conn, table.id, t, ["a"])
     assert not triggers.remove(conn, t)
     assert not triggers.missing(conn, t)
     stream_tables.remove(conn, table.id)

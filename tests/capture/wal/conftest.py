@@ -46,7 +46,7 @@ def set_up(conn: Connection, name: str, columns: Sequence[str] | None = None) ->
     made = trigger.install(conn, table, [c.name for c in table.columns] if columns is None else columns)
     for found in triggers(conn, [oid])[oid]:
         conn.execute(sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(found.name), found.table.identifier))
-    for each in relations.names(conn, [oid, *made.members]):
+    for each in relations.names(conn, [oid, *made.partitions]):
         conn.execute(sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL").format(each.identifier))
     conn.execute("UPDATE millstream.sources SET cdc_mode = 'WAL' WHERE relid = %s", (oid,))
     slot.publish(conn, [Name(oid, table.schema, table.name)])

@@ -65,7 +65,7 @@ class Run:
             reader = stream_tables.add(
                 self.conn, schema_name="public", name=f"of_{name}", query="", canonical_query="", schedule="1s"
             )
-            sources.depend(self.conn, reader.id, oid, [column.name for column in table.columns])
+            sources.add_dependency(self.conn, reader.id, oid, [column.name for column in table.columns])
             self.watched.append(self.log.watch(source))
         self._advance()
 

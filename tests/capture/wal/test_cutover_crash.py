@@ -71,7 +71,7 @@ def t(conn: Connection, log: Log) -> Logged:
     oid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
     source = trigger.install(conn, relations.table(conn, oid), ["id", "v"])
     reader = stream_tables.add(conn, schema_name="public", name="s", query="", canonical_query="", schedule="1s")
-    sources.depend(conn, reader.id, oid, ["id", "v"])
+    sources.add_dependency(conn, reader.id, oid, ["id", "v"])
     watched = log.watch(source)
     _reach(conn, watched)
     return watched
@@ -107,7 +107,7 @@ def test_killed_on_the_way_to_the_log(conn: Connection, log: Log, t: Logged, dat
     source = sources.get(conn, t.source.relid)
     assert source is not None
     assert source.mode == "WAL"
-    assert [turn.origin for turn in source.turns] == ["t"]
+    assert [turn.origin for turn in source.cutovers] == ["t"]
     conn.execute("INSERT INTO t VALUES (-1, 'after')")
     assert _check(conn, log, t) == 1
 
@@ -151,7 +151,7 @@ def test_killed_after_giving_up(conn: Connection, log: Log, t: Logged, database:
         slow.execute("COMMIT")
     source = sources.get(conn, t.source.relid)
     assert source is not None
-    assert (source.mode, source.turns) == ("TRIGGER", ())
+    assert (source.mode, source.cutovers) == ("TRIGGER", ())
     snapshot, content = t.cut()
     t.slice(snapshot).account_for(t.content, content)
 

@@ -16,7 +16,7 @@ from millstream.capture.wal import slot
 from millstream.capture.wal.pipeline import Options, Pipeline
 from millstream.catalog import slots
 from millstream.embedded.server import Server, embedded
-from millstream.errors import LogTakenOver, SlotLost
+from millstream.errors import SlotLost, WalTakenOver
 from millstream.postgres import relations
 from millstream.postgres.connection import Connection, connect
 from millstream.testing.proxy import proxy
@@ -261,7 +261,7 @@ def test_a_second_process_takes_over_and_the_first_can_store_nothing_more(
     second.start()
     time.sleep(0.5)
     holder.execute("COMMIT")
-    with pytest.raises(LogTakenOver):
+    with pytest.raises(WalTakenOver):
         first.wait(1 << 62, 20)
     log.pipeline = second
     log.check(t)

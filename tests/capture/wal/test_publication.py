@@ -10,7 +10,7 @@ from millstream.capture.wal import publication
 from millstream.catalog.sources import Source
 from millstream.embedded.server import embedded
 from millstream.postgres.connection import Connection, connect
-from millstream.postgres.relations import members
+from millstream.postgres.relations import partitions
 
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text); ALTER TABLE t REPLICA IDENTITY FULL"
 
@@ -18,7 +18,7 @@ TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text); ALTER TABLE t REPLICA IDEN
 def told(conn: Connection, *, has_slot: bool = False, may_set_identity: bool = False) -> str:
     """Why the table t cannot be captured from the log."""
     oid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
-    source = Source(oid, "public", "t", "TRIGGER", (), members(conn, [oid])[oid])
+    source = Source(oid, "public", "t", "TRIGGER", (), partitions(conn, [oid])[oid])
     return publication.obstacle(conn, source, has_slot=has_slot, may_set_identity=may_set_identity)
 
 

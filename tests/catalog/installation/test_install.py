@@ -101,7 +101,7 @@ def create_stream_table(conn: Connection, name: str, source: str, columns: list[
     conn.execute(f"CREATE TABLE millstream_state.state_{table.id} (k int PRIMARY KEY)")
     stream_tables.attach(conn, table.id, conn.execute(f"SELECT 'public.\"{name}\"'::regclass::oid").fetchall()[0][0])
     targets.mark(conn, table.id)
-    sources.depend(conn, table.id, relid, columns)
+    sources.add_dependency(conn, table.id, relid, columns)
     blocks.add(conn, table.id, [blocks.RecordedBlock(0, "main", "none", None, "scan")])
     return table.id
 

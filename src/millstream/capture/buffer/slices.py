@@ -61,10 +61,10 @@ _OTHER: Mapping[Origin, Origin] = {"t": "l", "l": "t"}
 def origin_condition(source: Source) -> sql.Composed:
     """True of the rows that count: those of whoever was in charge of their transaction, and our marks."""
     left_out: sql.Composable = sql.Literal(_OTHER[source.origin])
-    if source.turns:
+    if source.cutovers:
         case = [
             sql.SQL("WHEN {} THEN {}").format(seen_condition(turn.seen), sql.Literal(_OTHER[turn.origin]))
-            for turn in source.turns
+            for turn in source.cutovers
         ]
         left_out = sql.SQL("CASE {} ELSE {} END").format(sql.SQL(" ").join(case), left_out)
     return sql.SQL('origin <> {}::"char"').format(left_out)
@@ -116,7 +116,7 @@ _SETTLED: Mapping[Origin, sql.SQL] = {"t": sql.SQL(" AND origin <> 'l'"), "l": s
 
 def _counting(source: Source | None, until: Snapshot | None) -> sql.Composable:
     """The part of the condition that does not depend on the frontier."""
-    if source and not source.turns and until is None:
+    if source and not source.cutovers and until is None:
         return _SETTLED[source.origin]
     parts: list[sql.Composable] = [origin_condition(source)] if source else []
     parts += [seen_condition(until)] if until else []

@@ -60,7 +60,7 @@ def publish(conn: Connection, dsn: str, relid: int, *, patience: Patience = BRIE
     failpoint("handover_published")
     made = slot.ensure(conn, dsn)
     failpoint("handover_slot")
-    as_ = publication.entries(conn, made.publication, [relid, *source.members])
+    as_ = publication.entries(conn, made.publication, [relid, *source.partitions])
     # Our own id, and not the present snapshot's end: transactions beyond that may have begun long ago.
     with read_committed(conn):
         own = conn.execute("SELECT pg_current_xact_id()::text::int8").fetchall()[0][0]
@@ -70,17 +70,17 @@ def publish(conn: Connection, dsn: str, relid: int, *, patience: Patience = BRIE
 
 def _set_identities(conn: Connection, relid: int, tables: Sequence[Name]) -> None:
     """Set them, and record what they were."""
-    source = sources.hold(conn, relid)
+    source = sources.get_for_update(conn, relid)
     if source is not None:
         former = {**publication.identities(conn, [table.oid for table in tables]), **source.identities}
-        sources.add(conn, replace(source, identities=former))
+        sources.put(conn, replace(source, identities=former))
         publication.set_identities(conn, dict.fromkeys((table.oid for table in tables), "FULL"))
 
 
 def _publish(conn: Connection, source: Source) -> None:
     """With its members: a partition is published with its root, a child that came later is not."""
     slot.publish(conn, relations.names(conn, [source.relid]))
-    slot.publish(conn, publication.untold(conn, slot.name_of(conn), source.members))
+    slot.publish(conn, publication.untold(conn, slot.name_of(conn), source.partitions))
 
 
 def is_whole(conn: Connection, source: Source) -> bool:
@@ -91,7 +91,7 @@ def is_whole(conn: Connection, source: Source) -> bool:
 def turn(conn: Connection, relid: int) -> bool:
     """The log is in charge from here on, if it is whole; is it?"""
     with read_committed(conn):
-        source = sources.hold(conn, relid)
+        source = sources.get_for_update(conn, relid)
         is_turned = source is not None and is_whole(conn, source) and _turned(conn, source)
     failpoint("handover_turned")
     return is_turned
@@ -101,7 +101,7 @@ def turn_under_lock(conn: Connection, relid: int, *, patience: Patience = BRIEF)
     """The same where some transaction elsewhere does not end: wait only for those that have written to this table."""
 
     def work() -> bool:
-        source = sources.hold(conn, relid)
+        source = sources.get_for_update(conn, relid)
         return source is not None and source.published_at is not None and _turned(conn, source)
 
     is_turned = under_lock(conn, relations.names(conn, [relid]), "SHARE ROW EXCLUSIVE", work, patience)
@@ -114,8 +114,8 @@ def _turned(conn: Connection, source: Source) -> bool:
     if source.mode != "TRANSITIONING":
         return False
     is_told = not publication.gaps(conn, slot.name_of(conn), source) and not publication.without_old_rows(conn, source)
-    turned = replace(source, mode="WAL", turns=(*source.turns, Cutover(_now(conn), "t")), reason=None)
-    sources.add(conn, turned if is_told else replace(source, published_at=None))
+    turned = replace(source, mode="WAL", cutovers=(*source.cutovers, Cutover(_now(conn), "t")), reason=None)
+    sources.put(conn, turned if is_told else replace(source, published_at=None))
     return is_told
 
 
@@ -148,7 +148,7 @@ def lose(conn: Connection, relid: int, reason: str, *, patience: Patience = BRIE
     if relations.names(conn, [relid]):
         triggers.install(conn, relations.table(conn, relid), (), patience=patience, lost_because=reason)
     else:  # It was dropped, and its readers are told so.
-        _put(conn, relid, None, mode="TRIGGER", turns=(), reason=reason)
+        _put(conn, relid, None, mode="TRIGGER", cutovers=(), reason=reason)
     failpoint("handover_lost")
 
 
@@ -158,21 +158,21 @@ def lose(conn: Connection, relid: int, reason: str, *, patience: Patience = BRIE
 def settle(conn: Connection, relid: int) -> bool:
     """Forget the turns that every reader has passed; is the log needed no more?"""
     with read_committed(conn):
-        source = sources.hold(conn, relid)
-        if source is None or not source.turns:
+        source = sources.get_for_update(conn, relid)
+        if source is None or not source.cutovers:
             return False
         frontiers = [each for each in sources.consumers(conn, relid) if each is not None]
-        turns = [each for each in source.turns if not all(frontier.reaches(each.seen) for frontier in frontiers)]
-        if len(turns) < len(source.turns):
-            source = replace(source, turns=tuple(turns))
-            sources.add(conn, source)
-    return not source.is_logged
+        cutovers = [each for each in source.cutovers if not all(frontier.reaches(each.seen) for frontier in frontiers)]
+        if len(cutovers) < len(source.cutovers):
+            source = replace(source, cutovers=tuple(cutovers))
+            sources.put(conn, source)
+    return not source.uses_wal
 
 
 def unpublish(conn: Connection, *, patience: Patience = BRIEF) -> None:
     """Have the log tell nothing more of tables that nobody needs it for; one killed on the way left them to us."""
-    logged = [source for source in sources.every(conn) if source.is_logged]
-    needed = {oid for source in logged for oid in (source.relid, *source.members)}
+    logged = [source for source in sources.every(conn) if source.uses_wal]
+    needed = {oid for source in logged for oid in (source.relid, *source.partitions)}
     rest = relations.names(conn, sorted(slot.published(conn) - needed))
     if rest:
         under_lock(conn, [], "SHARE ROW EXCLUSIVE", lambda: slot.withdraw(conn, rest), patience)
@@ -188,6 +188,6 @@ def _now(conn: Connection) -> Snapshot:
 def _put(conn: Connection, relid: int, expected: Mode | None, **facts: object) -> None:
     """Change what is recorded, if the source is still where it was."""
     with read_committed(conn):
-        source = sources.hold(conn, relid)
+        source = sources.get_for_update(conn, relid)
         if source is not None and expected in (source.mode, None):
-            sources.add(conn, replace(source, **facts))  # type: ignore[arg-type]  # by name, as the callers have them
+            sources.put(conn, replace(source, **facts))  # type: ignore[arg-type]  # by name, as the callers have them

@@ -18,16 +18,16 @@ from millstream.capture.transition import cutover
 from millstream.capture.transition.context import TransitionContext
 from millstream.capture.wal import publication, slot
 from millstream.catalog import slots, sources
-from millstream.catalog.sources import RETURNED, Source, Wish
+from millstream.catalog.sources import RETURNED, Source, WantedCapture
 from millstream.errors import (
     BadSource,
     LockNotHad,
-    LogBehind,
-    LogNotUnderstood,
     MillstreamError,
     ServerDown,
     SlotLost,
     SpillFailed,
+    WalBehind,
+    WalNotUnderstood,
 )
 from millstream.observe import log
 from millstream.postgres import notifications
@@ -40,7 +40,7 @@ AGAIN = 30.0
 # A source that came back by itself is not handed over again before this.
 REST = timedelta(minutes=10)
 # After these the log cannot be gone on with.
-LOST = (SlotLost, LogNotUnderstood)
+LOST = (SlotLost, WalNotUnderstood)
 
 
 def advance(context: TransitionContext) -> None:
@@ -54,9 +54,9 @@ def advance(context: TransitionContext) -> None:
 
 
 def _advance(context: TransitionContext) -> None:
-    known, wishes = sources.every(context.conn), sources.wishes(context.conn)
+    known, wishes = sources.every(context.conn), sources.wanted_captures(context.conn)
     try:
-        lag = _lag(context) if any(source.is_logged for source in known) else 0
+        lag = _lag(context) if any(source.uses_wal for source in known) else 0
         for source in known:
             _try(context, source, wishes.get(source.relid), lag)
         tidy(context)
@@ -68,13 +68,13 @@ def _advance(context: TransitionContext) -> None:
         log.info("hand-over waits", reason=error.detail)
 
 
-def _try(context: TransitionContext, source: Source, wish: Wish | None, lag: int) -> None:
+def _try(context: TransitionContext, source: Source, wish: WantedCapture | None, lag: int) -> None:
     """Take a source's next step; one that the server refuses does not stop the others."""
     try:
         _step(context, source, wish, lag)
     except (LockNotHad, psycopg.errors.LockNotAvailable) as error:
         log.debug("hand-over waits", source=source.qualified, reason=str(error))
-    except (*LOST, LogBehind, ServerDown, SpillFailed):
+    except (*LOST, WalBehind, ServerDown, SpillFailed):
         raise
     except (MillstreamError, psycopg.Error) as error:
         if context.conn.closed:
@@ -85,8 +85,8 @@ def _try(context: TransitionContext, source: Source, wish: Wish | None, lag: int
         _give_up(context, source, f"{RETURNED}{str(error).strip()}")
 
 
-def _step(context: TransitionContext, source: Source, wish: Wish | None, lag: int) -> None:
-    if source.turns:
+def _step(context: TransitionContext, source: Source, wish: WantedCapture | None, lag: int) -> None:
+    if source.cutovers:
         cutover.settle(context.conn, source.relid)
     if wish is None:
         return
@@ -99,7 +99,7 @@ def _step(context: TransitionContext, source: Source, wish: Wish | None, lag: in
         _stay(context, source, unwanted or _trouble(context, source, lag))
 
 
-def _unwanted(context: TransitionContext, wish: Wish) -> str:
+def _unwanted(context: TransitionContext, wish: WantedCapture) -> str:
     """Why a source is to be captured by triggers, if it is."""
     if wish.is_stream_table:
         return "It is a stream table, read in the transaction that writes it."
@@ -119,7 +119,7 @@ def _begin(context: TransitionContext, source: Source) -> None:
     if why:
         if why != source.reason:
             log.info("stays on triggers", source=source.qualified, reason=why)
-            sources.explain(context.conn, source.relid, why)
+            sources.set_reason(context.conn, source.relid, why)
         return
     cutover.begin(context.conn, source.relid)
     tell(context, source, "TRANSITIONING")
@@ -131,7 +131,7 @@ def explain(context: TransitionContext, wanted: Sequence[Source]) -> list[str]:
     """Record why sources cannot be captured from the log, where they cannot; return it source by source."""
     found = [(source, why) for source in wanted if (why := obstacle(context, source))]
     for source, why in found:
-        sources.explain(context.conn, source.relid, why)
+        sources.set_reason(context.conn, source.relid, why)
     return [f"{source.schema}.{source.name} is captured by triggers. {why}" for source, why in found]
 
 
@@ -155,13 +155,13 @@ def require(context: TransitionContext, wanted: Sequence[Source]) -> None:
 def _rests(source: Source) -> bool:
     """Has it come back a short while ago, and not by the wish of its readers?"""
     came_back = source.reason is not None and source.reason.startswith(RETURNED)
-    return came_back and source.turned_at is not None and datetime.now(UTC) - source.turned_at < REST
+    return came_back and source.mode_changed_at is not None and datetime.now(UTC) - source.mode_changed_at < REST
 
 
 def _go_on(context: TransitionContext, source: Source, unwanted: str) -> None:
     """The next step of a source that is on its way to the log."""
-    assert source.turned_at is not None
-    waited, longest = datetime.now(UTC) - source.turned_at, context.settings.wal_transition_timeout
+    assert source.mode_changed_at is not None
+    waited, longest = datetime.now(UTC) - source.mode_changed_at, context.settings.wal_transition_timeout
     if unwanted or waited > longest:
         late = (
             f"{RETURNED}the hand-over took longer than {longest.total_seconds():.0f} s. {_waits_for(context, source)}"
@@ -244,10 +244,10 @@ def fall_back(context: TransitionContext, reason: str) -> None:
     """The log is lost: triggers first, then all that it might have told is given up, and the slot."""
     left = list[str]()
     for source in sources.every(context.conn):
-        if not source.is_logged:
+        if not source.uses_wal:
             continue
         why = f"{RETURNED}{reason}"
-        if source.mode == "TRANSITIONING" and not source.turns:
+        if source.mode == "TRANSITIONING" and not source.cutovers:
             # Triggers have been in charge all the time: they have captured everything, and no reader starts anew.
             _give_up(context, source, why)
             continue
@@ -270,7 +270,7 @@ def tidy(context: TransitionContext) -> None:
     name = slot.name_of(context.conn)
     if slots.get(context.conn, name) is None:
         return
-    if any(source.is_logged for source in sources.every(context.conn)):
+    if any(source.uses_wal for source in sources.every(context.conn)):
         with suppress(LockNotHad):
             cutover.unpublish(context.conn)
     else:

@@ -91,7 +91,7 @@ class Tree:
     """Those that hold no rows themselves."""
 
     @property
-    def members(self) -> tuple[int, ...]:
+    def partitions(self) -> tuple[int, ...]:
         """As the catalog records them."""
         return tuple(sorted(table.oid for table in self.tables if table.oid != self.relid))
 
@@ -107,7 +107,7 @@ class Tree:
 
 def trees(conn: Connection, relids: Sequence[int]) -> dict[int, Tree]:
     """The tables of each source that still exists, and the level of its triggers."""
-    pairs = [(root, each) for root, below in relations.members(conn, relids).items() for each in (root, *below)]
+    pairs = [(root, each) for root, below in relations.partitions(conn, relids).items() for each in (root, *below)]
     roots, tables = [root for root, _ in pairs], [table for _, table in pairs]
     found: dict[int, Tree] = {}
     for root, by_row, oids, schemas, names, kinds in conn.execute(_SQL["trees"], (roots, tables)):

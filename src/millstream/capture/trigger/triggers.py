@@ -89,7 +89,7 @@ def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> 
     tree = trees(conn, [root.oid]).get(root.oid)
     if tree is None or tree.tables[0] != root:
         raise _moved(root)
-    former = sources.hold(conn, root.oid)
+    former = sources.get_for_update(conn, root.oid)
     gap = _gap(conn, former) if former else ""
     has_gap = back.is_lost or bool(gap)
     columns = _columns(conn, tree)
@@ -101,11 +101,11 @@ def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> 
     _make_triggers(conn, tree)
     if has_gap:
         buffer_table.mark(conn, root.oid)
-    source = Source(root.oid, root.schema, root.name, "TRIGGER", images.columns, tree.members)
+    source = Source(root.oid, root.schema, root.name, "TRIGGER", images.columns, tree.partitions)
     if former:
         why = _Back(back.reason or f"{RETURNED}{gap}.", back.is_lost) if former.mode == "WAL" and has_gap else back
         source = _going_on(conn, source, former, why, has_gap=has_gap)
-    sources.add(conn, source)
+    sources.put(conn, source)
     return source
 
 
@@ -119,8 +119,8 @@ def _gap(conn: Connection, former: Source) -> str:
 def _going_on(conn: Connection, source: Source, former: Source, back: _Back, *, has_gap: bool) -> Source:
     """What becomes of a hand-over, now that triggers capture these columns."""
     # Where there is a gap all that waits is given up, so nobody needs to know who told it.
-    turns = () if has_gap else former.turns
-    source = replace(source, turns=turns, reason=back.reason or former.reason, identities=former.identities)
+    cutovers = () if has_gap else former.cutovers
+    source = replace(source, cutovers=cutovers, reason=back.reason or former.reason, identities=former.identities)
     if former.mode == "TRANSITIONING" and not back.is_lost:
         # The log may have told other columns so far: it counts from now on, at the earliest.
         return replace(source, mode="TRANSITIONING")
@@ -129,7 +129,7 @@ def _going_on(conn: Connection, source: Source, former: Source, back: _Back, *, 
     # Taken under the lock: whoever wrote before is seen, whoever writes after fires the triggers.
     seen = Snapshot.parse(conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0])
     return replace(
-        source, turns=(*source.turns, Cutover(seen, "l")), reason=back.reason or "More of its columns are read."
+        source, cutovers=(*source.cutovers, Cutover(seen, "l")), reason=back.reason or "More of its columns are read."
     )
 
 
@@ -166,7 +166,7 @@ def _images(
         if name not in found:
             raise SourceChanged.shape(str(tree.tables[0]), f'It has no column "{name}".')
     kept = {column.name for column in former.columns} if former else set()
-    wanted = {*asked, *kept, *sources.needed(conn, tree.relid)} & found.keys()
+    wanted = {*asked, *kept, *sources.needed_columns(conn, tree.relid)} & found.keys()
     chosen = sorted((found[name] for name in wanted), key=lambda each: each.column.attnum)
     columns = tuple(each.column for each in chosen)
     return CapturedImages(tree.relid, tree.level, columns, tuple(each.expression for each in chosen))
@@ -254,7 +254,7 @@ def drop_triggers(conn: Connection, relid: int, *, patience: Patience = PATIENT)
 
 
 def _drop_unneeded(conn: Connection, relid: int) -> bool:
-    source = sources.hold(conn, relid)
+    source = sources.get_for_update(conn, relid)
     if source is None or source.mode != "WAL":
         return False
     _execute(conn, _drops(triggers(conn, [relid])[relid]))
@@ -270,8 +270,8 @@ def take_away(conn: Connection, relid: int) -> bool:
             sources.remove(conn, relid)
     except errors.ForeignKeyViolation:
         return False
-    if source is not None and source.is_logged:
-        slot.withdraw(conn, relations.names(conn, [relid, *source.members]))
+    if source is not None and source.uses_wal:
+        slot.withdraw(conn, relations.names(conn, [relid, *source.partitions]))
     if source is not None:
         publication.restore_identities(conn, source.identities)
     _drop_functions(conn, relid, keep=set(), cascade=True)

@@ -34,7 +34,7 @@ from millstream.capture.wal.messages.transactions import Transaction
 from millstream.catalog import slots, sources
 from millstream.catalog.slots import WHOLE, Watermark
 from millstream.catalog.sources import Source
-from millstream.errors import LogTakenOver, SlotLost
+from millstream.errors import SlotLost, WalTakenOver
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.postgres import relations
@@ -117,7 +117,7 @@ class BufferWriter:
         if found is None:
             raise SlotLost.because(slot, "It is not in the catalog of this database.")
         if epoch is None:
-            raise LogTakenOver.by_other(slot)
+            raise WalTakenOver.by_other(slot)
         store = cls(conn, slot, epoch, slots.watermarks(conn, slot), Ledger.starting_at(found.cursor, ()))
         store.look()
         return store
@@ -125,7 +125,7 @@ class BufferWriter:
     def look(self) -> None:
         """Read from the catalog which sources are captured from the log, and what of them."""
         self.strangers = set()
-        found = {source.relid: source for source in sources.every(self.conn) if source.is_logged}
+        found = {source.relid: source for source in sources.every(self.conn) if source.uses_wal}
         if found != self.sources:
             self.sources = found
             for gone in self.ledger.stores.keys() - found.keys():
@@ -133,7 +133,7 @@ class BufferWriter:
             for relid in found:
                 self.ledger = self.ledger.join(relid)
             self.routes = {relid: relid for relid in found}
-            self.routes |= {member: source.relid for source in found.values() for member in source.members}
+            self.routes |= {member: source.relid for source in found.values() for member in source.partitions}
 
     def write(self, batch: Sequence[Part], marker: int = 0) -> int:
         """Store a batch, and with it that the marker behind it has passed, in one transaction; returns the new cursor.
@@ -154,7 +154,7 @@ class BufferWriter:
             ledger = self._after(batch, marker)
             near = slots.advance(self.conn, self.slot, self.epoch, ledger.acknowledged)
             if near is None:
-                raise LogTakenOver.by_other(self.slot)
+                raise WalTakenOver.by_other(self.slot)
             writing = _Writing(self, batch, near, careful)
             writing.run()
             if writing.after:
@@ -179,8 +179,8 @@ class BufferWriter:
     def source_of(self, relid: int) -> int | None:
         """The source that a relation's rows belong to; a partition may have come since we looked."""
         if relid not in self.routes and relid not in self.strangers:
-            members = relations.members(self.conn, list(self.sources))
-            self.routes |= {member: root for root, below in members.items() for member in below}
+            partitions = relations.partitions(self.conn, list(self.sources))
+            self.routes |= {member: root for root, below in partitions.items() for member in below}
             if relid not in self.routes:
                 self.strangers.add(relid)
                 log.debug("rows of a table that no source has are passed over", slot=self.slot, relid=relid)

@@ -21,7 +21,7 @@ from psycopg.pq import DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from millstream.capture.wal.messages.protocol import status
-from millstream.errors import LogBroken, MillstreamError, ServerDown, SlotLost
+from millstream.errors import MillstreamError, ServerDown, SlotLost, WalBroken
 from millstream.frontier import lsn
 from millstream.postgres.connection import Connection, pinned, pinned_since, without_password
 
@@ -98,7 +98,7 @@ class Stream:
             try:
                 self._pgconn.consume_input()
             except psycopg.OperationalError as error:
-                raise LogBroken.off(self.slot, str(error)) from error
+                raise WalBroken.off(self.slot, str(error)) from error
         return self._take()
 
     def _take(self) -> list[bytes]:
@@ -108,7 +108,7 @@ class Stream:
                 try:
                     size, frame = self._pgconn.get_copy_data(1)
                 except psycopg.OperationalError as error:
-                    raise LogBroken.off(self.slot, str(error)) from error
+                    raise WalBroken.off(self.slot, str(error)) from error
                 if size == 0:
                     break
                 if size < 0:
@@ -126,7 +126,7 @@ class Stream:
         # 42704: no such slot, or no such publication. 55000, 58P01: the slot or its log is gone.
         if code in ("42704", "55000", "58P01"):
             return SlotLost.because(self.slot, message)
-        return LogBroken.off(self.slot, message or "The server has ended the stream.")
+        return WalBroken.off(self.slot, message or "The server has ended the stream.")
 
     def send(self, position: int, *, ask: bool = False) -> None:
         """Tell the server what is durable. What the socket does not take now goes with the next one."""
@@ -135,7 +135,7 @@ class Stream:
                 self._pgconn.put_copy_data(status(position, ask=ask))
                 self._pgconn.flush()
             except psycopg.OperationalError as error:
-                raise LogBroken.off(self.slot, str(error)) from error
+                raise WalBroken.off(self.slot, str(error)) from error
 
     def close(self) -> None:
         """End it, at once."""

@@ -11,7 +11,7 @@ import time
 from threading import Event, Lock, Thread
 from typing import Protocol
 
-from millstream.errors import LogBroken
+from millstream.errors import WalBroken
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 
@@ -65,7 +65,7 @@ class Feedback:
                 self._wake.wait(self.interval)
                 self._wake.clear()
                 self._send()
-        except LogBroken as error:
+        except WalBroken as error:
             # The reader meets the same trouble, and deals with it.
             log.debug("status not sent", reason=error.detail)
 

@@ -14,7 +14,7 @@ from millstream.capture.wal import slot as slot_of
 from millstream.capture.wal.heartbeat import barrier
 from millstream.capture.wal.pipeline import Options, Pipeline
 from millstream.catalog import slots
-from millstream.errors import LogBehind, LogTakenOver, MillstreamError, ServerDown, SlotLost
+from millstream.errors import MillstreamError, ServerDown, SlotLost, WalBehind, WalTakenOver
 from millstream.observe import log
 from millstream.postgres.connection import Connection, session
 from millstream.settings import Settings
@@ -72,7 +72,7 @@ class Follower:
         self.pipeline = None
         try:
             failed.stop()
-        except LogTakenOver as error:
+        except WalTakenOver as error:
             log.info("another process reads the log", slot=failed.slot, reason=error.detail)
 
     def _wait(self, conn: Connection, position: int) -> None:
@@ -82,7 +82,7 @@ class Follower:
             if self._has_reached(conn, position, deadline - time.monotonic()):
                 return
         reason = self.pipeline.health.reason if self.pipeline else "Another process reads it."
-        raise LogBehind.after(self.patience, reason or "There is much to read.")
+        raise WalBehind.after(self.patience, reason or "There is much to read.")
 
     def _has_reached(self, conn: Connection, position: int, seconds: float) -> bool:
         if self.pipeline is not None:

@@ -34,7 +34,7 @@ from millstream.capture.wal.inbox import Inbox, Marker
 from millstream.capture.wal.messages.protocol import DATA, KEEPALIVE, LogicalMessage, keepalive
 from millstream.capture.wal.messages.transactions import BUDGET, Assembler, Transaction
 from millstream.catalog import slots
-from millstream.errors import LogBroken, MillstreamError, ServerDown
+from millstream.errors import MillstreamError, ServerDown, WalBroken
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.postgres.connection import session
@@ -124,7 +124,7 @@ class Pipeline:
         """Whoever waits for the log is told by an error of ours: only what needs the log must stop."""
         if isinstance(error, MillstreamError) or not isinstance(error, Exception):
             return error
-        broken = LogBroken.off(self.slot, f"{type(error).__name__}: {error}")
+        broken = WalBroken.off(self.slot, f"{type(error).__name__}: {error}")
         broken.__cause__ = error
         return broken
 
@@ -134,7 +134,7 @@ class Pipeline:
             began, former = time.monotonic(), self.health.durable
             try:
                 self._attempt()
-            except (LogBroken, ServerDown, psycopg.OperationalError) as error:
+            except (WalBroken, ServerDown, psycopg.OperationalError) as error:
                 self._interrupted(error)
                 if self.health.durable > former or time.monotonic() - began > self.options.longest_pause:
                     pause = self.options.pause
@@ -248,9 +248,9 @@ class _Session:
     def _look_for_life(self) -> None:
         silent = time.monotonic() - self.stream.received_at
         if silent > self.options.silence:
-            raise LogBroken.off(self.pipeline.slot, f"Nothing has come for {silent:.0f} s, not even a keepalive.")
+            raise WalBroken.off(self.pipeline.slot, f"Nothing has come for {silent:.0f} s, not even a keepalive.")
         if self.heartbeat.is_lost():
-            raise LogBroken.off(self.pipeline.slot, "A heartbeat has not come back.")
+            raise WalBroken.off(self.pipeline.slot, "A heartbeat has not come back.")
 
     # -- storing -----------------------------------------------------------------------------
 

@@ -36,14 +36,14 @@ def gaps(conn: Connection, publication: str, source: Source) -> list[str]:
     if whole is None:
         return ["the publication was dropped"]
     found = [] if whole[0] else ["the publication was altered"]
-    if entries(conn, publication, [source.relid, *source.members]) != source.published_as:
+    if entries(conn, publication, [source.relid, *source.partitions]) != source.published_as:
         found.append("the table was taken out of the publication")
     return found
 
 
 def without_old_rows(conn: Connection, source: Source) -> list[Name]:
     """The tables of a source whose replica identity is not FULL."""
-    return [Name(*row) for row in conn.execute(_SQL["identities"], ([source.relid, *source.members],))]
+    return [Name(*row) for row in conn.execute(_SQL["identities"], ([source.relid, *source.partitions],))]
 
 
 def untold(conn: Connection, publication: str, tables: Sequence[int]) -> list[Name]:
@@ -110,7 +110,7 @@ def _of_server(conn: Connection, *, has_slot: bool) -> str:
 
 
 def _tables(conn: Connection, source: Source) -> list[tuple[Name, str, str, bool, list[str], bool]]:
-    rows = conn.execute(_SQL["tables"], ([source.relid, *source.members],))
+    rows = conn.execute(_SQL["tables"], ([source.relid, *source.partitions],))
     return [(Name(oid, schema, name), *facts) for oid, schema, name, *facts in rows]
 
 

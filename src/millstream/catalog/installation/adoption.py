@@ -39,18 +39,20 @@ def missing_objects(conn: Connection) -> dict[int, str]:
 def rewrite_oids(conn: Connection) -> None:
     """Give sources, stream tables and their keys the oids of this database; nothing is captured, nothing is filled."""
     known, read = sources.every(conn), conn.execute(_SQL["dependencies"]).fetchall()
-    members = {relid: dict(zip(oids, names, strict=False)) for relid, oids, names in conn.execute(_SQL["member_names"])}
+    partitions = {
+        relid: dict(zip(oids, names, strict=False)) for relid, oids, names in conn.execute(_SQL["partition_names"])
+    }
     tables = stream_tables.every(conn)
     here = _tables_named(conn, [(source.schema, source.name) for source in known] + _targets(conn))
     moved = {source.relid: here[source.schema, source.name] for source in known if (source.schema, source.name) in here}
     conn.execute(_SQL["clear"])
     for source in known:
         if source.relid in moved:
-            names = {source.relid: source.qualified, **members[source.relid]}
-            sources.add(conn, _uncaptured(conn, source, moved[source.relid], names))
+            names = {source.relid: source.qualified, **partitions[source.relid]}
+            sources.put(conn, _uncaptured(conn, source, moved[source.relid], names))
     for id, relid, columns in read:
         if relid in moved:
-            sources.depend(conn, id, moved[relid], columns)
+            sources.add_dependency(conn, id, moved[relid], columns)
     for table in tables:
         key = Jsonb(_rewritten(table.row_key, moved).as_dict()) if table.row_key else None
         conn.execute(_SQL["attach"], (here.get((table.schema_name, table.name)), key, table.id))

@@ -9,8 +9,8 @@ JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = k.name AND c.relkin
 -- The oids of these qualified names, in their order; NULL for one that is not there.
 SELECT to_regclass(name)::oid FROM unnest(%s::text[]) WITH ORDINALITY AS k (name, place) ORDER BY place;
 
--- member_names --
-SELECT relid, members, member_names FROM millstream.sources;
+-- partition_names --
+SELECT relid, partitions, partition_names FROM millstream.sources;
 
 -- dependencies --
 SELECT stream_table_id, source_relid, columns FROM millstream.dependencies;
@@ -21,7 +21,7 @@ DELETE FROM millstream.dependencies;
 DELETE FROM millstream.watermarks;
 DELETE FROM millstream.slots;
 DELETE FROM millstream.sources;
-DELETE FROM millstream.grounds;
+DELETE FROM millstream.definition_digests;
 UPDATE millstream.stream_tables SET relid = NULL, frontier = NULL, updated_at = clock_timestamp();
 UPDATE millstream.blocks SET state_relid = to_regclass(format('millstream_state.state_%s_%s', stream_table_id, position))
 WHERE state_relid IS NOT NULL;

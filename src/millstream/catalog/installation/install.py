@@ -35,9 +35,11 @@ from millstream.postgres.table_locks import PATIENT, Patience, read_committed, u
 SCHEMAS = ("millstream", "millstream_changes", "millstream_state")
 TABLES = (
     "installation", "migrations", "settings", "stream_tables", "sources", "dependencies", "blocks", "refresh_history",
-    "grounds", "slots", "watermarks", "locks", "upstreams", "guard_secret",
+    "definition_digests", "slots", "watermarks", "locks", "upstreams", "guard_secret",
 )  # fmt: skip
-"""What the migrations make in the first of them."""
+"""The tables of the catalog, in schema millstream."""
+FORMER_TABLES = ("grounds",)
+"""Names that tables of the catalog had in earlier versions: `uninstall --forget` also removes an old catalog."""
 
 # One wait for another install, and all of them together.
 INSTALLING = Patience(lock_timeout=1.0, seconds=30.0)
@@ -241,7 +243,7 @@ def _present(conn: Connection) -> list[Name]:
 
 
 def _check_strangers(conn: Connection, cascade: bool) -> None:
-    strangers = [str(Name(*row)) for row in conn.execute(_SQL["strangers"], (list(TABLES),))]
+    strangers = [str(Name(*row)) for row in conn.execute(_SQL["strangers"], ([*TABLES, *FORMER_TABLES],))]
     if strangers and not cascade:
         raise StillUsed.schema("millstream", strangers)
 

@@ -73,7 +73,7 @@ CROSS JOIN LATERAL jsonb_each_text(s.identities) AS f
 CROSS JOIN LATERAL (
     SELECT format('%I.%I', s.schema_name, s.name) WHERE s.relid = f.key::oid
     UNION ALL
-    SELECT s.member_names[array_position(s.members, f.key::oid)] WHERE f.key::oid = ANY (s.members)
+    SELECT s.partition_names[array_position(s.partitions, f.key::oid)] WHERE f.key::oid = ANY (s.partitions)
 ) AS k (name)
 JOIN pg_class AS c ON c.oid = f.key::oid AND c.relreplident = 'f' AND pg_has_role(c.relowner, 'USAGE')
 JOIN pg_namespace AS n ON n.oid = c.relnamespace AND format('%I.%I', n.nspname, c.relname) = k.name

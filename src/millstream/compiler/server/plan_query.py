@@ -66,9 +66,9 @@ class QueryPlan:
         return self.blocks[-1]
 
     @property
-    def asks_clock(self) -> bool:
+    def reads_clock(self) -> bool:
         """True if the query asks what time it is."""
-        return any(block.asks_clock for block in self.blocks)
+        return any(block.reads_clock for block in self.blocks)
 
     def sources(self) -> dict[int, tuple[Table, tuple[str, ...]]]:
         """Each source with the columns the query uses."""

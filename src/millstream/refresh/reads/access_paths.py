@@ -188,13 +188,13 @@ class AccessPaths:
         """The relations that hold the rows, with their size in pages."""
         # Asked at the cut: a partition may have come since the plan was made.
         oid = one.scan.table.oid
-        members = relations.members(self.cut.conn, [oid])[oid]
+        partitions = relations.partitions(self.cut.conn, [oid])[oid]
         rows = self.cut.conn.execute(
             "SELECT format('%%I.%%I', n.nspname, c.relname), "
             "pg_relation_size(c.oid) / current_setting('block_size')::int "
             "FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
             "WHERE c.oid = ANY(%s::oid[]) AND c.relkind = 'r' ORDER BY c.oid",
-            ([oid, *members],),
+            ([oid, *partitions],),
         ).fetchall()
         return [(row[0], row[1]) for row in rows]
 

@@ -25,7 +25,7 @@ from millstream.capture.wal.messages.protocol import (
 )
 from millstream.capture.wal.messages.rows import Rows, lay_out
 from millstream.catalog.sources import CapturedColumn, Source
-from millstream.errors import LogNotUnderstood
+from millstream.errors import WalNotUnderstood
 from millstream.testing.pgoutput import encode, frame
 
 NAMES = ("a", "b", "c")
@@ -158,18 +158,18 @@ def test_truncations_are_told_by_relation() -> None:
 
 
 def test_a_row_that_does_not_fit_its_layout_is_an_error() -> None:
-    with pytest.raises(LogNotUnderstood):
+    with pytest.raises(WalNotUnderstood):
         decode(laid_out([(0, Insert(7, (b"1", b"2")))]), SOURCE)
 
 
 def test_a_row_with_bytes_left_over_is_an_error() -> None:
     rows = laid_out([(0, Insert(7, (b"1", b"2", b"3")))])
     longer = Rows(rows.data, rows.starts, rows.ends + 1, rows.letters, rows.transactions, rows.layouts, rows.trailer)
-    with pytest.raises(LogNotUnderstood, match="cannot be read"):
+    with pytest.raises(WalNotUnderstood, match="cannot be read"):
         decode(longer, SOURCE)
 
 
 def test_a_row_without_a_layout_is_an_error() -> None:
     rows = laid_out([(0, Insert(8, (b"1", b"2", b"3")))])
-    with pytest.raises(LogNotUnderstood):
+    with pytest.raises(WalNotUnderstood):
         decode(rows, SOURCE)

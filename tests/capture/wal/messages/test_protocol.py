@@ -30,7 +30,7 @@ from millstream.capture.wal.messages.protocol import (
     Update,
     parse,
 )
-from millstream.errors import LogNotUnderstood
+from millstream.errors import WalNotUnderstood
 from millstream.postgres.connection import Connection
 from millstream.testing.pgoutput import encode, frame, keepalive
 
@@ -74,7 +74,7 @@ def test_a_message_that_is_cut_short_is_an_error(message: Parsed, data: st.DataO
     short = whole[: data.draw(st.integers(1, len(whole)))]
     try:
         parse(short)
-    except LogNotUnderstood:
+    except WalNotUnderstood:
         assert short != whole
 
 
@@ -85,7 +85,7 @@ def test_a_message_of_an_unknown_kind_is_passed_over(letter: str) -> None:
 
 def test_a_value_of_an_unknown_kind_is_an_error() -> None:
     message = encode(Insert(1, (b"x",))).replace(b"t", b"b")
-    with pytest.raises(LogNotUnderstood, match="cannot be read"):
+    with pytest.raises(WalNotUnderstood, match="cannot be read"):
         parse(message)
 
 

@@ -26,7 +26,7 @@ from millstream.capture.wal.messages.protocol import (
     parse,
 )
 from millstream.capture.wal.messages.transactions import Assembler, Transaction
-from millstream.errors import LogNotUnderstood
+from millstream.errors import WalNotUnderstood
 from millstream.testing.pgoutput import encode, frame
 
 T = RelationMessage(7, "public", "t", "f", (RelationColumn("v", 25, -1, True),))
@@ -104,7 +104,7 @@ def test_messages_come_with_their_transaction_or_at_once() -> None:
 def test_what_is_unknown_is_passed_over_and_what_is_out_of_place_is_an_error() -> None:
     assert feed(Assembler(), [Unknown("?"), StreamAbort(9, 9), StreamAbort(9, 10)]) == []
     for stray in (row("a"), T, Commit(50, 60), StreamCommit(9, 50, 60)):
-        with pytest.raises(LogNotUnderstood):
+        with pytest.raises(WalNotUnderstood):
             feed(Assembler(), [stray])
 
 

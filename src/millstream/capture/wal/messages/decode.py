@@ -23,7 +23,7 @@ import numpy.typing as npt
 from millstream.capture.wal.messages.protocol import RelationMessage
 from millstream.capture.wal.messages.rows import Bytes, Places, Rows, big_endian, take_rows
 from millstream.catalog.sources import Source
-from millstream.errors import LogNotUnderstood
+from millstream.errors import WalNotUnderstood
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Action: TypeAlias = Literal["I", "D"]
@@ -78,7 +78,7 @@ def decode(rows: Rows, source: Source) -> Decoded:
 def _layout(rows: Rows, relid: int) -> RelationMessage:
     layout = rows.layouts.get(relid)
     if layout is None:
-        raise LogNotUnderstood.at(b"", f"rows of relation {relid} without a layout")
+        raise WalNotUnderstood.at(b"", f"rows of relation {relid} without a layout")
     return layout
 
 
@@ -130,7 +130,7 @@ def _expect_end(rows: Rows, end: Places) -> None:
     if (end != rows.ends).any():
         row = int(np.flatnonzero(end != rows.ends)[0])
         message = bytes(rows.data[rows.starts[row] : rows.ends[row]])
-        raise LogNotUnderstood.at(message, "it does not end where its values end")
+        raise WalNotUnderstood.at(message, "it does not end where its values end")
 
 
 # -- values ----------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def walk(data: Bytes, at: Places, columns: int, letters: Sequence[int]) -> tuple
     """Walk over the tuples that start at these places, each with its letter; give their values and where they end."""
     count = big_endian(data, at + 1, 2)
     if not np.isin(data[at], letters).all() or (count != columns).any():
-        raise LogNotUnderstood.at(b"", f"a row that is not of {columns} columns as its relation says")
+        raise WalNotUnderstood.at(b"", f"a row that is not of {columns} columns as its relation says")
     shape = (len(at), columns)
     found = Values(np.empty(shape, np.uint8), np.empty(shape, np.int64), np.empty(shape, np.int64))
     at = at + 3
@@ -173,7 +173,7 @@ def walk(data: Bytes, at: Places, columns: int, letters: Sequence[int]) -> tuple
         kind = data[at]
         is_sent = kind == _T
         if not (is_sent | (kind == _N) | (kind == _U)).all():
-            raise LogNotUnderstood.at(bytes(data[at[0] : at[0] + 40]), "a value of unknown kind")
+            raise WalNotUnderstood.at(bytes(data[at[0] : at[0] + 40]), "a value of unknown kind")
         length = np.where(is_sent, big_endian(data, at + 1, 4), NULL)
         found.kinds[:, column], found.starts[:, column], found.lengths[:, column] = kind, at + 5, length
         at = at + np.where(is_sent, 5 + length, 1)

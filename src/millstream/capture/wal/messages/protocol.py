@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from millstream.errors import LogNotUnderstood
+from millstream.errors import WalNotUnderstood
 
 # The letter, where the message lies in the log, where the log ends, the server's clock.
 HEADER = 25
@@ -194,14 +194,14 @@ class Reader:
     def bytes(self, size: int) -> bytes:
         start, self.at = self.at, self.at + size
         if size < 0 or self.at > len(self.data):
-            raise LogNotUnderstood.at(self.data, "it ends too early")
+            raise WalNotUnderstood.at(self.data, "it ends too early")
         return self.data[start : self.at]
 
     def text(self) -> str:
         """A C string. Names may be in any encoding where the database has none."""
         end = self.data.find(b"\0", self.at)
         if end < 0:
-            raise LogNotUnderstood.at(self.data, "a text in it has no end")
+            raise WalNotUnderstood.at(self.data, "a text in it has no end")
         start, self.at = self.at, end + 1
         return self.data[start:end].decode(errors="surrogateescape")
 
@@ -223,7 +223,7 @@ class Reader:
             return UNCHANGED
         if kind == "t":
             return self.bytes(self.number(4))
-        raise LogNotUnderstood.at(self.data, f"a value of kind {kind!r}")
+        raise WalNotUnderstood.at(self.data, f"a value of kind {kind!r}")
 
 
 def parse(message: bytes, *, at: int = 0, in_chunk: bool = False) -> Parsed:

@@ -28,7 +28,7 @@ from millstream.capture.wal.messages.protocol import (
     StreamStop,
 )
 from millstream.capture.wal.messages.spill import Layouts, SpilledChanges
-from millstream.errors import LogNotUnderstood
+from millstream.errors import WalNotUnderstood
 
 _CHANGES = frozenset(b"IUDT")
 BUDGET = 64 << 20
@@ -87,7 +87,7 @@ class Assembler:
         if frame[HEADER] not in _CHANGES:
             return self._other(frame)
         if self._now is None:
-            raise LogNotUnderstood.at(frame[HEADER:], "a change outside of any transaction")
+            raise WalNotUnderstood.at(frame[HEADER:], "a change outside of any transaction")
         changes = self._now.changes
         if self._in_chunk:
             changes.open_sub(int.from_bytes(frame[HEADER + 1 : HEADER + 5], "big"))
@@ -130,7 +130,7 @@ class Assembler:
 
     def _current(self, frame: bytes) -> _OpenTransaction:
         if self._now is None:
-            raise LogNotUnderstood.at(frame[HEADER:], "it belongs to no transaction")
+            raise WalNotUnderstood.at(frame[HEADER:], "it belongs to no transaction")
         return self._now
 
     def _relayout(self, now: _OpenTransaction, relation: RelationMessage) -> None:
@@ -162,7 +162,7 @@ class Assembler:
     def _stream_commit(self, frame: bytes, xid: int, commit_lsn: int, end_lsn: int) -> Transaction:
         now = self._streamed.pop(xid, None)
         if now is None:
-            raise LogNotUnderstood.at(frame[HEADER:], "the end of a transaction that was never begun")
+            raise WalNotUnderstood.at(frame[HEADER:], "the end of a transaction that was never begun")
         self.size -= now.changes.size
         self.layouts = {**self.layouts, **(now.told or {})}
         return Transaction(xid, commit_lsn, end_lsn, now.changes, HEADER + 5, now.messages)
