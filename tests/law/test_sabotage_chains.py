@@ -339,7 +339,7 @@ def optional_rows_are_taken_for_certain(patch: pytest.MonkeyPatch) -> None:
 
 def any_columns_are_a_key(patch: pytest.MonkeyPatch) -> None:
     """Groups are kept of rows that count as often as they are asked for."""
-    patch.setattr(restrict_groups, "_is_one_row", lambda asking, ties: bool(ties))
+    patch.setattr(restrict_groups, "_covers_key", lambda outer_scan, equalities: bool(equalities))
 
 
 BESIDE_ITS_GROUP = (

@@ -51,23 +51,20 @@ from millstream.compiler.clauses.values import values_as_selects, values_table
 from millstream.compiler.clauses.windows import build_windows, inline_named_windows
 from millstream.compiler.clauses.with_queries import Cte, Ctes
 from millstream.compiler.decorrelate.attach import Host
-from millstream.compiler.decorrelate.bindings import (
-    Bindings,
-    Correlated,
-    and_operands,
+from millstream.compiler.decorrelate.bindings import Bindings, Correlated, output_refs
+from millstream.compiler.decorrelate.clauses import OutputColumns
+from millstream.compiler.decorrelate.column_types import outer_column_types, standalone_text
+from millstream.compiler.decorrelate.correlation import (
     correlation_equalities,
-    inline_correlated_with,
     is_correlated_by_equalities,
     outer_columns,
-    output_refs,
-    partition_windows,
     refuse_outer_aggregates,
-    select_expressions,
 )
-from millstream.compiler.decorrelate.column_types import outer_column_types, standalone_text
 from millstream.compiler.decorrelate.find import has_subquery
+from millstream.compiler.decorrelate.inline_with import inline_correlated_with
 from millstream.compiler.decorrelate.scope import Scope, refuse_unresolved
 from millstream.compiler.decorrelate.subqueries import Subqueries
+from millstream.compiler.decorrelate.syntax import and_operands, partition_windows, select_expressions
 from millstream.errors import Unsupported
 
 
@@ -153,7 +150,7 @@ class _Builder:
         assert isinstance(query, exp.Select), f"unexpected {type(query).__name__}"
         return self._select(query, ctes, outer, bindings)
 
-    def correlated(self, query: exp.Expression, ctes: Ctes, scope: Scope, around: Relation) -> Correlated:
+    def correlated(self, query: exp.Expression, ctes: Ctes, scope: Scope, outer_rows: Relation) -> Correlated:
         """A subquery of any kind, and what ties it to the rows around it."""
         query = inline_correlated_with(query.this if isinstance(query, exp.Subquery) else query, scope)
         columns = outer_columns(query, scope)
@@ -163,7 +160,7 @@ class _Builder:
         refuse_outer_aggregates(columns, query, scope, self.aggregates)
         if isinstance(query, exp.Select) and is_correlated_by_equalities(query, scope, self.aggregates):
             return self._keyed(query, self.with_queries(query, ctes), scope)
-        bindings = Bindings(tuple(columns), around, outer_column_types(columns.values(), ctes, scope, self.types))
+        bindings = Bindings(tuple(columns), outer_rows, outer_column_types(columns.values(), ctes, scope, self.types))
         relation = self.query(query, ctes, scope, bindings)
         outputs, binding_refs = output_refs(relation, len(columns))
         correlations = bindings.correlations(Expr(ref.sql) for ref in binding_refs)
@@ -176,7 +173,7 @@ class _Builder:
         relation, outside = self.from_where(select, scope, ctes)
         pairs = correlation_equalities(outside, relation)
         assert pairs is not None, f"not equalities: {outside}"
-        scope.outside.clear()
+        scope.outer_refs.clear()
         whole = self._chosen(select, relation, scope, ctes, [own for own, _ in pairs])
         outputs, binding_refs = output_refs(whole, len(pairs))
         correlations = tuple(
@@ -248,8 +245,8 @@ class _Builder:
         else:
             host = Host(relation, scope)
             exprs = [subqueries.expression(one, host) for one in wanted]
-            relation = refuse_unresolved(lambda: host.built(relation))
-        if scope.outside:
+            relation = refuse_unresolved(lambda: host.apply_joins(relation))
+        if scope.outer_refs:
             raise Unsupported.construct(
                 "a subquery that is tied to the query around it in this place",
                 reason="Millstream does not maintain it yet.",
@@ -294,10 +291,10 @@ class _Builder:
         for part in and_operands(where.this) if where else ():
             (asking if has_subquery(part) else plain).append(part)
         # Below a LATERAL they leave fewer rows to compute it for, unless a join above would bring other rows.
-        scope.early = [] if _brings_rows(select) else plain
+        scope.early_conditions = [] if _brings_rows(select) else plain
         relation = FromClause(self, ctes, bindings).rows(select, scope)
         relation = join_clock_to_from(select, relation, scope, self.aggregates, self.fresh)
-        conditions = [scope.resolve(part) for part in (plain if _brings_rows(select) else scope.early)]
+        conditions = [scope.resolve(part) for part in (plain if _brings_rows(select) else scope.early_conditions)]
         own = set(relation.columns)
         inside = [one for one in conditions if one.refs <= own]
         relation = filter_rows(relation, inside)
@@ -329,7 +326,8 @@ class _Builder:
         order = query.args.get("order")
         places = [int(one.this.name) - 1 for one in order.expressions] if order and limit_text(query) else []
         ordering = [Expr(relation.columns[place].sql) for place in places]
-        return apply_limit(query, relation, list(names), ordering, binding_refs, lambda: types, self.fresh)
+        output = OutputColumns(names, binding_refs, lambda: types)
+        return apply_limit(query, relation, ordering, output, self.fresh)
 
 
 def _brings_rows(select: exp.Select) -> bool:

@@ -27,4 +27,4 @@ def filter_with_subqueries(
     """The rows for which conditions with subqueries are true."""
     host = Host(relation, scope)
     conditions = [subqueries.condition(part, host) for part in asking]
-    return filter_rows(refuse_unresolved(lambda: host.built(relation)), conditions)
+    return filter_rows(refuse_unresolved(lambda: host.apply_joins(relation)), conditions)

@@ -10,8 +10,6 @@ Views and WITH queries are built in place, as often as they are used. Every alia
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
 from typing import Protocol
 
 from sqlglot import exp
@@ -19,7 +17,6 @@ from sqlglot import exp
 from millstream.algebra.expr import Expr, Ref, all_of, unwrapped
 from millstream.algebra.relation import Expand, Expansion, Join, JoinKind, Named, Project, Relation, Scan
 from millstream.algebra.table import Table
-from millstream.algebra.types import PgType
 from millstream.compiler.clauses import clock
 from millstream.compiler.clauses.clock_join import join_clock
 from millstream.compiler.clauses.conditions import filter_rows, filter_with_subqueries
@@ -28,22 +25,15 @@ from millstream.compiler.clauses.select_list import unique_names
 from millstream.compiler.clauses.values import ONE
 from millstream.compiler.clauses.with_queries import Ctes
 from millstream.compiler.decorrelate.attach import Host, SubqueryBuilder
-from millstream.compiler.decorrelate.bindings import (
-    BINDINGS,
-    Bindings,
-    and_operands,
-    outer_columns,
-    output_refs,
-    refers_to_earlier_items,
-    unnest_join,
-)
-from millstream.compiler.decorrelate.clauses import bind_join_sides, bindings_after_join
-from millstream.compiler.decorrelate.column_types import outer_column_types
+from millstream.compiler.decorrelate.bindings import Bindings, binding_name, output_refs
+from millstream.compiler.decorrelate.clauses import bind_join_sides, merge_bindings_after_join
+from millstream.compiler.decorrelate.correlation import outer_columns
 from millstream.compiler.decorrelate.find import has_subquery
 from millstream.compiler.decorrelate.on_clause import OnSide, join_on_subqueries
 from millstream.compiler.decorrelate.scalar import one_row_columns
 from millstream.compiler.decorrelate.scope import Scope, refuse_unresolved
 from millstream.compiler.decorrelate.subqueries import Subqueries
+from millstream.compiler.decorrelate.syntax import and_operands, refers_to_earlier_items, unnest_join
 from millstream.errors import Unsupported
 
 
@@ -57,8 +47,6 @@ class QueryBuilder(SubqueryBuilder, Protocol):
     def text(self, text: str) -> Relation: ...
 
     def table(self, schema: str, name: str) -> Table | str: ...
-
-    def types(self, select: str) -> tuple[PgType, ...]: ...
 
 
 class FromClause:
@@ -78,14 +66,16 @@ class FromClause:
         joins = select.args.get("joins") or []
         if bindings is not None and (clause is None or is_function_item(clause.this)):
             alias = self.fresh("given")
-            scope.bindings, scope.casts = bindings.known(alias), bindings.casts
+            scope.bind(bindings.columns_under(alias), bindings.casts)
             called_first = [exp.Join(this=clause.this.copy())] if clause else []
-            return self._joined(bindings.rows(alias), [*called_first, *joins], scope)
+            return self._joined(bindings.distinct_values(alias), [*called_first, *joins], scope)
         if clause is None:
             return Scan(ONE, self.fresh("one"))
         relation = self._from_item(clause.this, scope)
         relation = self._joined(relation, joins, scope)
-        return relation if bindings is None or scope.bindings else bindings.joined(relation, scope, self.fresh("given"))
+        return (
+            relation if bindings is None or scope.bindings else bindings.join_to(relation, scope, self.fresh("given"))
+        )
 
     def _joined(self, relation: Relation, joins: list[exp.Join], scope: Scope) -> Relation:
         """The rows so far, joined to one item after the other."""
@@ -95,13 +85,13 @@ class FromClause:
                 relation = self._joined(relation, unnest_join(join.this), scope)
                 continue
             if bindings and not scope.bindings and scope.outer and outer_columns(join, scope.outer):
-                relation = bindings.joined(relation, scope, self.fresh("given"))
+                relation = bindings.join_to(relation, scope, self.fresh("given"))
             if is_function_item(join.this) and (join.this.find(exp.Column) or not _stands_apart(join)):
                 relation = self._expanded(relation, join, scope)
                 continue
             made = None
             if isinstance(join.this, exp.Lateral):
-                relation = filter_rows(relation, scope.ready())
+                relation = filter_rows(relation, scope.take_ready_conditions())
                 made = self._computed(relation, join, scope)
             relation = made or self._with_item(relation, join, scope)
         return relation
@@ -122,8 +112,8 @@ class FromClause:
         before = relation.columns
         kept = [Named(f"c{n}", Expr(ref.sql)) for n, ref in enumerate(before)]
         made = [Named(f"f{n}", one) for n, one in enumerate(exprs)]
-        whole = refuse_unresolved(lambda: Project(host.built(relation), (*kept, *made), self.fresh("x")))
-        scope.moved(dict(zip(before, whole.columns, strict=False)))
+        whole = refuse_unresolved(lambda: Project(host.apply_joins(relation), (*kept, *made), self.fresh("x")))
+        scope.rename(dict(zip(before, whole.columns, strict=False)))
         names = unique_names([one.alias_or_name for one in item.this.this.expressions])
         bindings = [column.name for column in item.args["alias"].columns]
         names[: len(bindings)] = bindings
@@ -145,23 +135,21 @@ class FromClause:
                 relation = join_clock(relation, scope, self.fresh)
             else:
                 right = join_clock(right, own, self.fresh)
+        left_side, right_side = OnSide(relation, scope), OnSide(right, own)
         if self.bindings is not None:
-            relation, right, more = bind_join_sides(relation, right, scope, own, join.side, self.bindings, self.fresh)
-            correlations += more
+            correlations += bind_join_sides(left_side, right_side, join.side, self.bindings, self.fresh)
+        preserved, nullable = (right_side, left_side) if join.side == "RIGHT" else (left_side, right_side)
         on = and_operands(join.args["on"]) if join.args.get("on") else []
-        asking = [part for part in on if has_subquery(part)]
-        one, other = OnSide(relation, scope), OnSide(right, own)
-        kept, optional = (other, one) if join.side == "RIGHT" else (one, other)
-        if join.side and asking:
-            types = partial(self._types, kept.scope)
+        if join.side:
             full = join.side == "FULL"
-            correlations += join_on_subqueries(
-                on, asking, kept, optional, self.subqueries, types, self.fresh, full=full
-            )
+            correlations += join_on_subqueries(on, preserved, nullable, self.subqueries, full=full)
         condition = _joined_by([self._condition(join, scope, own), *correlations])
-        bindings_after_join(scope, own, join.side)
-        whole = refuse_unresolved(lambda: Join(kept.rows, optional.rows, condition, _KINDS.get(join.side, "inner")))
-        return whole if join.side else filter_with_subqueries(whole, asking, scope, self.subqueries)
+        merge_bindings_after_join(scope, own, join.side)
+        kind = _KINDS.get(join.side, "inner")
+        whole = refuse_unresolved(lambda: Join(preserved.rows, nullable.rows, condition, kind))
+        if join.side:
+            return whole
+        return filter_with_subqueries(whole, list(filter(has_subquery, on)), scope, self.subqueries)
 
     def _expanded(self, relation: Relation, join: exp.Join, scope: Scope) -> Relation:
         """A function in FROM: the rows it makes of each row so far."""
@@ -186,14 +174,14 @@ class FromClause:
         )
         before = relation.columns
         expand = refuse_unresolved(lambda: Expand(relation, expansion, self.fresh("x")))
-        scope.moved(dict(zip(before, expand.columns, strict=False)))
+        scope.rename(dict(zip(before, expand.columns, strict=False)))
         scope.add(bindings.alias, bindings.columns, expand.columns[len(before) :])
         return expand if optional else filter_with_subqueries(expand, on, scope, self.subqueries)
 
     def _condition(self, join: exp.Join, scope: Scope, right: Scope) -> Expr | None:
         """What a join asks of its pairs; from then on the scope knows both sides."""
         using = [column.name for column in join.args.get("using") or ()]
-        pairs = {name: (scope.shown(name), right.shown(name)) for name in using}
+        pairs = {name: (scope.unqualified(name), right.unqualified(name)) for name in using}
         scope.join(right, {name: _merged(*pair, join.side) for name, pair in pairs.items()})
         if using:
             return Expr.parse(" AND ".join(f"({one.sql} = {other.sql})" for one, other in pairs.values()))
@@ -233,8 +221,8 @@ class FromClause:
             return relation
         relation = self.builder.query(item.this, self.ctes, scope.outer, bindings)
         shown, binding_refs = output_refs(relation, len(bindings.values))
-        scope.bindings = {value: Expr(ref.sql) for value, ref in zip(bindings.values, binding_refs, strict=True)}
-        scope.casts = bindings.casts
+        columns = {value: Expr(ref.sql) for value, ref in zip(bindings.values, binding_refs, strict=True)}
+        scope.bind(columns, bindings.casts)
         self._name(item, relation, scope, len(shown))
         return relation
 
@@ -246,10 +234,10 @@ class FromClause:
         relation = self._from_item(item.this, own)
         names = unique_names([name for name, _ in own.output])
         outputs = [Named(name, expr) for name, (_, expr) in zip(names, own.output, strict=True)]
-        kept = [Named(f"{BINDINGS}{n}", expr) for n, expr in enumerate(own.bindings.values())]
+        kept = [Named(binding_name(n), expr) for n, expr in enumerate(own.bindings.values())]
         whole = Project(relation, (*outputs, *kept), self.fresh("j"))
-        scope.bindings = {value: Expr.ref(whole.alias, one.name) for value, one in zip(own.bindings, kept, strict=True)}
-        scope.casts = own.casts
+        columns = {value: Expr.ref(whole.alias, named.name) for value, named in zip(own.bindings, kept, strict=True)}
+        scope.bind(columns, own.casts)
         self._name(item, whole, scope, len(outputs))
         return whole
 
@@ -278,9 +266,6 @@ class FromClause:
         names = [ref.column for ref in refs]
         names[: len(bindings)] = bindings
         scope.add(item.alias_or_name, tuple(names), refs)
-
-    def _types(self, scope: Scope, columns: Iterable[exp.Column]) -> tuple[PgType, ...]:
-        return outer_column_types(columns, self.ctes, scope, self.builder.types)
 
 
 _KINDS: dict[str, JoinKind] = {"LEFT": "left", "RIGHT": "left", "FULL": "full"}

@@ -1,11 +1,9 @@
-"""The first rows of a query: LIMIT and OFFSET, and DISTINCT ON, which keeps the first of each partition.
+"""LIMIT and OFFSET, and DISTINCT ON, which keeps the first row of each partition.
 
-An order means nothing in a table, unless it decides which rows are in it.
+A table has no order: ORDER BY matters only where it decides which rows the result has.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from sqlglot import exp
 
@@ -15,29 +13,27 @@ from millstream.algebra.relation import Filter, Limit, Named, Order, Project, Re
 from millstream.algebra.types import PgType
 from millstream.compiler.clauses import clock
 from millstream.compiler.clauses.windows import build_windows
-from millstream.compiler.decorrelate.clauses import FreshAlias, limit_per_binding, tie_breakers
+from millstream.compiler.decorrelate.clauses import FreshAlias, OutputColumns, limit_per_binding, tie_breakers
 from millstream.errors import Unsupported
 
 
 def apply_limit(
     query: exp.Expression,
     relation: Relation,
-    names: list[str],
     sorted_by: list[Expr],
-    binding_refs: int,
-    types: Callable[[], tuple[PgType, ...]],
+    output: OutputColumns,
     fresh: FreshAlias,
 ) -> Relation:
-    """The first rows, if LIMIT or OFFSET asks for them; without either, order means nothing in a table."""
+    """Apply LIMIT and OFFSET; return the relation unchanged if there is neither: a table has no order."""
     count = limit_text(query)
     if not count:
         return relation
-    hows = [_how(how) for how in query.args["order"].expressions] if sorted_by else []
-    order = tuple(Order(one, how) for one, how in zip(sorted_by, hows, strict=True))
-    if binding_refs:
-        return limit_per_binding(query, relation, names, order, binding_refs, types(), fresh)
+    directions = [_direction(term) for term in query.args["order"].expressions] if sorted_by else []
+    order = tuple(Order(expr, direction) for expr, direction in zip(sorted_by, directions, strict=True))
+    if output.binding_count:
+        return limit_per_binding(query, relation, order, output, fresh)
     limit = Limit(relation, order, count, fresh("l"))
-    outputs = tuple(Named(name, Expr(ref.sql)) for name, ref in zip(names, limit.columns, strict=False))
+    outputs = tuple(Named(name, Expr(ref.sql)) for name, ref in zip(output.names, limit.columns, strict=False))
     return Project(limit, outputs, fresh("q"))
 
 
@@ -51,14 +47,14 @@ def apply_distinct_on(
     sorted_by: list[Expr],
     fresh: FreshAlias,
 ) -> Relation:
-    """DISTINCT ON: the first row of each partition; ties are told apart by all columns."""
+    """Keep the first row of each partition of DISTINCT ON; all columns break ties."""
     if limit_text(select):
         raise Unsupported.construct(
             "DISTINCT ON with LIMIT", reason="Millstream does not maintain it yet.",
             way_round="Put the DISTINCT ON into a subquery.",
         )  # fmt: skip
-    hows = [_how(one) for one in select.args["order"].expressions] if sorted_by else []
-    ordered = [f"{one.sql} {how}" for one, how in zip(sorted_by, hows, strict=True)]
+    directions = [_direction(term) for term in select.args["order"].expressions] if sorted_by else []
+    ordered = [f"{expr.sql} {direction}" for expr, direction in zip(sorted_by, directions, strict=True)]
     keys = ", ".join(one.sql for one in (*on, *(kept.expr for kept in carrying)))
     order = ", ".join([*ordered, *tie_breakers([one.expr for one in shown], types)])
     number = Expr.parse(f"row_number() OVER (PARTITION BY {keys} ORDER BY {order})")
@@ -70,14 +66,14 @@ def apply_distinct_on(
 
 
 def distinct_on_expressions(select: exp.Select) -> list[exp.Expression]:
-    """The expressions of DISTINCT ON."""
+    """Return the expressions of DISTINCT ON."""
     distinct = select.args.get("distinct")
     on = distinct.args.get("on") if distinct else None
     return list(on.expressions) if on else []
 
 
 def order_terms(select: exp.Select) -> list[exp.Expression]:
-    """What a SELECT orders by, where that decides which rows are in it."""
+    """Return the ORDER BY expressions of a SELECT; none if they do not decide which rows it has."""
     order = select.args.get("order")
     distinct = select.args.get("distinct")
     matters = limit_text(select) or (distinct is not None and distinct.args.get("on") is not None)
@@ -85,7 +81,7 @@ def order_terms(select: exp.Select) -> list[exp.Expression]:
 
 
 def limit_text(query: exp.Expression) -> str:
-    """LIMIT and OFFSET, as PostgreSQL reads them; empty where there is neither."""
+    """Return LIMIT and OFFSET as PostgreSQL reads them, '' without either; raise Unsupported if they may change."""
     found = [query.args.get(name) for name in ("limit", "offset")]
     if any(one is not None and (one.find(exp.Select) or clock.mentions_clock(one)) for one in found):
         raise Unsupported.construct(
@@ -96,6 +92,7 @@ def limit_text(query: exp.Expression) -> str:
     return " ".join(printed(one).strip() for one in found if one is not None)
 
 
-def _how(order: exp.Expression) -> str:
+def _direction(order: exp.Expression) -> str:
+    """Return `ASC NULLS LAST` or the like for a term of ORDER BY."""
     nulls = "NULLS FIRST" if order.args.get("nulls_first") else "NULLS LAST"
     return f"{'DESC' if order.args.get('desc') else 'ASC'} {nulls}"

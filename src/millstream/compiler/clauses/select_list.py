@@ -11,8 +11,8 @@ from millstream.algebra.relation import Named, Project, Relation
 from millstream.algebra.types import PgType
 from millstream.compiler.clauses.limit import apply_distinct_on, apply_limit, distinct_on_expressions
 from millstream.compiler.clauses.set_operations import distinct_rows
-from millstream.compiler.decorrelate.bindings import BINDINGS
-from millstream.compiler.decorrelate.clauses import FreshAlias
+from millstream.compiler.decorrelate.bindings import binding_name
+from millstream.compiler.decorrelate.clauses import FreshAlias, OutputColumns
 
 
 def build_select_list(
@@ -28,7 +28,7 @@ def build_select_list(
     place = len(exprs) - binding_refs
     items, rest, kept = exprs[: len(names)], exprs[len(names) : place], exprs[place:]
     on, sorted_by = rest[: len(distinct_on_expressions(select))], rest[len(distinct_on_expressions(select)) :]
-    carrying = [Named(f"{BINDINGS}{n}", one) for n, one in enumerate(kept)]
+    carrying = [Named(binding_name(n), one) for n, one in enumerate(kept)]
     if on:
         listed = [Named(name, one) for name, one in zip(names, items, strict=True)]
         return apply_distinct_on(select, relation, listed, carrying, types(), on, sorted_by, fresh)
@@ -42,7 +42,7 @@ def build_select_list(
     if select.args.get("distinct"):
         whole = distinct_rows(whole, fresh)
     ordering = [Expr(whole.columns[(items + extra).index(one)].sql) for one in sorted_by]
-    return apply_limit(select, whole, names, ordering, binding_refs, types, fresh)
+    return apply_limit(select, whole, ordering, OutputColumns(tuple(names), binding_refs, types), fresh)
 
 
 def unique_names(names: list[str]) -> list[str]:

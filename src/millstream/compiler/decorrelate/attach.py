@@ -1,6 +1,8 @@
-"""The rows that subqueries are joined to, and how a subquery is tied to them.
+"""Attach subqueries to the rows of the query that contains them.
 
-Each kind of subquery has a file of its own; what they share is here, and what they ask of each other.
+A `Host` is a relation that subqueries are joined to, one after the other; each join adds the columns that stand for the
+subquery in an expression. The protocols at the end break the recursion between building a query, its expressions, and
+the subqueries in these.
 """
 
 from __future__ import annotations
@@ -13,49 +15,52 @@ from sqlglot import exp
 
 from millstream.algebra.expr import Expr, Ref, conjuncts
 from millstream.algebra.relation import Join, JoinKind, Relation
+from millstream.algebra.types import PgType
 from millstream.compiler.clauses.groups.grouping import Aggregates
 from millstream.compiler.clauses.select_functions import SetReturningCalls
 from millstream.compiler.clauses.with_queries import Ctes
-from millstream.compiler.decorrelate.bindings import Correlated, correlate_with
+from millstream.compiler.decorrelate.bindings import Correlated
+from millstream.compiler.decorrelate.correlation import correlate_with
 from millstream.compiler.decorrelate.scope import Scope
 
 
 @dataclass
 class Host:
-    """The rows that subqueries are joined to, one after the other."""
+    """The rows that subqueries are joined to, and the joins so far."""
 
     relation: Relation | None
-    """None where it is still to be made: the groups of a query."""
+    """None for the groups of a query: they are built after the subqueries that are joined to them."""
     scope: Scope
     over: Callable[[Expr], Expr] = lambda expression: expression
-    """An expression as the host's rows have it: over groups, keys and aggregates are columns."""
-    rows: Relation | None = None
-    """Of groups: the rows that are grouped."""
-    known: set[str] = field(default_factory=set)
-    """Aliases of the subqueries that were joined."""
+    """Rewrites an expression in terms of the host's rows: for groups, keys and aggregates become columns."""
+    ungrouped_rows: Relation | None = None
+    """For groups: the rows that are grouped."""
+    joined_aliases: set[str] = field(default_factory=set)
+    """Aliases of the subqueries joined so far."""
     joins: list[tuple[Relation, Expr | None, JoinKind, Ref | None]] = field(default_factory=list)
 
     def join(self, right: Relation, condition: Expr | None, kind: JoinKind, mark: Ref | None = None) -> None:
-        self.known |= {ref.alias for ref in ((mark,) if mark else right.columns)}
-        inside = {ref.alias for ref in right.columns}
-        self.known |= inside
+        """Record a join of the host to a subquery."""
+        self.joined_aliases |= {ref.alias for ref in right.columns}
+        if mark is not None:
+            self.joined_aliases.add(mark.alias)
         self.joins.append((right, self.over(condition) if condition else None, kind, mark))
 
-    def met(self, right: Relation, correlations: Sequence[Expr], alias: str) -> Expr:
-        """Does a row meet anything? A mark."""
+    def mark_join(self, right: Relation, correlations: Sequence[Expr], alias: str) -> Expr:
+        """Record a mark join; return its mark, a column that is true if the row has a match."""
         mark = Ref(alias, "met")
         self.join(right, conjunction(correlations), "mark", mark)
         return Expr(mark.sql)
 
     @property
-    def around(self) -> Relation:
-        """Rows that have all values of the columns that a subquery may name."""
-        found = self.relation or self.rows
-        assert found is not None, "a host has rows"
-        return found
+    def outer_rows(self) -> Relation:
+        """Rows that have every value of the columns that a subquery may refer to."""
+        rows = self.relation or self.ungrouped_rows
+        assert rows is not None, "a host has rows"
+        return rows
 
-    def built(self, relation: Relation) -> Relation:
-        """The rows with all subqueries joined."""
+    def apply_joins(self, relation: Relation) -> Relation:
+        """Return a relation with the recorded joins on top, in their order."""
         for right, condition, kind, mark in self.joins:
             relation = Join(relation, right, condition, kind, mark)
         return relation
@@ -63,7 +68,7 @@ class Host:
 
 @dataclass(frozen=True)
 class KeyedSubquery:
-    """A subquery whose ties are equalities, each with its (inside, outside)."""
+    """A subquery whose correlations are all equalities, each with its (inner, outer) sides."""
 
     correlated: Correlated
     pairs: tuple[tuple[Expr, Expr], ...]
@@ -77,40 +82,45 @@ class KeyedSubquery:
         return self.correlated.outputs
 
     @property
-    def own(self) -> tuple[Expr, ...]:
-        return tuple(own for own, _ in self.pairs)
+    def inner_keys(self) -> tuple[Expr, ...]:
+        """The inner side of each equality."""
+        return tuple(inner for inner, _ in self.pairs)
 
     @property
-    def kind(self) -> JoinKind:
-        """Without ties there is the one row of all."""
+    def join_kind(self) -> JoinKind:
+        """How an aggregate over it is joined: without correlations it always has its one row."""
         return "left" if self.pairs else "inner"
 
-    def condition(self, alias: str, name: str) -> Expr | None:
-        """The ties to columns `name`0, `name`1, ... of an alias that have its side of them."""
-        correlations = zip(self.correlated.correlations, self.pairs, strict=True)
-        return conjunction(
-            [
-                correlate_with(correlation, value, Expr.ref(alias, f"{name}{n}"))
-                for n, (correlation, (_, value)) in enumerate(correlations)
-            ]
-        )
+    def join_condition(self, alias: str, prefix: str) -> Expr | None:
+        """Return the correlations, with columns `prefix`0, `prefix`1, ... of an alias as the inner sides."""
+        conditions = list[Expr]()
+        for number, (_, outer) in enumerate(self.pairs):
+            inner = Expr.ref(alias, f"{prefix}{number}")
+            conditions.append(correlate_with(self.correlated.correlations[number], outer, inner))
+        return conjunction(conditions)
 
 
 class SubqueryBuilder(Protocol):
-    """What is asked of the builder of queries."""
+    """The part of the query builder that decorrelation calls."""
 
     aggregates: Aggregates
     sets: SetReturningCalls
 
-    def correlated(self, query: exp.Expression, ctes: Ctes, scope: Scope, around: Relation) -> Correlated: ...
+    def correlated(self, query: exp.Expression, ctes: Ctes, scope: Scope, outer_rows: Relation) -> Correlated:
+        """Build a subquery for all bindings."""
 
-    def from_where(self, select: exp.Select, scope: Scope, ctes: Ctes) -> tuple[Relation, list[Expr]]: ...
+    def from_where(self, select: exp.Select, scope: Scope, ctes: Ctes) -> tuple[Relation, list[Expr]]:
+        """Build FROM and WHERE; return also the conjuncts that refer to outer columns."""
 
-    def fresh(self, wanted: str) -> str: ...
+    def fresh(self, wanted: str) -> str:
+        """Return an unused alias."""
+
+    def types(self, select: str) -> tuple[PgType, ...]:
+        """Return the types of a query's output."""
 
 
 class SubqueryJoiner(Protocol):
-    """What a kind of subquery asks of whoever turns all kinds into joins."""
+    """The part of `Subqueries` that each kind of subquery calls."""
 
     @property
     def builder(self) -> SubqueryBuilder: ...
@@ -118,14 +128,17 @@ class SubqueryJoiner(Protocol):
     @property
     def ctes(self) -> Ctes: ...
 
-    def expression(self, node: exp.Expression, host: Host) -> Expr: ...
+    def expression(self, node: exp.Expression, host: Host) -> Expr:
+        """Resolve an expression; join its subqueries to the host."""
 
-    def correlated(self, query: exp.Expression, host: Host) -> Correlated: ...
+    def correlated(self, query: exp.Expression, host: Host) -> Correlated:
+        """Decorrelate a subquery."""
 
-    def keyed(self, query: exp.Expression, host: Host, *, exact: bool = False) -> KeyedSubquery: ...
+    def keyed(self, query: exp.Expression, host: Host, *, exact: bool = False) -> KeyedSubquery:
+        """Decorrelate a subquery so that its correlations are equalities."""
 
 
 def conjunction(conditions: Sequence[Expr]) -> Expr | None:
-    """All of them, as one; None of none."""
+    """Return the AND of all conditions, flattened; None if there are none."""
     parts = [part for condition in conditions for part in conjuncts(condition)]
     return Expr.parse(" AND ".join(f"({part.sql})" for part in parts)) if parts else None

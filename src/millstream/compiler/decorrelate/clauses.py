@@ -1,14 +1,14 @@
-"""What becomes of LIMIT, of joins and of aggregates where a subquery is computed for many given values at once.
+"""Clauses of a subquery that is computed for all bindings at once: LIMIT, joins, aggregates without GROUP BY.
 
-LIMIT 3                    row_number() OVER (PARTITION BY given ORDER BY ...) <= 3
-a RIGHT JOIN b             each side has the given values beside it, and they must be the same
-count(*), of no rows       the given values left joined to the groups: 0 where there is none
+LIMIT 3                    row_number() OVER (PARTITION BY bindings ORDER BY ...) <= 3
+a RIGHT JOIN b             both sides are joined to the bindings, and the bindings must be equal
+count(*) over no rows      the bindings left-joined to the groups: 0 where there is no group
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -17,13 +17,13 @@ from millstream.algebra.expr import Expr, all_of, unwrapped
 from millstream.algebra.relation import Aggregate, Filter, Join, Measure, Named, Order, Project, Relation
 from millstream.algebra.types import PgType
 from millstream.compiler.clauses.windows import build_windows
-from millstream.compiler.decorrelate.bindings import BINDINGS, Bindings, not_distinct, output_refs
+from millstream.compiler.decorrelate.bindings import Bindings, binding_name, not_distinct, output_refs
 from millstream.compiler.decorrelate.scope import Scope
 from millstream.errors import Unsupported
 
 FreshAlias = Callable[[str], str]
 
-# What an aggregate is of nothing; all others of the server's own are NULL.
+# The value of an aggregate over no rows; all others of the server's own are NULL.
 VALUE_OF_NO_ROWS = {
     "count": "0",
     "regr_count": "0",
@@ -34,60 +34,68 @@ VALUE_OF_NO_ROWS = {
 }
 
 
+@dataclass(frozen=True)
+class OutputColumns:
+    """The output columns of a query, and the number of binding columns after them."""
+
+    names: tuple[str, ...]
+    binding_count: int
+    types: Callable[[], tuple[PgType, ...]]
+    """Asks the server for the types of the output columns."""
+
+
 def limit_per_binding(
-    query: exp.Expression,
-    relation: Relation,
-    names: Sequence[str],
-    order: Sequence[Order],
-    binding_refs: int,
-    types: Sequence[PgType],
-    fresh: FreshAlias,
+    query: exp.Expression, relation: Relation, order: Sequence[Order], output: OutputColumns, fresh: FreshAlias
 ) -> Relation:
-    """LIMIT and OFFSET for each of the carried values."""
-    columns, keys = output_refs(relation, binding_refs)
-    shown = [Expr(ref.sql) for ref in columns[: len(names)]]
+    """Apply LIMIT and OFFSET to the rows of each binding."""
+    columns, keys = output_refs(relation, output.binding_count)
+    shown = [Expr(ref.sql) for ref in columns[: len(output.names)]]
     outputs = [*shown, *(Expr(ref.sql) for ref in keys)]
-    by = f"PARTITION BY {', '.join(ref.sql for ref in keys)}"
-    # A constant orders nothing, and a number would be read as a column's place.
-    asked = [one.sql for one in order if one.expr.refs]
-    numbers = [f"row_number() OVER ({by} {_ordered([*asked, *tie_breakers(shown, types)])})"]
-    numbers += [f"rank() OVER ({by} {_ordered(asked)})"] if _with_ties(query) else []
+    partition_by = f"PARTITION BY {', '.join(ref.sql for ref in keys)}"
+    # A constant does not order rows, and ORDER BY would read a number as a column's position.
+    sort_terms = [term.sql for term in order if term.expr.refs]
+    total_order = [*sort_terms, *tie_breakers(shown, output.types())]
+    numbers = [f"row_number() OVER ({partition_by} {_order_by(total_order)})"]
+    if _has_ties(query):
+        numbers.append(f"rank() OVER ({partition_by} {_order_by(sort_terms)})")
     relation, exprs = build_windows(relation, [*outputs, *map(Expr.parse, numbers)], fresh)
-    first = Filter(relation, _between(query, exprs[len(outputs)].sql, exprs[-1].sql))
-    called = [*names, *(f"{BINDINGS}{n}" for n in range(binding_refs))]
-    return Project(first, tuple(Named(name, one) for name, one in zip(called, exprs, strict=False)), fresh("q"))
+    limited = Filter(relation, _limit_condition(query, exprs[len(outputs)].sql, exprs[-1].sql))
+    names = [*output.names, *map(binding_name, range(output.binding_count))]
+    return Project(limited, tuple(Named(name, expr) for name, expr in zip(names, exprs, strict=False)), fresh("q"))
 
 
-def _ordered(order: Sequence[str]) -> str:
-    return f"ORDER BY {', '.join(order)}" if order else ""
+def _order_by(terms: Sequence[str]) -> str:
+    return f"ORDER BY {', '.join(terms)}" if terms else ""
 
 
-def tie_breakers(shown: Sequence[Expr], types: Sequence[PgType]) -> list[str]:
-    """What tells rows apart that an order leaves equal: all columns; what has no order, by its text."""
-    found = zip(shown, types, strict=True)
-    return [one.sql if type_.comparable else f"CAST({one.sql} AS TEXT)" for one, type_ in found if one.refs]
+def tie_breakers(columns: Sequence[Expr], types: Sequence[PgType]) -> list[str]:
+    """Return sort terms that make an order total: all columns, as text where the type has no order."""
+    typed = zip(columns, types, strict=True)
+    return [column.sql if type_.comparable else f"CAST({column.sql} AS TEXT)" for column, type_ in typed if column.refs]
 
 
-def _with_ties(query: exp.Expression) -> bool:
+def _has_ties(query: exp.Expression) -> bool:
+    """Return True for FETCH FIRST ... WITH TIES."""
     limit = query.args.get("limit")
     options = limit.args.get("limit_options") if isinstance(limit, exp.Fetch) else None
     return bool(options and options.args.get("with_ties"))
 
 
-def _between(query: exp.Expression, number: str, position: str) -> Expr:
-    """By the row's number, and up to where; with ties by its rank."""
-    limit, offset = query.args.get("limit"), query.args.get("offset")
+def _limit_condition(query: exp.Expression, number: str, position: str) -> Expr:
+    """Return the condition of OFFSET on the row number and of LIMIT on the position, which WITH TIES is the rank."""
+    limit = query.args.get("limit")
+    offset = query.args.get("offset")
     skipped = _constant(offset.expression) if offset else "0"
     conditions = [f"{number} > {skipped}"] if offset else []
     if limit is not None:
-        asked = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression
-        count = _constant(asked) if asked is not None else "1"
+        count_node = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.expression
+        count = _constant(count_node) if count_node is not None else "1"
         conditions.append(f"{position} <= {count} + {skipped}" if offset else f"{position} <= {count}")
-    return all_of(Expr.parse(one) for one in conditions)
+    return all_of(map(Expr.parse, conditions))
 
 
 def _constant(node: exp.Expression) -> str:
-    """A number of rows, as it is written."""
+    """Return a literal number of rows as it is written; raise Unsupported for anything else."""
     inner = unwrapped(node)
     if isinstance(inner, exp.Cast):
         return _constant(inner.this)
@@ -100,49 +108,61 @@ def _constant(node: exp.Expression) -> str:
     return str(inner.name)
 
 
+@dataclass
+class ScopedRows:
+    """Rows, and the scope that names their columns."""
+
+    rows: Relation
+    scope: Scope
+
+
 def bind_join_sides(
-    left: Relation, right: Relation, scope: Scope, own: Scope, side: str, bindings: Bindings, fresh: FreshAlias
-) -> tuple[Relation, Relation, list[Expr]]:
-    """Both sides of a join, with what is given beside those that need it, and what makes it the same."""
-    if not scope.bindings and not own.bindings:
-        return left, right, []
-    if not scope.bindings and side in ("LEFT", "FULL"):
-        left = bindings.joined(left, scope, fresh("given"))
-    if not own.bindings and side in ("RIGHT", "FULL"):
-        right = bindings.joined(right, own, fresh("given"))
-    both = [
-        (value, scope.bindings[value], own.bindings[value])
-        for value in bindings.values
-        if scope.bindings and own.bindings
-    ]
-    if not scope.bindings:
-        scope.bindings, scope.casts = own.bindings, own.casts
-    return left, right, [not_distinct(one, other) for _, one, other in both]
+    left: ScopedRows, right: ScopedRows, side: str, bindings: Bindings, fresh: FreshAlias
+) -> list[Expr]:
+    """Join the bindings to each side that must have them; return the conditions that make them equal.
+
+    The preserved side of an outer join must have them if the other one does: each of its rows appears once per
+    binding, matched or not.
+    """
+    if not left.scope.bindings and not right.scope.bindings:
+        return []
+    if not left.scope.bindings and side in ("LEFT", "FULL"):
+        left.rows = bindings.join_to(left.rows, left.scope, fresh("given"))
+    if not right.scope.bindings and side in ("RIGHT", "FULL"):
+        right.rows = bindings.join_to(right.rows, right.scope, fresh("given"))
+    if not left.scope.bindings:
+        left.scope.bind(right.scope.bindings, right.scope.casts)
+        return []
+    if not right.scope.bindings:
+        return []
+    return [not_distinct(left.scope.bindings[value], right.scope.bindings[value]) for value in bindings.values]
 
 
-def bindings_after_join(scope: Scope, own: Scope, side: str) -> None:
-    """After a join: what is given is that of the side which has a row for sure, or of either."""
-    if own.bindings and side == "RIGHT":
-        scope.bindings, scope.casts = own.bindings, own.casts
-    elif own.bindings and side == "FULL":
-        pairs = [(value, one, own.bindings[value]) for value, one in scope.bindings.items()]
-        scope.bindings = {value: Expr.parse(f"COALESCE({one.sql}, {other.sql})") for value, one, other in pairs}
+def merge_bindings_after_join(left: Scope, right: Scope, side: str) -> None:
+    """Let the left scope, which becomes the join's, read the bindings from the preserved side, or from either."""
+    if right.bindings and side == "RIGHT":
+        left.bind(right.bindings, right.casts)
+    elif right.bindings and side == "FULL":
+        pairs = [(value, expr, right.bindings[value]) for value, expr in left.bindings.items()]
+        left.bindings = {value: Expr.parse(f"COALESCE({expr.sql}, {other.sql})") for value, expr, other in pairs}
 
 
 def one_row_per_binding(groups: Aggregate, bindings: Bindings, fresh: FreshAlias) -> Relation:
-    """Groups by the given values alone; values without a group have what the aggregates are of nothing."""
-    met, rows = replace(groups, alias=fresh(f"{groups.alias}_met")), bindings.rows(fresh("given"))
-    correlations = [
-        not_distinct(Expr(ref.sql), Expr.ref(met.alias, key.name))
-        for ref, key in zip(rows.columns, met.keys, strict=True)
-    ]
-    keys = [Named(key.name, Expr(ref.sql)) for ref, key in zip(rows.columns, met.keys, strict=True)]
-    measures = [Named(one.name, measure_or_default(one, met.alias)) for one in met.measures]
-    return Project(Join(rows, met, all_of(correlations), "left"), (*keys, *measures), groups.alias)
+    """Return one row per binding for aggregates without GROUP BY; without a group, the values over no rows."""
+    matched = replace(groups, alias=fresh(f"{groups.alias}_met"))
+    rows = bindings.distinct_values(fresh("given"))
+    pairs = list(zip(rows.columns, matched.keys, strict=True))
+    correlations = [not_distinct(Expr(ref.sql), Expr.ref(matched.alias, key.name)) for ref, key in pairs]
+    keys = [Named(key.name, Expr(ref.sql)) for ref, key in pairs]
+    measures = [Named(measure.name, measure_or_default(measure, matched.alias)) for measure in matched.measures]
+    return Project(Join(rows, matched, all_of(correlations), "left"), (*keys, *measures), groups.alias)
 
 
 def measure_or_default(measure: Measure, alias: str) -> Expr:
-    """A measure of a group that may not be there."""
+    """Return a measure's column, with its value over no rows where the left join finds no group.
+
+    Raise Unsupported for a user's aggregate: its value over no rows is not known.
+    """
     function = measure.call.function
     if "." in function:
         raise Unsupported.construct(

@@ -1,4 +1,4 @@
-"""Where the subqueries of an expression stand, each with the operator that asks about it."""
+"""Find the subqueries of an expression, each with the operator it belongs to (EXISTS, IN, ANY, ALL)."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ from sqlglot import exp
 
 from millstream.algebra.expr import unwrapped
 from millstream.compiler.clauses.values import not_constant
-from millstream.compiler.decorrelate.bindings import and_operands, outer_columns
+from millstream.compiler.decorrelate.correlation import outer_columns
 from millstream.compiler.decorrelate.scope import Scope
+from millstream.compiler.decorrelate.syntax import and_operands
 
 
 def outermost_subqueries(node: exp.Expression) -> list[exp.Expression]:
-    """The outermost subqueries in an expression, with the operator that asks about them."""
-    found = list[exp.Expression]()
+    """Return the outermost subqueries below a node, each with its operator: `x IN (q)` as a whole, not `(q)`."""
+    subqueries = list[exp.Expression]()
     for child in node.iter_expressions():
         if isinstance(child, exp.Values) and child.find(exp.Select):
             raise not_constant()
-        if isinstance(child, exp.Exists | exp.Subquery) or _asks(child):
-            found.append(child)
+        if isinstance(child, exp.Exists | exp.Subquery) or _is_quantified_subquery(child):
+            subqueries.append(child)
         else:
-            found += outermost_subqueries(child)
-    return found
+            subqueries += outermost_subqueries(child)
+    return subqueries
 
 
-def _asks(node: exp.Expression) -> bool:
-    """Is it IN, ANY or ALL of a subquery?"""
+def _is_quantified_subquery(node: exp.Expression) -> bool:
+    """Return True for IN, ANY or ALL over a subquery; False over a list or an array."""
     if isinstance(node, exp.In):
         return bool(node.args.get("query"))
     if not isinstance(node, exp.Binary) or not isinstance(node.expression, exp.Any | exp.All):
@@ -33,15 +34,16 @@ def _asks(node: exp.Expression) -> bool:
 
 
 def has_subquery(node: exp.Expression) -> bool:
-    """Is there a subquery in it?"""
+    """Return True if an expression is or contains a subquery."""
     return bool(outermost_subqueries(exp.Paren(this=node.copy())))
 
 
 def has_plain_correlation(select: exp.Select, scope: Scope) -> bool:
-    """Does it mention the row around it in conjuncts of its WHERE alone, or plainly in its select list?"""
-    rest = select.copy()
-    where = rest.args.get("where")
-    asking = [part.copy() for part in and_operands(where.this) if has_subquery(part)] if where else []
-    rest.set("where", exp.Where(this=exp.and_(*asking)) if asking else None)
-    rest.set("expressions", [one for one in rest.expressions if has_subquery(one)])
-    return not outer_columns(rest, scope)
+    """Return True if outer columns occur only in conjuncts of WHERE and in select items, outside their subqueries."""
+    remainder = select.copy()
+    where = remainder.args.get("where")
+    conjuncts = and_operands(where.this) if where else []
+    with_subqueries = [part.copy() for part in conjuncts if has_subquery(part)]
+    remainder.set("where", exp.Where(this=exp.and_(*with_subqueries)) if with_subqueries else None)
+    remainder.set("expressions", [item for item in remainder.expressions if has_subquery(item)])
+    return not outer_columns(remainder, scope)

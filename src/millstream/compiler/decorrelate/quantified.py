@@ -1,7 +1,7 @@
 """IN, ANY and ALL of a subquery.
 
-x IN (q), x = ANY (q)       a mark by x = y; with NULLs about, two more marks tell false from unknown
-x > ALL (q), x < ANY (q)    of the least and the greatest of q, and how many there are, joined
+x IN (q), x = ANY (q)       a mark join by x = y; if NULLs are possible, a second mark tells unknown from false
+x > ALL (q), x < ANY (q)    min, max and the number of values of q, joined and compared with x
 """
 
 from __future__ import annotations
@@ -12,127 +12,160 @@ from millstream.algebra.expr import Expr, Ref, unwrapped
 from millstream.algebra.relation import Aggregate, Call, Filter, Measure, Named, Project, Relation
 from millstream.compiler.decorrelate.attach import Host, KeyedSubquery, SubqueryJoiner
 from millstream.compiler.decorrelate.bindings import Correlated
-from millstream.compiler.decorrelate.scope import never_null
+from millstream.compiler.decorrelate.scope import is_never_null
 from millstream.compiler.workaround import TWO_STEPS
 from millstream.errors import Unsupported
 
 
-def in_mark(joining: SubqueryJoiner, node: exp.In, host: Host, *, strict: bool) -> Expr:
-    """x IN (q): a mark. `strict`ly where unknown is as good as false; otherwise NULLs are told apart."""
+def in_mark(joiner: SubqueryJoiner, node: exp.In, host: Host, *, unknown_as_false: bool) -> Expr:
+    """Join `x IN (q)` to the host; return its truth value.
+
+    `unknown_as_false`: the result only filters, so NULLs need no mark of their own.
+    """
     left = unwrapped(node.this)
-    values = [joining.expression(one, host) for one in (left.expressions if isinstance(left, exp.Tuple) else [left])]
+    items = left.expressions if isinstance(left, exp.Tuple) else [left]
+    values = [joiner.expression(item, host) for item in items]
     query = node.args["query"].this
-    correlated = joining.correlated(query, host)
-    equal = [Expr.parse(f"({v.sql}) = ({o.sql})") for v, o in zip(values, correlated.outputs, strict=True)]
-    met = host.met(correlated.relation, [*correlated.correlations, *equal], joining.builder.fresh("mark"))
-    sure = all(_sure(correlated.relation, o) for o in correlated.outputs) and all(
-        _sure(host.relation, v) for v in values
-    )
-    if strict or sure:
-        return met
-    unknown = _unknown(joining, query, values, host)
-    return Expr.parse(f"CASE WHEN {met.sql} THEN true WHEN {unknown.sql} THEN CAST(NULL AS BOOLEAN) ELSE false END")
+    correlated = joiner.correlated(query, host)
+    pairs = list(zip(values, correlated.outputs, strict=True))
+    equalities = [Expr.parse(f"({value.sql}) = ({output.sql})") for value, output in pairs]
+    conditions = [*correlated.correlations, *equalities]
+    mark = host.mark_join(correlated.relation, conditions, joiner.builder.fresh("mark"))
+    outputs_not_null = all(_is_not_null(correlated.relation, output) for output in correlated.outputs)
+    never_unknown = outputs_not_null and all(_is_not_null(host.relation, value) for value in values)
+    if unknown_as_false or never_unknown:
+        return mark
+    unknown = _unknown_mark(joiner, query, values, host)
+    return Expr.parse(f"CASE WHEN {mark.sql} THEN true WHEN {unknown.sql} THEN CAST(NULL AS BOOLEAN) ELSE false END")
 
 
 def rewrite_as_in(node: exp.Binary) -> exp.In:
-    """x = ANY (q) is x IN (q); x <> ALL (q) is its opposite."""
+    """Return `x IN (q)` for `x = ANY (q)`, and for `x <> ALL (q)`, which is its negation."""
     query = unwrapped(node.expression.this)
-    asked = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query.copy())
-    return exp.In(this=node.this.copy(), query=asked)
+    subquery = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query.copy())
+    return exp.In(this=node.this.copy(), query=subquery)
 
 
-def _unknown(joining: SubqueryJoiner, query: exp.Expression, values: list[Expr], host: Host) -> Expr:
-    """Where nothing is equal: is there something that may be, for a NULL on either side?"""
-    correlated = joining.correlated(query, host)
+def _unknown_mark(joiner: SubqueryJoiner, query: exp.Expression, values: list[Expr], host: Host) -> Expr:
+    """Return a condition that is true if a row of q compares as unknown; it is read only if no row is equal."""
+    correlated = joiner.correlated(query, host)
     if len(values) == 1 and not correlated.correlations:
-        return _unknown_alone(joining, query, values[0], correlated, host)
+        return _unknown_of_uncorrelated(joiner, query, values[0], correlated, host)
     pairs = zip(values, correlated.outputs, strict=True)
-    maybe = [Expr.parse(f"(({v.sql}) = ({o.sql})) IS NOT FALSE") for v, o in pairs]
-    return host.met(correlated.relation, [*correlated.correlations, *maybe], joining.builder.fresh("mark"))
+    not_false = [Expr.parse(f"(({value.sql}) = ({output.sql})) IS NOT FALSE") for value, output in pairs]
+    conditions = [*correlated.correlations, *not_false]
+    return host.mark_join(correlated.relation, conditions, joiner.builder.fresh("mark"))
 
 
-def _unknown_alone(
-    joining: SubqueryJoiner, query: exp.Expression, value: Expr, correlated: Correlated, host: Host
+def _unknown_of_uncorrelated(
+    joiner: SubqueryJoiner, query: exp.Expression, value: Expr, correlated: Correlated, host: Host
 ) -> Expr:
-    """Of one column and nothing else: is there a NULL, or is the value NULL and there is anything?"""
-    parts = []
-    if not _sure(correlated.relation, correlated.outputs[0]):
-        nulls = Filter(correlated.relation, Expr.parse(f"({correlated.outputs[0].sql}) IS NULL"))
-        parts.append(_some(joining, nulls, host))
-    if not _sure(host.relation, value):
-        parts.append(f"(({value.sql}) IS NULL AND {_some(joining, joining.correlated(query, host).relation, host)})")
-    return Expr.parse(f"({' OR '.join(parts)})")
+    """Return the unknown condition of one column without correlation: q has a NULL, or x is NULL and q has a row.
+
+    Both are facts about all of q, so no join by value is needed.
+    """
+    output = correlated.outputs[0]
+    conditions = list[str]()
+    if not _is_not_null(correlated.relation, output):
+        nulls = Filter(correlated.relation, Expr.parse(f"({output.sql}) IS NULL"))
+        conditions.append(_is_non_empty(joiner, nulls, host))
+    if not _is_not_null(host.relation, value):
+        # Built again: one relation cannot be joined twice under the same aliases.
+        relation = joiner.correlated(query, host).relation
+        conditions.append(f"(({value.sql}) IS NULL AND {_is_non_empty(joiner, relation, host)})")
+    return Expr.parse(f"({' OR '.join(conditions)})")
 
 
-def _some(joining: SubqueryJoiner, relation: Relation, host: Host) -> str:
-    """Whether there is any row: a count that is kept, so that only its coming and going is told on."""
-    counted = Aggregate(relation, (), (Measure("m0", Call("count", None)),), joining.builder.fresh("n"))
-    some = Project(counted, (Named("some", Expr.parse(f'"{counted.alias}"."m0" > 0')),), joining.builder.fresh("some"))
+def _is_non_empty(joiner: SubqueryJoiner, relation: Relation, host: Host) -> str:
+    """Join "the relation has a row" to the host; return its column.
+
+    It is computed from a maintained count, so that rows downstream change only when the answer changes.
+    """
+    fresh = joiner.builder.fresh
+    counted = Aggregate(relation, (), (Measure("m0", Call("count", None)),), fresh("n"))
+    some = Project(counted, (Named("some", Expr.parse(f'"{counted.alias}"."m0" > 0')),), fresh("some"))
     host.join(some, None, "inner")
     return Ref(some.alias, "some").sql
 
 
-def _sure(relation: Relation | None, value: Expr) -> bool:
+def _is_not_null(relation: Relation | None, value: Expr) -> bool:
     ref = value.as_ref
-    return ref is not None and relation is not None and never_null(relation, ref)
+    return ref is not None and relation is not None and is_never_null(relation, ref)
 
 
-def quantified_comparison(joining: SubqueryJoiner, node: exp.Expression, host: Host) -> Expr:
-    """x > ALL (q): of the least and the greatest of q, and how many there are."""
+def quantified_comparison(joiner: SubqueryJoiner, node: exp.Expression, host: Host) -> Expr:
+    """Join the bounds of q to the host; return `x > ALL (q)` or `x < ANY (q)` as a comparison with them.
+
+    Raise Unsupported for operators without an order, such as LIKE.
+    """
     assert isinstance(node, exp.Binary)
-    asked = node.expression
+    quantifier = node.expression
     symbol = _SYMBOLS.get(type(node))
-    value = joining.expression(node.this, host)
-    query = unwrapped(asked.this)
+    value = joiner.expression(node.this, host)
+    query = unwrapped(quantifier.this)
     if symbol is None:
         raise Unsupported.construct(
             "this operator with ANY or ALL",
             reason="Millstream does not maintain it yet.",
             way_round=TWO_STEPS,
         )
-    bounds = _bounds(joining, joining.keyed(query, host), host)
-    return Expr.parse(_QUANTIFIED[isinstance(asked, exp.All), symbol].format(x=f"({value.sql})", **bounds))
+    bounds = _join_bounds(joiner, joiner.keyed(query, host), host)
+    template = _TEMPLATES[isinstance(quantifier, exp.All), symbol]
+    return Expr.parse(template.format(x=f"({value.sql})", **bounds))
 
 
-def _bounds(joining: SubqueryJoiner, keyed: KeyedSubquery, host: Host) -> dict[str, str]:
-    """How many there are, how many are not NULL, the least and the greatest of them."""
-    output, alias = keyed.outputs[0], joining.builder.fresh("bounds")
+def _join_bounds(joiner: SubqueryJoiner, keyed: KeyedSubquery, host: Host) -> dict[str, str]:
+    """Join the bounds of a subquery to the host; return their columns by the names that the templates use.
+
+    n: number of rows; c: number of rows that are not NULL; least, most: min and max.
+    """
+    output = keyed.outputs[0]
+    alias = joiner.builder.fresh("bounds")
     calls = {"n": Call("count", None), "c": Call("count", output), "least": Call("min", output),
              "most": Call("max", output)}  # fmt: skip
     measures = tuple(Measure(name, call) for name, call in calls.items())
-    keys = tuple(Named(f"k{n}", own) for n, own in enumerate(keyed.own))
-    host.join(Aggregate(keyed.relation, keys, measures, alias), keyed.condition(alias, "k"), keyed.kind)
-    found = {name: Ref(alias, name).sql for name in calls}
-    counts = {name: f"COALESCE({found[name]}, 0)" for name in ("n", "c")}
-    return {**found, **counts} if keyed.own else found
+    keys = tuple(Named(f"k{number}", key) for number, key in enumerate(keyed.inner_keys))
+    host.join(Aggregate(keyed.relation, keys, measures, alias), keyed.join_condition(alias, "k"), keyed.join_kind)
+    columns = {name: Ref(alias, name).sql for name in calls}
+    if keys:
+        # A row without a group: the left join leaves the counts NULL.
+        columns |= {name: f"COALESCE({columns[name]}, 0)" for name in ("n", "c")}
+    return columns
 
 
 _SYMBOLS = {exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=", exp.EQ: "=", exp.NEQ: "<>"}
 
 
-def _ordered(every: bool, symbol: str) -> str:
-    """x > ALL: compare with the greatest; x > ANY: with the least. NULLs make it unknown unless it is decided."""
-    far = "most" if (symbol in (">", ">=")) == every else "least"
-    decided, otherwise = ("false", "true") if every else ("true", "false")
-    hit = f"NOT ({{x}} {symbol} {{{far}}})" if every else f"{{x}} {symbol} {{{far}}}"
+def _order_template(is_all: bool, symbol: str) -> str:
+    """Return the template of an order comparison: `x > ALL` compares with max, `x > ANY` with min.
+
+    A NULL in q or in x makes the result unknown unless another value decides it.
+    """
+    bound = "most" if (symbol in (">", ">=")) == is_all else "least"
+    decided, otherwise = ("false", "true") if is_all else ("true", "false")
+    decides = f"NOT ({{x}} {symbol} {{{bound}}})" if is_all else f"{{x}} {symbol} {{{bound}}}"
     return (
-        f"CASE WHEN {{n}} = 0 THEN {otherwise} WHEN {hit} THEN {decided} "
+        f"CASE WHEN {{n}} = 0 THEN {otherwise} WHEN {decides} THEN {decided} "
         f"WHEN {{n}} > {{c}} OR {{x}} IS NULL THEN CAST(NULL AS BOOLEAN) ELSE {otherwise} END"
     )
 
 
-def _same(every: bool, symbol: str) -> str:
-    """x = ALL: all are one and the same, and it is x. x <> ANY is its opposite."""
-    decided, otherwise = ("false", "true") if every else ("true", "false")
+def _equality_template(is_all: bool) -> str:
+    """Return the template of `x = ALL`: min and max are both x. `x <> ANY` is its negation."""
+    decided, otherwise = ("false", "true") if is_all else ("true", "false")
     return (
         f"CASE WHEN {{n}} = 0 THEN {otherwise} WHEN {{x}} <> {{least}} OR {{x}} <> {{most}} THEN {decided} "
         f"WHEN {{n}} > {{c}} OR {{x}} IS NULL THEN CAST(NULL AS BOOLEAN) ELSE {otherwise} END"
     )
 
 
-# Is it ALL? and the operator.
-_QUANTIFIED = {
-    **{(every, symbol): _ordered(every, symbol) for every in (True, False) for symbol in (">", ">=", "<", "<=")},
-    (True, "="): _same(True, "="),
-    (False, "<>"): _same(False, "<>"),
+# By (is ALL, operator); `x = ANY` and `x <> ALL` are IN and NOT IN.
+_TEMPLATES = {
+    **{
+        (is_all, symbol): _order_template(is_all, symbol)
+        for is_all in (True, False)
+        for symbol in (">", ">=", "<", "<=")
+    },
+    (True, "="): _equality_template(True),
+    (False, "<>"): _equality_template(False),
 }

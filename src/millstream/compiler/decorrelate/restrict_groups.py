@@ -1,4 +1,4 @@
-"""The groups of a subquery, kept only for rows that may ask for them.
+"""Restrict the groups of a subquery to those that an outer row can read (as magic sets do).
 
     SELECT ... FROM lineitem l JOIN part p ON p.key = l.part
     WHERE p.brand = 'B' AND l.quantity < (SELECT avg(i.quantity) FROM lineitem i WHERE i.part = p.key)
@@ -7,11 +7,11 @@
     groups of lineitem i, part p2      one for each part of brand B
       where p2.key = i.part and p2.brand = 'B'
 
-The rows around are known to meet the conditions on p alone, so no other part's group is ever asked for. Each row of i
-meets one p2 at most, since p2 has one row for each key; so what is aggregated is the same.
+Every outer row satisfies the conditions on p, so it never reads the group of another part. p2 is unique by its key: a
+row of i joins at most one row of p2, so the aggregates stay the same.
 
-When a part becomes of brand B, its items are read, by i.part. That must be no new burden: it is done only where the
-query around reads the same table by the same column anyway, as it does here for l.
+When a part becomes one of brand B, its items must be read by i.part. So that this costs nothing new, the rule applies
+only if the outer query reads the same table by the same column anyway, as it does here for l.
 """
 
 from __future__ import annotations
@@ -23,43 +23,63 @@ from sqlglot import exp
 
 from millstream.algebra.expr import Expr, Ref, all_of, conjuncts, equated, unwrapped
 from millstream.algebra.relation import Filter, Join, Relation, Scan
-from millstream.compiler.decorrelate.bindings import correlation_equalities
+from millstream.compiler.decorrelate.correlation import correlation_equalities
 
 
 @dataclass(frozen=True)
-class _Correlation:
-    """An equality of a column of a table in the subquery and one of a table around it."""
+class _ColumnEquality:
+    """A correlation `inner = outer` of two columns of tables."""
 
-    inner: Scan
-    own: Ref
-    asking: Ref
+    inner_scan: Scan
+    inner: Ref
+    outer: Ref
 
 
 def restrict_groups(
-    relation: Relation, correlations: Sequence[Expr], around: Relation, fresh: Callable[[str], str]
+    relation: Relation, correlations: Sequence[Expr], outer_rows: Relation, fresh: Callable[[str], str]
 ) -> Relation:
-    """Rows of a subquery, without those that no row around it can ask for, as far as one table around tells."""
-    tables = {one.alias: one for one in _certain(around)}
-    conditions = list(_conditions(around))
-    found = list(_correlations(relation, correlations))
-    for asking in tables.values():
-        own = [
-            correlation
-            for correlation in found
-            if correlation.asking.alias == asking.alias and _alike(correlation, asking)
+    """Return the rows of a subquery joined to a filtered copy of each outer table that restricts them.
+
+    Return them unchanged if no outer table qualifies.
+    """
+    outer_scans = {scan.alias: scan for scan in _certain(outer_rows)}
+    conditions = list(_conditions(outer_rows))
+    equalities = list(_column_equalities(relation, correlations))
+    for outer_scan in outer_scans.values():
+        usable = [
+            equality
+            for equality in equalities
+            if equality.outer.alias == outer_scan.alias
+            and _has_equal_types(equality, outer_scan)
+            and _is_read_anyway(equality, outer_scans, conditions)
         ]
-        local = [one for one in conditions if one.aliases == {asking.alias} and not one.late]
-        own = [correlation for correlation in own if _read_anyway(correlation, tables, conditions)]
-        if local and _is_one_row(asking, own):
-            copy = Scan(asking.table, fresh(asking.alias))
-            over = {ref: Expr.ref(copy.alias, ref.column) for ref in asking.columns}
-            same = [Expr.parse(f"{correlation.own.sql} = {over[correlation.asking].sql}") for correlation in own]
-            relation = Join(relation, Filter(copy, all_of(one.substitute(over) for one in local)), all_of(same))
+        filters = [condition for condition in conditions if _filters_only(condition, outer_scan)]
+        if filters and _covers_key(outer_scan, usable):
+            relation = _join_filtered_copy(relation, outer_scan, usable, filters, fresh)
     return relation
 
 
+def _join_filtered_copy(
+    relation: Relation,
+    outer_scan: Scan,
+    equalities: Sequence[_ColumnEquality],
+    filters: Sequence[Expr],
+    fresh: Callable[[str], str],
+) -> Relation:
+    copy = Scan(outer_scan.table, fresh(outer_scan.alias))
+    columns = {ref: Expr.ref(copy.alias, ref.column) for ref in outer_scan.columns}
+    on = [Expr.parse(f"{equality.inner.sql} = {columns[equality.outer].sql}") for equality in equalities]
+    filtered = Filter(copy, all_of(condition.substitute(columns) for condition in filters))
+    return Join(relation, filtered, all_of(on))
+
+
+def _filters_only(condition: Expr, scan: Scan) -> bool:
+    """Return True if a condition is over one table alone and cannot raise "more than one row returned"."""
+    return condition.aliases == {scan.alias} and not condition.late
+
+
 def _certain(relation: Relation) -> Iterator[Scan]:
-    """The tables that have a row in each row of a relation."""
+    """Yield the tables that have a row in each row of a relation: none that is null-extended."""
     if isinstance(relation, Scan) and relation.table.stored and not relation.expansions:
         yield relation
     elif isinstance(relation, Filter):
@@ -70,7 +90,7 @@ def _certain(relation: Relation) -> Iterator[Scan]:
 
 
 def _conditions(relation: Relation) -> Iterator[Expr]:
-    """What is true of each row of a relation."""
+    """Yield conditions that every row of a relation satisfies: not ON of an outer join."""
     if isinstance(relation, Filter):
         yield from conjuncts(relation.predicate)
         yield from _conditions(relation.input)
@@ -81,39 +101,46 @@ def _conditions(relation: Relation) -> Iterator[Expr]:
             yield from _conditions(relation.right)
 
 
-def _correlations(relation: Relation, correlations: Sequence[Expr]) -> Iterator[_Correlation]:
-    scans = {node.alias: node for node in _joined(relation) if isinstance(node, Scan)}
+def _column_equalities(relation: Relation, correlations: Sequence[Expr]) -> Iterator[_ColumnEquality]:
+    """Yield the correlations that are a plain `=` of a column of a joined table and an outer column."""
+    scans = {node.alias: node for node in _joined_nodes(relation) if isinstance(node, Scan)}
     for correlation in correlations:
-        for own, value in correlation_equalities([correlation], relation) or ():
-            inside, around = own.as_ref, value.as_ref
-            if isinstance(unwrapped(correlation.tree), exp.EQ) and inside and around and inside.alias in scans:
-                yield _Correlation(scans[inside.alias], inside, around)
+        is_plain = isinstance(unwrapped(correlation.tree), exp.EQ)
+        for inner_side, outer_side in correlation_equalities([correlation], relation) or ():
+            inner, outer = inner_side.as_ref, outer_side.as_ref
+            if is_plain and inner and outer and inner.alias in scans:
+                yield _ColumnEquality(scans[inner.alias], inner, outer)
 
 
-def _joined(relation: Relation) -> Iterator[Relation]:
-    """What is joined in a relation, not what is grouped in it."""
+def _joined_nodes(relation: Relation) -> Iterator[Relation]:
+    """Yield the nodes of a relation above any grouping or projection."""
     yield relation
-    for one in relation.inputs if isinstance(relation, Join | Filter) else ():
-        yield from _joined(one)
+    for input_ in relation.inputs if isinstance(relation, Join | Filter) else ():
+        yield from _joined_nodes(input_)
 
 
-def _alike(correlation: _Correlation, asking: Scan) -> bool:
-    """Of one type: then equal is what it is in the table's own key."""
-    one, other = correlation.inner.table.column(correlation.own.column), asking.table.column(correlation.asking.column)
-    return one is not None and other is not None and one.type == other.type
+def _has_equal_types(equality: _ColumnEquality, outer_scan: Scan) -> bool:
+    """Return True if both columns have one type: only then is `=` the equality of the table's key."""
+    inner = equality.inner_scan.table.column(equality.inner.column)
+    outer = outer_scan.table.column(equality.outer.column)
+    return inner is not None and outer is not None and inner.type == outer.type
 
 
-def _is_one_row(asking: Scan, correlations: Sequence[_Correlation]) -> bool:
-    """Does a row of the subquery meet at most one of the table?"""
-    key = set(asking.table.key)
-    return bool(key) and key <= {correlation.asking.column for correlation in correlations}
+def _covers_key(outer_scan: Scan, equalities: Sequence[_ColumnEquality]) -> bool:
+    """Return True if equalities name all columns of the table's key: a row of the subquery joins at most one row."""
+    key = set(outer_scan.table.key)
+    return bool(key) and key <= {equality.outer.column for equality in equalities}
 
 
-def _read_anyway(correlation: _Correlation, tables: Mapping[str, Scan], conditions: Sequence[Expr]) -> bool:
-    """Is the subquery's table joined to the asking one by these columns in the query around, too?"""
-    sides = [{side.as_ref for side in equated(one) or ()} for one in conditions]
-    others = [
-        ref for pair in sides if correlation.asking in pair for ref in pair if ref is not None and ref.alias in tables
-    ]
-    same = (correlation.inner.table.oid, correlation.own.column)
-    return any((tables[ref.alias].table.oid, ref.column) == same for ref in others if ref != correlation.asking)
+def _is_read_anyway(equality: _ColumnEquality, outer_scans: Mapping[str, Scan], conditions: Sequence[Expr]) -> bool:
+    """Return True if the outer query, too, joins the subquery's table to the outer table by these columns."""
+    wanted = (equality.inner_scan.table.oid, equality.inner.column)
+    for condition in conditions:
+        sides = {side.as_ref for side in equated(condition) or ()}
+        if equality.outer not in sides:
+            continue
+        for ref in sides - {equality.outer, None}:
+            assert ref is not None
+            if ref.alias in outer_scans and (outer_scans[ref.alias].table.oid, ref.column) == wanted:
+                return True
+    return False

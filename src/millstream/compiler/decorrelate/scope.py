@@ -1,7 +1,13 @@
-"""What the columns of a FROM clause are called, as written, and what they are.
+"""Name resolution: which column a name in a query refers to.
 
-A subquery's scope stands inside that of the query around it: a column not found there is looked for outside, and
-noted, for the subquery is correlated then.
+A `Scope` holds the columns that one FROM clause provides. The scope of a subquery has the scope of the enclosing query
+as its `outer`: a column that the inner FROM does not provide is looked up there, and recorded, because it makes the
+subquery correlated.
+
+    SELECT ... FROM c WHERE EXISTS (SELECT FROM o WHERE o.customer = c.id)
+
+    outer scope   ("c", "id") -> Ref("c", "id")
+    inner scope   ("o", "customer") -> Ref("o", "customer");  c.id is found outside, so outer_refs = {c.id}
 """
 
 from __future__ import annotations
@@ -16,145 +22,166 @@ from millstream.algebra.expr import Expr, Ref, transform, unwrapped
 from millstream.algebra.relation import Aggregate, Filter, Join, Project, Relation, Scan
 from millstream.errors import Unsupported
 
-Made = TypeVar("Made", bound=Relation)
+RelationT = TypeVar("RelationT", bound=Relation)
 
-_SYSTEM = frozenset({"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"})
+_SYSTEM_COLUMNS = frozenset({"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"})
 
-# Stands for a subquery in an expression whose columns are still to be resolved.
-PLACE = "__ms_subquery"
+# The table name of a column that stands for a subquery until the other columns of the expression are resolved.
+PLACEHOLDER = "__ms_subquery"
 
 
 @dataclass
 class Scope:
-    """(alias, column) as written -> the unique Ref."""
+    """The columns that a FROM clause provides, by (alias, name) as written, each with its unique Ref."""
 
     outer: Scope | None = None
     select: exp.Select | None = None
-    """The query whose FROM it is of."""
+    """The SELECT that has this FROM clause."""
     columns: dict[tuple[str, str], Ref] = field(default_factory=dict)
     output: list[tuple[str, Expr]] = field(default_factory=list)
-    """What `*` gives: a column of USING once, and first."""
-    outside: set[Ref] = field(default_factory=set)
-    """Columns of the queries around it that were used."""
+    """The columns of `SELECT *`: the merged columns of USING first, each once."""
+    outer_refs: set[Ref] = field(default_factory=set)
+    """Columns of enclosing queries that `find` has returned."""
     bindings: dict[Expr, Expr] = field(default_factory=dict)
-    """Columns of the queries around it that stand among the columns here."""
+    """Outer column -> the column of this FROM that holds its value, once the bindings are joined."""
     casts: Mapping[Expr, str] = field(default_factory=dict)
-    """Of those that stand here as text: their types."""
-    early: list[exp.Expression] = field(default_factory=list)
-    """Conditions of WHERE that may be asked as soon as all their columns are here."""
+    """The type of each outer column whose binding is stored as text."""
+    early_conditions: list[exp.Expression] = field(default_factory=list)
+    """Conjuncts of WHERE that may filter as soon as all their columns are in scope."""
 
     def add(self, alias: str, names: Sequence[str], refs: Sequence[Ref]) -> None:
-        """Take in a table."""
-        self.columns.update({(alias, name): ref for name, ref in zip(names, refs, strict=True)})
-        self.output += [(name, Expr(ref.sql)) for name, ref in zip(names, refs, strict=True)]
+        """Add the columns of a FROM item."""
+        named = list(zip(names, refs, strict=True))
+        self.columns.update({(alias, name): ref for name, ref in named})
+        self.output += [(name, Expr(ref.sql)) for name, ref in named]
 
     def join(self, right: Scope, using: Mapping[str, Expr]) -> None:
-        """Take in what stands to the right; of each column of USING, what it is from here on."""
+        """Add the columns of the right side of a join; `using` has the merged expression of each USING column."""
         self.columns.update(right.columns)
-        rest = [(name, expr) for name, expr in (*self.output, *right.output) if name not in using]
-        self.output = [*using.items(), *rest]
+        unmerged = [(name, expr) for name, expr in (*self.output, *right.output) if name not in using]
+        self.output = [*using.items(), *unmerged]
 
-    def moved(self, refs: Mapping[Ref, Ref]) -> None:
-        """The columns are from here on known as others."""
+    def bind(self, columns: dict[Expr, Expr], casts: Mapping[Expr, str]) -> None:
+        """Read outer columns from these columns of this FROM, from now on."""
+        self.bindings = columns
+        self.casts = casts
+
+    def rename(self, refs: Mapping[Ref, Ref]) -> None:
+        """Replace columns by the columns that hold their values from now on."""
         self.columns = {key: refs.get(ref, ref) for key, ref in self.columns.items()}
-        replaced = {old: Expr(new.sql) for old, new in refs.items()}
-        self.output = [(name, expr.substitute(replaced)) for name, expr in self.output]
-        self.bindings = {value: expr.substitute(replaced) for value, expr in self.bindings.items()}
+        replacements = {old: Expr(new.sql) for old, new in refs.items()}
+        self.output = [(name, expr.substitute(replacements)) for name, expr in self.output]
+        self.bindings = {value: expr.substitute(replacements) for value, expr in self.bindings.items()}
 
-    def shown(self, name: str) -> Expr:
-        """The column of that name that is written without an alias."""
-        return next(expr for own, expr in self.output if own == name)
+    def unqualified(self, name: str) -> Expr:
+        """Return the column that a name without an alias refers to."""
+        return next(expr for own_name, expr in self.output if own_name == name)
 
     def find(self, alias: str, name: str) -> Expr | None:
-        """What a column is; looked for outside where it is not here."""
+        """Return a column of this query or of an enclosing one; record it in `outer_refs` if it is an outer one.
+
+        An outer column whose binding is joined to this FROM is returned as that binding, and not recorded.
+        """
         if (own := self._own(alias, name)) is not None:
             return own
-        found = self.outer.find(alias, name) if self.outer else None
-        if found is not None and found in self.bindings:
-            return self._read_back(found)
-        if found is not None:
-            self.outside |= found.refs
-        return found
+        outer = self.outer.find(alias, name) if self.outer else None
+        if outer is not None and outer in self.bindings:
+            return self._binding_of(outer)
+        if outer is not None:
+            self.outer_refs |= outer.refs
+        return outer
 
     def peek(self, alias: str, name: str) -> Expr | None:
-        """The same, not noted."""
-        own = self._own(alias, name)
-        found = self.outer.peek(alias, name) if own is None and self.outer else own
-        return self._read_back(found) if own is None and found in self.bindings else found
+        """Return what `find` would return, and record nothing."""
+        if (own := self._own(alias, name)) is not None:
+            return own
+        outer = self.outer.peek(alias, name) if self.outer else None
+        return self._binding_of(outer) if outer is not None and outer in self.bindings else outer
 
-    def _read_back(self, value: Expr) -> Expr:
-        """A column of the queries around, as it is found here."""
-        here, cast = self.bindings[value], self.casts.get(value)
-        return Expr.parse(f"CAST({here.sql} AS {cast})") if cast else here
+    def _binding_of(self, outer: Expr) -> Expr:
+        """Return the binding of an outer column, cast back to its type if it is stored as text."""
+        binding = self.bindings[outer]
+        type_name = self.casts.get(outer)
+        return Expr.parse(f"CAST({binding.sql} AS {type_name})") if type_name else binding
 
-    def ready(self) -> list[Expr]:
-        """The early conditions whose columns are all here; each is told once."""
-        found = [one for one in self.early if all(self.owner(column) is self for column in one.find_all(exp.Column))]
-        self.early = [one for one in self.early if one not in found]
-        return [self.resolve(one) for one in found]
+    def take_ready_conditions(self) -> list[Expr]:
+        """Remove and return the early conditions whose columns are all in scope, resolved."""
+        ready = [condition for condition in self.early_conditions if self._owns_all_columns(condition)]
+        self.early_conditions = [condition for condition in self.early_conditions if condition not in ready]
+        return [self.resolve(condition) for condition in ready]
+
+    def _owns_all_columns(self, node: exp.Expression) -> bool:
+        return all(self.owner(column) is self for column in node.find_all(exp.Column))
 
     def owner(self, column: exp.Column) -> Scope | None:
-        """The scope that a column is of: this one, or one around it."""
+        """Return the innermost scope, this one or an enclosing one, that has a column."""
         if self._own(column.table, column.name) is not None:
             return self
         return self.outer.owner(column) if self.outer else None
 
     def _own(self, alias: str, name: str) -> Expr | None:
         if not alias:
-            return next((expr for own, expr in self.output if own == name), None)
+            return next((expr for own_name, expr in self.output if own_name == name), None)
         ref = self.columns.get((alias, name))
         return Expr(ref.sql) if ref else None
 
     def resolve(self, node: exp.Expression) -> Expr:
-        """An expression with every column resolved."""
+        """Return an expression with every column replaced by the column it refers to.
 
-        def column(part: exp.Expression) -> exp.Expression:
-            return self._resolved(part).node if isinstance(part, exp.Column) else part
+        Raise Unsupported if a column is a system column or a whole row.
+        """
 
-        return Expr.of(transform(unwrapped(node), column))
+        def replace(part: exp.Expression) -> exp.Expression:
+            return self._resolve_column(part).node if isinstance(part, exp.Column) else part
 
-    def _resolved(self, column: exp.Column) -> Expr:
+        return Expr.of(transform(unwrapped(node), replace))
+
+    def _resolve_column(self, column: exp.Column) -> Expr:
         if isinstance(column.this, exp.Star):
             raise Unsupported.construct(
                 "a reference to a whole row", reason="Its type is the table's own.", way_round="Name the columns."
             )
-        if column.table == PLACE:
+        if column.table == PLACEHOLDER:
             return Expr.of(column)
-        found = self.find(column.table, column.name)
-        if found is None and column.name not in _SYSTEM:
+        resolved = self.find(column.table, column.name)
+        if resolved is None and column.name not in _SYSTEM_COLUMNS:
             raise Unsupported.construct(
                 f"a reference to {column.sql()} from inside parentheses around a join",
                 reason="What stands before them is not in sight there.",
                 way_round="Join the tables in another order, without the parentheses.",
             )
-        if found is None:
+        if resolved is None:
             raise Unsupported.construct(
                 f'system column "{column.name}"',
                 reason="It tells where a row is stored, which changes without a change in the data.",
                 way_round="Use a column of the table.",
             )
-        return found
+        return resolved
 
 
-def never_null(relation: Relation, ref: Ref) -> bool:
-    """Is a column known never to be NULL?"""
+def is_never_null(relation: Relation, ref: Ref) -> bool:
+    """Return True if a column of a relation is known to be NOT NULL."""
     if isinstance(relation, Scan):
         column = relation.table.column(ref.column) if ref.alias == relation.alias else None
         return column is not None and column.not_null
     if isinstance(relation, Filter):
-        return never_null(relation.input, ref)
+        return is_never_null(relation.input, ref)
     if isinstance(relation, Project | Aggregate):
         named = relation.outputs if isinstance(relation, Project) else relation.keys
-        found = next((one.expr.as_ref for one in named if ref == Ref(relation.alias, one.name)), None)
-        return found is not None and never_null(relation.input, found)
+        input_ref = next((output.expr.as_ref for output in named if ref == Ref(relation.alias, output.name)), None)
+        return input_ref is not None and is_never_null(relation.input, input_ref)
     if isinstance(relation, Join):
+        # The right columns of a left join may be null-extended, and both sides of a full join.
         sides = [relation.left, relation.right] if relation.kind == "inner" else [relation.left]
-        return relation.kind != "full" and any(never_null(side, ref) for side in sides)
+        return relation.kind != "full" and any(is_never_null(side, ref) for side in sides)
     return False
 
 
-def refuse_unresolved(make: Callable[[], Made]) -> Made:
-    """Make a relation; where its expressions refer to what is not there, a subquery reaches too far out."""
+def refuse_unresolved(make: Callable[[], RelationT]) -> RelationT:
+    """Return the relation that `make` builds; raise Unsupported if its expressions refer to columns it does not have.
+
+    That happens when a subquery refers to a query further out than the one that encloses it directly.
+    """
     try:
         return make()
     except ValueError as error:

@@ -16,11 +16,12 @@ from millstream.compiler.clauses.conditions import filter_rows
 from millstream.compiler.clauses.groups.grouping import Grouping
 from millstream.compiler.clauses.groups.grouping_sets import replace_grouping_calls
 from millstream.compiler.decorrelate.attach import Host
-from millstream.compiler.decorrelate.bindings import Bindings, and_operands
+from millstream.compiler.decorrelate.bindings import Bindings
 from millstream.compiler.decorrelate.clauses import one_row_per_binding
 from millstream.compiler.decorrelate.find import has_subquery
 from millstream.compiler.decorrelate.scope import Scope, refuse_unresolved
 from millstream.compiler.decorrelate.subqueries import Subqueries
+from millstream.compiler.decorrelate.syntax import and_operands
 from millstream.errors import Unsupported
 
 
@@ -44,16 +45,16 @@ def build_groups(
     before, written = relation.columns, group.expressions if group else ()
     relation, made = builder.sets.expanded(relation, [scope.resolve(key) for key in written])
     moved = dict(zip(before, relation.columns, strict=False))
-    scope.moved(moved)
+    scope.rename(moved)
     binding_refs = [one.substitute({old: Expr(new.sql) for old, new in moved.items()}) for one in binding_refs]
     keys = [Expr.of(unwrapped(scope.resolve(key).tree)) for key in written]
     grouping = Grouping(tuple(dict.fromkeys([*keys, *binding_refs])), builder.fresh("g"), builder.aggregates)
     grouping.made = {key.sql: column for key, column in zip(keys, made, strict=True)}
     # Subqueries inside aggregates are joined to the rows that are grouped, all others to the groups.
-    rows, host = Host(relation, scope), Host(None, scope, grouping.over, rows=relation)
-    grouping.known = host.known
+    rows, host = Host(relation, scope), Host(None, scope, grouping.over, ungrouped_rows=relation)
+    grouping.known = host.joined_aliases
     if clock.COLUMN in scope.columns:
-        host.known.add(scope.columns[clock.COLUMN].alias)
+        host.joined_aliases.add(scope.columns[clock.COLUMN].alias)
     present = {Expr.of(unwrapped(key)).sql for key in (group.expressions if group else ())}
     asking = [*(replace_grouping_calls(one, present) for one in wanted), *(and_operands(having.this) if having else ())]
     every = list[Expr]()
@@ -63,7 +64,7 @@ def build_groups(
     every = join_clock_to_groups(scope, host, every, builder.fresh)
     exprs, asked = every[: len(wanted)], every[len(wanted) :]
     over = [grouping.over(one) for one in binding_refs]
-    groups = refuse_unresolved(lambda: grouping.relation(rows.built(relation)))
+    groups = refuse_unresolved(lambda: grouping.relation(rows.apply_joins(relation)))
     # Without GROUP BY there is a row for each of the values, whatever there is to aggregate.
     aggregate = one_row_per_binding(groups, bindings, builder.fresh) if bindings and not group else groups
-    return filter_rows(refuse_unresolved(lambda: host.built(aggregate)), asked), [*exprs, *over]
+    return filter_rows(refuse_unresolved(lambda: host.apply_joins(aggregate)), asked), [*exprs, *over]
