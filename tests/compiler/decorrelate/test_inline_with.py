@@ -1,0 +1,41 @@
+"""WITH queries that refer to outer columns are inlined."""
+
+from __future__ import annotations
+
+import pytest
+
+from millstream.algebra.dialect import parsed, printed
+from millstream.algebra.expr import Ref
+from millstream.compiler.decorrelate.inline_with import inline_correlated_with
+from millstream.compiler.decorrelate.scope import Scope
+from millstream.errors import Unsupported
+
+OUTER = Scope()
+OUTER.add("t", ["a"], [Ref("t", "a")])
+
+
+def inlined(text: str) -> str:
+    return printed(inline_correlated_with(parsed(text), OUTER))
+
+
+def test_a_correlated_with_query_is_written_where_it_is_used() -> None:
+    text = inlined("WITH x AS (SELECT u.b FROM u WHERE u.a > t.a) SELECT count(*) FROM x JOIN x AS y ON x.b = y.b")
+    assert "WITH" not in text
+    assert text.count("u.a > t.a") == 2
+    assert 'AS "x"' in text
+    assert 'AS "y"' in text
+
+
+def test_its_column_names_are_kept_unless_the_use_renames_them() -> None:
+    text = inlined("WITH x (p, q) AS (SELECT u.a, t.a FROM u) SELECT * FROM x AS y (r)")
+    assert text.replace('"', "").endswith("AS y(r, q)")
+
+
+def test_other_with_queries_stay_out() -> None:
+    text = "WITH x AS (SELECT u.b FROM u) SELECT x.b FROM x WHERE x.b > t.a"
+    assert inlined(text) == printed(parsed(text))
+
+
+def test_a_recursive_one_is_refused() -> None:
+    with pytest.raises(Unsupported, match="recursive query"):
+        inlined("WITH RECURSIVE x AS (SELECT t.a UNION SELECT x.a FROM x) SELECT x.a FROM x")
