@@ -1,7 +1,7 @@
 """Lower a block to one Spark SQL statement, one rule per operator.
 
-The same statement serves a differential refresh, a full one and the recomputing of groups: only
-the multiplicities of the rows in its views differ.
+One statement serves a differential refresh, a full refresh and the recomputation of groups: only the multiplicities of
+the rows in its views differ.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ RULES: dict[type[Relation], Rule] = {Read: read, Filter: filter_rows, Project: p
 
 @on_large_stack
 def printed(block: Block, views: dict[str, str]) -> str:
-    """The statement of a block, for people; of a recursion, those of its terms."""
+    """Return the statement of a block as `explain` shows it; for a recursion, one statement per term."""
     if not block.terms:
         return lower(block, views)
     return "\n\n".join(f"-- {term.block.name}\n{lower(term.block, views)}" for term in block.terms)
@@ -40,10 +40,12 @@ def lower(
     few: bool = False,
     nested: bool = False,
 ) -> str:
-    """The statement that evaluates a block over its inputs' views; `wanted` names a view of group keys.
+    """Return the statement that evaluates a block over the views of its inputs.
 
-    With `members`, the rows of the groups are not aggregated: PostgreSQL will do that. `few` rows are kept together.
-    `nested` is for Spark, all else for people.
+    wanted    a view of group keys: only these groups are evaluated
+    members   return the rows of the groups instead of aggregating them; PostgreSQL aggregates them
+    few       there are few rows: tell Spark to hold them in one partition
+    nested    write steps in place, as Spark plans them fastest; otherwise by name, as people read them
     """
     ctx = Lowering(RULES, views, few)
     step = union_all([ctx.lower(branch.body) for branch in block.branches], ctx)

@@ -1,15 +1,15 @@
-"""Lower the aggregate head: per group, what its state gains.
+"""Lower the aggregate head: compute the change of each group's state.
 
     rows, present, reaching, total    sums weighted by net = after - before: PostgreSQL adds them to the state
-    special                           the same of NaN and the infinities, each counted
-    beyond                            numbers that Spark has no type for: a list, in JSON, of each and its net
-    min, max                          the best value that came (`_in`) and the best that went (`_out`)
+    special                           net counts of NaN and of each infinity
+    beyond                            numbers that Spark has no type for: a JSON list of each number and its net
+    min, max                          the best inserted value (`_in`) and the best deleted one (`_out`)
 
-With `before` 0 everywhere (a full read) the same columns are the state itself. An extreme whose
-order Spark does not share with PostgreSQL travels as the set of its candidates, in JSON.
+With `before` 0 everywhere (a full read) the columns are the state itself. If Spark does not order a type as PostgreSQL
+does, an extreme travels as the set of its candidates, in JSON.
 
     rows of a group, net     (10, +1) (7, -1)
-    rows 0   total 3   min_in 10   min_out 7      the stored min is 7: the group is read again
+    rows 0   total 3   min_in 10   min_out 7      the stored min is 7: the group is recomputed
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from millstream.algebra.wire import SPECIAL, is_in_parts
 from millstream.compiler.lowering.consolidate import consolidate_rows, difference_rows
 from millstream.compiler.lowering.context import NET, Lowering
 
-# What PostgreSQL says of a sum that becomes infinite, though nothing that is added is.
+# PostgreSQL's error for a sum that becomes infinite though no operand is.
 OVERFLOW = "value out of range: overflow"
 
 
 def aggregate(step: str, head: AggregateHead, columns: tuple[BlockColumn, ...], ctx: Lowering) -> str:
-    """The last SELECT: one row per touched group."""
+    """Return the last SELECT: one row per touched group."""
     source = consolidate_rows(step, columns, ctx) if head.consolidated else difference_rows(step, columns, ctx)
     keys = [key.name for key in head.keys]
-    values = [value for one in head.accumulators for value in _RULES[one.function](one)]
+    values = [value for accumulator in head.accumulators for value in _RULES[accumulator.function](accumulator)]
     select = f"SELECT {', '.join(keys + values)} FROM {source}"
     if keys:
         select += f" GROUP BY {', '.join(keys)}"
     if not head.consolidated:
-        select += f" HAVING {' OR '.join(_touched(one) for one in head.accumulators)}"
+        touched = " OR ".join(_is_touched(accumulator) for accumulator in head.accumulators)
+        select += f" HAVING {touched}"
     return select
 
 
@@ -49,7 +50,7 @@ def _rows(one: Accumulator) -> list[str]:
 
 
 def _coarse(one: Accumulator) -> tuple[str, str]:
-    """The weighted sums of the whole numbers of a column, and of the rest."""
+    """Return the weighted sum of the whole numbers of a column, and that of the fractions."""
     assert one.wire is not None
     value, net = f"CAST({one.column} AS {one.wire.spark})", f"CAST({NET} AS DECIMAL(19,0))"
     whole = f"CAST(FLOOR({value}) AS DECIMAL(38,0))"
@@ -80,7 +81,7 @@ def _best(one: Accumulator, sign: str) -> str:
 
 
 def _sum(one: Accumulator) -> str:
-    """The weighted sum of a column; of nothing, 0."""
+    """Return the weighted sum of a column; 0 if there is no row."""
     if one.function == "rows":
         return f"COALESCE(SUM({NET}), 0)"
     if one.function == "present":
@@ -91,7 +92,7 @@ def _sum(one: Accumulator) -> str:
         assert one.level is not None
         return f"COALESCE(SUM(CASE WHEN {one.column} = '{SPECIAL[one.level]}' THEN {NET} ELSE 0 END), 0)"
     if one.strategy == "recompute":
-        # Spark adds to 0, and so makes 0 of a sum of nothing but -0.
+        # Spark begins a sum with 0, so the sum of -0 alone would be 0; PostgreSQL's is -0.
         plain = f"CASE WHEN CAST({one.column} AS STRING) <> '-0.0' THEN 1 WHEN {one.column} IS NOT NULL THEN 0 END"
         total = f"COALESCE(SUM(CAST({one.column} AS DOUBLE) * {NET}), 0)"
         unbounded = f"MAX(CASE WHEN {_unbounded(one.column)} THEN 1 ELSE 0 END)"
@@ -107,7 +108,7 @@ def _unbounded(value: str | None) -> str:
     return f"ABS({value}) = CAST('Infinity' AS DOUBLE)"
 
 
-def _touched(one: Accumulator) -> str:
+def _is_touched(one: Accumulator) -> str:
     if one.function == "beyond":
         return f"COUNT(CASE WHEN {_is_beyond(one)} THEN 1 END) > 0"
     if is_in_parts(one.wire):

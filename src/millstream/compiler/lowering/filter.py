@@ -1,4 +1,4 @@
-"""Lower Filter: keep the rows for which the predicate is true; multiplicities are carried along.
+"""Lower Filter: the rows for which the predicate is true, with their multiplicities.
 
 before = input.before    after = input.after
 """
@@ -10,6 +10,6 @@ from millstream.compiler.lowering.context import Lowering, spark
 
 
 def filter_rows(node: Relation, ctx: Lowering) -> str:
-    """A WHERE over the input's step."""
+    """Select from the input with the predicate as WHERE."""
     assert isinstance(node, Filter)
     return ctx.step("filtered", f"SELECT * FROM {ctx.lower(node.input)} WHERE {spark(node.predicate)}")

@@ -1,8 +1,8 @@
-"""Lower a full join: the pairs, and the rows of either side that meet nothing, extended with NULLs.
+"""Lower a full join: the pairs, and the rows of either side without a match, null-extended.
 
-    extended.before = the row's before where it met nothing before, else 0; after likewise
+    extended.before = the row's before if it had no match before, else 0; after likewise
 
-Both sides must be complete for each row that is here: demand sees to it.
+Each side must be complete for each row read of the other; demand guarantees it.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ from millstream.compiler.lowering.null_extended import null_extended
 
 
 def full_join(node: Match, ctx: Lowering) -> str:
-    """Pairs, left rows alone, right rows alone."""
+    """Join the sides, and null-extend the rows of either side without a match."""
     return null_extended(node, ctx, ["left", "right"])

@@ -1,10 +1,10 @@
-"""Lower an inner join: every pair that meets, as often as the product of its rows, in each version.
+"""Lower an inner join: every pair that satisfies the condition, with the product of the multiplicities.
 
     before = left.before * right.before
     after  = left.after  * right.after
 
-A NULL key meets nothing. One rule for all changes: a pair whose two sides both changed is counted
-once, because both versions are products of complete rows.
+A NULL key has no match. One rule covers all changes: a pair of which both sides changed is counted once, because each
+version is a product of complete rows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Lower a left join: the pairs of the inner join, and each left row that meets nothing, extended with NULLs.
+"""Lower a left join: the pairs of the inner join, and each left row without a match, null-extended.
 
-    extended.before = left.before where no right row was met before, else 0
-    extended.after  = left.after  where no right row is met after, else 0
+    extended.before = left.before if the row had no match before, else 0
+    extended.after  = left.after  if the row has no match after, else 0
 
-The right side must be complete for each left row that is here: demand sees to it.
+The right side must be complete for each left row read; demand guarantees it.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ from millstream.compiler.lowering.null_extended import null_extended
 
 
 def left_join(node: Match, ctx: Lowering) -> str:
-    """Pairs, and left rows alone."""
+    """Join the sides, and null-extend the left rows without a match."""
     return null_extended(node, ctx, ["left"])

@@ -1,10 +1,10 @@
-"""Lower a mark join: each left row once per version, with whether it meets anything.
+"""Lower a mark join: each left row with a mark, true if the row has a match.
 
-    the same before and after    one row, both multiplicities carried along
-    otherwise                    (before, 0) with the old mark and (0, after) with the new one
+    mark unchanged    one row with both multiplicities
+    mark changed      (before, 0) with the old mark and (0, after) with the new one
 
 EXISTS, IN and their negations, under AND, OR and NOT alike, are conditions over marks. The right side must be
-complete for each left row that is here: demand sees to it.
+complete for each left row read; demand guarantees it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from millstream.compiler.lowering.matching import IS, WAS, counted, sides
 
 
 def mark_join(node: Match, ctx: Lowering) -> str:
-    """Count what is met, and split the rows whose mark has changed."""
+    """Count the matches of each left row, and split the rows whose mark changed."""
     assert node.mark is not None
     left, right = sides(node, ctx)
     step = counted(left, right, node.residual, ctx)

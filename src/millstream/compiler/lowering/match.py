@@ -14,6 +14,6 @@ KINDS = {"inner": inner_join, "left": left_join, "full": full_join, "mark": mark
 
 
 def match(node: Relation, ctx: Lowering) -> str:
-    """The rule of its kind."""
+    """Lower a join by the rule of its kind."""
     assert isinstance(node, Match)
     return KINDS[node.kind](node, ctx)

@@ -1,9 +1,9 @@
-"""Count for each row of one side how many rows of the other it meets, before and after.
+"""Count the matches of each row of one side of a join, before and after.
 
-    __was = sum of the other side's before    __is = sum of its after
+    __was = sum of the other side's before    __is = sum of the other side's after
 
-By equal columns alone the other side is summed per key once; where more must be true of a pair, each
-row is numbered and its own pairs are summed.
+If the condition is equalities alone, the other side is summed once per key. With a residual condition each row is
+numbered, and its own pairs are summed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ WAS, IS = "__was", "__is"
 
 @dataclass(frozen=True)
 class JoinSide:
-    """One side of a join: the step that has its rows, its columns, and its ends of the pairs."""
+    """One side of a join: its step, its columns, and its columns of the equalities."""
 
     step: str
     columns: list[str]
     ends: list[str]
     signs: list[str]
-    """By what each end is equal to the other's: `=`, or `<=>` where NULLs are."""
+    """The operator of each equality: `=`, or `<=>` if NULLs are equal."""
 
 
 def sides(node: Match, ctx: Lowering) -> tuple[JoinSide, JoinSide]:
-    """Both sides, lowered; a pair may be written either way round."""
+    """Lower both sides; an equality may name them in either order."""
     lefts, rights = flat_columns(node.left), flat_columns(node.right)
     pairs = [pair if flat(pair.one) in lefts else pair.swap() for pair in node.pairs]
     signs = ["<=>" if pair.nulls else "=" for pair in pairs]
@@ -38,11 +38,11 @@ def sides(node: Match, ctx: Lowering) -> tuple[JoinSide, JoinSide]:
 
 
 def pairs(node: Match, left: JoinSide, right: JoinSide, ctx: Lowering) -> str:
-    """Every pair that meets: in each version, the product of its rows."""
+    """Add a step with the pairs of an inner join; each multiplicity is the product of the two rows'."""
     columns = [f"l.{name}" for name in left.columns] + [f"r.{name}" for name in right.columns]
     products = [f"l.{BEFORE} * r.{BEFORE} AS {BEFORE}", f"l.{AFTER} * r.{AFTER} AS {AFTER}"]
     how = f"JOIN {right.step} AS r ON {on(node)}" if node.conditions else f"CROSS JOIN {right.step} AS r"
-    # A row of an old version beside one of a new version is in neither. Left in, there would be 2^n of them in n joins.
+    # A pair of an old and a new row is in neither version. If such pairs stayed, n joins could have 2^n of them.
     chained = any(isinstance(side, Match) for side in (node.left, node.right))
     both = [f"l.{version} * r.{version} <> 0L" for version in (BEFORE, AFTER)]
     where = f" WHERE {' OR '.join(both)}" if chained else ""
@@ -50,34 +50,38 @@ def pairs(node: Match, left: JoinSide, right: JoinSide, ctx: Lowering) -> str:
 
 
 def on(node: Match) -> str:
-    """What must be true of a pair."""
-    return " AND ".join(f"({spark(one)})" if one in node.residual else spark(one) for one in node.conditions)
+    """Return the join condition."""
+    return " AND ".join(
+        f"({spark(condition)})" if condition in node.residual else spark(condition) for condition in node.conditions
+    )
 
 
-def counted(side: JoinSide, other: JoinSide, rest: tuple[Expr, ...], ctx: Lowering) -> str:
-    """The rows of one side with how many of the other they meet."""
-    if rest:
-        return _one_by_one(side, other, rest, ctx)
+def counted(side: JoinSide, other: JoinSide, residual: tuple[Expr, ...], ctx: Lowering) -> str:
+    """Add a step with the rows of one side and the number of their matches on the other."""
+    if residual:
+        return _counted_by_row(side, other, residual, ctx)
     sums = f"SUM({BEFORE}) AS {WAS}, SUM({AFTER}) AS {IS}"
     keys = list(dict.fromkeys(other.ends))
     grouped = f"SELECT {', '.join([*keys, sums])} FROM {other.step}" + (f" GROUP BY {', '.join(keys)}" if keys else "")
     step = ctx.step("counts", grouped)
-    same = " AND ".join(_same(side, other, "k"))
+    same = " AND ".join(_equalities(side, other, "k"))
     how = f"LEFT JOIN {step} AS k ON {same}" if keys else f"CROSS JOIN {step} AS k"
     listed = [*(f"l.{name}" for name in side.columns), f"l.{BEFORE}", f"l.{AFTER}"]
     found = [f"COALESCE(k.{name}, 0) AS {name}" for name in (WAS, IS)]
     return ctx.step("counted", f"SELECT {', '.join(listed + found)} FROM {side.step} AS l {how}")
 
 
-def _one_by_one(side: JoinSide, other: JoinSide, rest: tuple[Expr, ...], ctx: Lowering) -> str:
+def _counted_by_row(side: JoinSide, other: JoinSide, residual: tuple[Expr, ...], ctx: Lowering) -> str:
+    """Count the matches of each row by its own pairs."""
     numbered = ctx.step("numbered", f"SELECT *, MONOTONICALLY_INCREASING_ID() AS __nth FROM {side.step}")
-    met = " AND ".join([*_same(side, other, "r"), *(f"({spark(one)})" for one in rest)])
+    conditions = (f"({spark(condition)})" for condition in residual)
+    met = " AND ".join([*_equalities(side, other, "r"), *conditions])
     listed = [f"FIRST(l.{name}) AS {name}" for name in (*side.columns, BEFORE, AFTER)]
     found = [f"COALESCE(SUM(r.{old}), 0) AS {new}" for old, new in ((BEFORE, WAS), (AFTER, IS))]
     joined = f"{numbered} AS l LEFT JOIN {other.step} AS r ON {met}"
     return ctx.step("counted", f"SELECT {', '.join(listed + found)} FROM {joined} GROUP BY l.__nth")
 
 
-def _same(side: JoinSide, other: JoinSide, alias: str) -> list[str]:
+def _equalities(side: JoinSide, other: JoinSide, alias: str) -> list[str]:
     ends = zip(side.ends, side.signs, other.ends, strict=True)
-    return [f"l.{one} {sign} {alias}.{two}" for one, sign, two in ends]
+    return [f"l.{own} {sign} {alias}.{end}" for own, sign, end in ends]

@@ -1,17 +1,18 @@
-"""Join two sides, each read once, and extend with NULLs the rows that meet nothing.
+"""Join two sides, each read once, and null-extend the rows without a match.
 
     pair               before = left.before * right.before, after likewise
-    left row alone     before = left.before where the right rows it meets have a before-sum of 0, else 0; after likewise
-    right row alone    the same with the sides exchanged
+    left row alone     before = left.before if its matches have a before-sum of 0, else 0; after likewise
+    right row alone    as a left row, with the sides exchanged
 
-One outer join of Spark finds the pairs, and the rows that have no partner in either version. Each row of it stands for
-up to three rows of the result: the pair, and, on one row for each left (right) row, that row alone.
+One outer join of Spark finds the pairs, and the rows that have no match in either version. Each of its rows stands for
+up to three rows of the result: the pair and, on exactly one row per left (right) row, that row alone.
 
-    __left_was, __left_is    how many right rows the left row meets, before and after; NULL but on the row that tells it
+    __left_was, __left_is    the number of matches of the left row, before and after; NULL on its other rows
 
-By equal columns alone these sums are made once per key, before the join; where ON says more, per row, after it.
+If ON is equalities alone, these sums are computed once per key, before the join; with a residual condition, per row,
+after it.
 
-Each side is read once because Spark computes what is read twice twice: a chain of n joins would be computed 2^n times.
+Each side is read once because Spark computes a step again for each reader: a chain of n joins would take 2^n times.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ Name = Literal["left", "right"]
 
 
 def null_extended(node: Match, ctx: Lowering, names: Sequence[Name]) -> str:
-    """The pairs, and the rows of the named sides that meet nothing."""
+    """Add a step with the pairs, and the rows of the named sides without a match."""
     left, right = sides(node, ctx)
     how = "FULL" if "right" in names else "LEFT"
     met = _numbered(node, left, right, how, ctx) if node.residual else _by_key(node, left, right, how, ctx)
     columns = [
-        *(_shown("left", one, how) for one in left.columns),
-        *(_shown("right", one, how) for one in right.columns),
+        *(_output("left", column, how) for column in left.columns),
+        *(_output("right", column, how) for column in right.columns),
     ]
     rows = [_pair(), *(alone(name) for name in names)]
     listed = ", ".join([*columns, f"v.{BEFORE}", f"v.{AFTER}"])
@@ -41,8 +42,8 @@ def null_extended(node: Match, ctx: Lowering, names: Sequence[Name]) -> str:
     return ctx.step("null_extended", f"SELECT {listed} FROM {met} {view} WHERE v.{BEFORE} <> 0L OR v.{AFTER} <> 0L")
 
 
-def _shown(name: Name, column: str, how: str) -> str:
-    """A column of one side, NULL in the rows of the other side alone."""
+def _output(name: Name, column: str, how: str) -> str:
+    """Return a column of one side, NULL in the rows of the other side alone."""
     if how == "LEFT" and name == "left":
         return column
     return f"CASE WHEN v.__{name} THEN {column} END AS {column}"
@@ -54,7 +55,7 @@ def _pair() -> str:
 
 
 def alone(name: Name) -> str:
-    """A row of one side that meets nothing, in each version."""
+    """Return the struct of a row of one side alone: its multiplicity in each version in which it has no match."""
     versions = (("was", BEFORE), ("is", AFTER))
     counts = (f"IF(__{name}_{met} = 0L, COALESCE(__{name}{count}, 0L), 0L)" for met, count in versions)
     return f"STRUCT({str(name == 'left').lower()}, {str(name == 'right').lower()}, {', '.join(counts)})"
@@ -64,14 +65,15 @@ def alone(name: Name) -> str:
 
 
 def _by_key(node: Match, left: JoinSide, right: JoinSide, how: str, ctx: Lowering) -> str:
-    """The outer join, with what each row meets told where it meets the first row of a key."""
-    one, other = _totalled(left, ctx) if how == "FULL" else left.step, _totalled(right, ctx)
-    told = _met_by("left", "r") + (_met_by("right", "l") if how == "FULL" else [])
-    return _joined(node, (left, one), (right, other), how, told, ctx)
+    """Add the outer join; the number of a row's matches stands beside the first row of its key."""
+    left_step = _totalled(left, ctx) if how == "FULL" else left.step
+    right_step = _totalled(right, ctx)
+    counts = _match_counts("left", "r") + (_match_counts("right", "l") if how == "FULL" else [])
+    return _joined(node, (left, left_step), (right, right_step), how, counts, ctx)
 
 
 def _totalled(side: JoinSide, ctx: Lowering) -> str:
-    """The rows of a side, each with the sums of its key, and its number among the rows of that key."""
+    """Add a step with the rows of a side, each with the sums of its key and its number within the key."""
     keys = ", ".join(dict.fromkeys(side.ends))
     over = f"(PARTITION BY {keys})" if keys else "()"
     sums = f"SUM({BEFORE}) OVER {over} AS __was, SUM({AFTER}) OVER {over} AS __is"
@@ -79,17 +81,17 @@ def _totalled(side: JoinSide, ctx: Lowering) -> str:
     return ctx.step("totalled", f"SELECT *, {sums}, {number} FROM {side.step}")
 
 
-def _met_by(name: Name, other: str) -> list[str]:
+def _match_counts(name: Name, other: str) -> list[str]:
     cases = [f"CASE WHEN {other}.__nth IS NULL THEN 0L WHEN {other}.__nth = 1 THEN {other}.__{one} END"
              for one in ("was", "is")]  # fmt: skip
     return [f"{case} AS __{name}_{one}" for case, one in zip(cases, ("was", "is"), strict=True)]
 
 
-# -- where ON says more ----------------------------------------------------------------------
+# -- with a residual condition ---------------------------------------------------------------
 
 
 def _numbered(node: Match, left: JoinSide, right: JoinSide, how: str, ctx: Lowering) -> str:
-    """The outer join, with what each row meets told on the first of its own pairs."""
+    """Add the outer join; the number of a row's matches stands on the first of its own pairs."""
     names: list[Name] = ["left", "right"] if how == "FULL" else ["left"]
     steps = {name: side.step for name, side in (("left", left), ("right", right))}
     for name in names:
@@ -97,11 +99,11 @@ def _numbered(node: Match, left: JoinSide, right: JoinSide, how: str, ctx: Lower
         steps[name] = ctx.step("numbered", f"SELECT *, {number} FROM {steps[name]}")
     numbers = [f"{name[0]}.__number AS __{name}_number" for name in names]
     step = _joined(node, (left, steps["left"]), (right, steps["right"]), how, numbers, ctx)
-    told = [text for name in names for text in _met_by_pairs(name)]
-    return ctx.step("match_counts", f"SELECT *, {', '.join(told)} FROM {step}")
+    counts = [text for name in names for text in _match_counts_by_row(name)]
+    return ctx.step("match_counts", f"SELECT *, {', '.join(counts)} FROM {step}")
 
 
-def _met_by_pairs(name: Name) -> list[str]:
+def _match_counts_by_row(name: Name) -> list[str]:
     number, other = f"__{name}_number", "right" if name == "left" else "left"
     first = f"ROW_NUMBER() OVER (PARTITION BY {number} ORDER BY {number}) = 1"
     sums = [

@@ -1,4 +1,4 @@
-"""Lower Project: compute the outputs of each row; multiplicities are carried along.
+"""Lower Project: the outputs of each row, with its multiplicities.
 
 before = input.before    after = input.after
 """
@@ -10,7 +10,7 @@ from millstream.compiler.lowering.context import AFTER, BEFORE, Lowering, spark
 
 
 def project(node: Relation, ctx: Lowering) -> str:
-    """A SELECT list over the input's step."""
+    """Select the outputs from the input."""
     assert isinstance(node, Project)
     outputs = [f"{spark(output.expr)} AS {output.name}" for output in node.outputs]
     return ctx.step("body", f"SELECT {', '.join([*outputs, BEFORE, AFTER])} FROM {ctx.lower(node.input)}")

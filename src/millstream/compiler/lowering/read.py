@@ -1,4 +1,4 @@
-"""Lower Read: the rows of an input, with both multiplicities, decimals made numbers.
+"""Lower Read: the rows of an input, with both multiplicities; decimals are cast to numbers.
 
 a row read at the new frontier     before 1, after 1
 an image of the slice, inserted    before -1           so before + after counts come out as
@@ -15,9 +15,9 @@ from millstream.compiler.lowering.context import AFTER, BEFORE, Lowering
 def read(node: Relation, ctx: Lowering) -> str:
     """Select the leaves under their flat names."""
     assert isinstance(node, Read)
-    one = node.input
-    columns = [_column(f"{one.name}_{leaf.name}", leaf.name, leaf.wire.spark) for leaf in one.leaves]
-    return ctx.step(one.name, f"SELECT {', '.join([*columns, BEFORE, AFTER])} FROM {ctx.views[one.name]}")
+    name = node.input.name
+    columns = [_column(f"{name}_{leaf.name}", leaf.name, leaf.wire.spark) for leaf in node.input.leaves]
+    return ctx.step(name, f"SELECT {', '.join([*columns, BEFORE, AFTER])} FROM {ctx.views[name]}")
 
 
 def _column(name: str, leaf: str, spark_type: str) -> str:

@@ -1,6 +1,6 @@
-"""Keep the rows of certain groups only, before those groups are recomputed.
+"""Restrict rows to certain groups, before these are recomputed.
 
-before, after: carried along; a NULL in a key is a value like any other
+before, after: unchanged; NULL keys are equal
 """
 
 from __future__ import annotations
@@ -10,6 +10,6 @@ from millstream.compiler.lowering.context import Lowering
 
 
 def restrict(step: str, head: AggregateHead, view: str, ctx: Lowering) -> str:
-    """A semi-join with the keys wanted."""
+    """Semi-join a step with the view of the wanted keys."""
     same = " AND ".join(f"b.{key.name} <=> w.{key.name}" for key in head.keys)
     return ctx.step("wanted", f"SELECT b.* FROM {step} AS b LEFT SEMI JOIN {view} AS w ON {same}")

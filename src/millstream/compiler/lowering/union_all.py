@@ -11,7 +11,7 @@ from millstream.compiler.lowering.context import Lowering
 
 
 def union_all(parts: Sequence[str], ctx: Lowering) -> str:
-    """The branches of a block have the same columns in the same order."""
+    """Unite the steps of a block's branches, which have the same columns in the same order."""
     if len(parts) == 1:
         return parts[0]
     united = " UNION ALL ".join(f"SELECT * FROM {part}" for part in parts)
