@@ -436,3 +436,18 @@ def test_forgetting_more_than_the_lock_table_holds_leaves_their_tables(small: Se
         assert conn.execute("SELECT count(*) FROM pg_class WHERE relname ~ '^st_\\d+$'").fetchall() == [(MANY,)]
         for number in range(MANY):
             conn.execute(f"DROP TABLE st_{number}, source_{number}")
+
+
+def test_recorded_plans_are_brought_to_the_words_that_plans_print(conn: Connection) -> None:
+    """A plan that differs in its words alone would be taken for another, and its stream table filled again."""
+    (migration,) = [migration for migration in install.migrations() if migration.name == "plan_words"]
+    conn.execute("CREATE TEMPORARY TABLE blocks (plan text)")
+    before = "Block a\n  i0 WHERE (x = 'kept as') MOVING (y)\n  v0 = max(r.g0) [gathered]\n  kept as bag\n  row_id"
+    conn.execute("INSERT INTO blocks VALUES (%s), ('Block b')", (before,))
+    conn.execute(migration.text.replace("millstream.blocks", "pg_temp.blocks").encode())
+    plans = [plan for (plan,) in conn.execute("SELECT plan FROM blocks ORDER BY 1 DESC").fetchall()]
+    assert plans == [
+        "Block b",
+        "Block a\n  i0 WHERE (x = 'kept as') TEMPORAL FILTER (y)\n  v0 = max(r.g0) [holistic]\n"
+        "  materialized as bag\n  row_id",
+    ]
