@@ -1,14 +1,14 @@
-"""The clock: a table of one row and one column, which every refresh changes.
+"""The clock: a table of one row and one column, the time, which changes with every refresh.
 
     now(), transaction_timestamp(), CURRENT_TIMESTAMP    the column
     CURRENT_DATE, LOCALTIMESTAMP, LOCALTIME              what it is in UTC
     age(x)                                               age(CURRENT_DATE, x), as the server defines it
 
-A SELECT that asks for the time is joined with the clock where it asks: with its FROM, with the side of a join whose ON
-asks, with its groups. From there on the time is a column like any other.
+A SELECT that reads the time is joined to the clock: its FROM, the side of a join whose ON reads the time, or its
+groups. From there on the time is a column like any other.
 
-Millstream's sessions are in UTC, and so is every stream table: what a day is, or the first of a month, must not depend
-on who refreshes. Another zone is written out, (now() AT TIME ZONE 'Europe/Paris')::date.
+Millstream's sessions and stream tables use UTC: where a day begins must not depend on who refreshes. A query names any
+other zone itself, (now() AT TIME ZONE 'Europe/Paris')::date.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ CLOCK = Table(
     single=True,
     rows=NOW,
 )
-# What its column is called in a syntax tree, by alias and name.
+# Alias and name of its column in a syntax tree.
 COLUMN = ("__ms_clock", "now")
 
-# Functions of the server that tell the time of the transaction, as it prints them.
+# Functions that return the time of the transaction, as the server prints them.
 CLOCK_FUNCTIONS = frozenset(
     {"now()", "transaction_timestamp()", "age(timestamp with time zone)", "age(timestamp without time zone)"}
 )
-# Up to here SQL's own words tell the time; the others tell who asks.
+# SQLValueFunction: operations up to this number return the time, the others user and schema names.
 _LAST_OP = 8
 
 _TIME = Expr.ref(*COLUMN).sql
@@ -58,19 +58,19 @@ _KINDS: dict[type[exp.Expression], str] = {
 
 
 def reads_clock(tree: Value, functions: Iterable[str]) -> bool:
-    """Does an analysed query ask for the time? By the functions it calls, or in SQL's own words."""
+    """Return True if an analysed query reads the time, by a function or by a keyword such as CURRENT_DATE."""
     return any(map(tells_time, walk(tree))) or any(name in CLOCK_FUNCTIONS for name in functions)
 
 
 def tells_time(node: Node) -> bool:
-    """Is it one of SQL's own words for the time?"""
+    """Return True for the keywords of SQL that return the time."""
     return node.kind == "SQLVALUEFUNCTION" and node.number("op") <= _LAST_OP
 
 
 def replace_clock_calls(tree: exp.Expression) -> exp.Expression:
-    """A syntax tree in which each call is an expression over the clock's column."""
+    """Return a syntax tree with each call that returns the time replaced by an expression over the clock's column."""
 
-    def tell(node: exp.Expression) -> exp.Expression:
+    def replace(node: exp.Expression) -> exp.Expression:
         word = _word(node)
         if word == "age" and len(node.expressions) == 1:
             days = Expr(_WORDS["current_date"]).node
@@ -82,54 +82,54 @@ def replace_clock_calls(tree: exp.Expression) -> exp.Expression:
         digits = f"({node.expressions[0].name})" if node.expressions else ""
         return Expr(_WORDS[word].format(digits)).node
 
-    return transform(tree, tell)
+    return transform(tree, replace)
 
 
 def _word(node: exp.Expression) -> str:
-    """The function that a node calls, if it is one of the server's own."""
+    """Return the lower-case name of the built-in function or keyword that a node calls, or ''."""
     if isinstance(node, exp.Anonymous):
-        # With a schema before it, it is somebody else's.
+        # A call with a schema is a user's function.
         return "" if isinstance(node.parent, exp.Dot) else str(node.name).lower()
     return _KINDS.get(type(node), "")
 
 
 def restore_clock_calls(tree: exp.Expression) -> exp.Expression:
-    """The tree for the server to read: the column is now() again."""
+    """Return the tree as the server can read it: the clock's column is now() again."""
 
     def call(node: exp.Expression) -> exp.Expression:
-        return exp.Anonymous(this="now") if isinstance(node, exp.Column) and _is_column(node) else node
+        return exp.Anonymous(this="now") if isinstance(node, exp.Column) and _is_clock_column(node) else node
 
     return transform(tree, call)
 
 
 def clock_columns(select: exp.Select) -> list[exp.Column]:
-    """Where a SELECT itself asks for the time: not in its FROM, not in its subqueries."""
-    found = [one for one in select.find_all(exp.Column) if _is_column(one)]
-    return [one for one in found if _own(one, select)]
+    """Return the references to the clock in the clauses of a SELECT, without those in its FROM and its subqueries."""
+    columns = [column for column in select.find_all(exp.Column) if _is_clock_column(column)]
+    return [column for column in columns if _is_in_own_clause(column, select)]
 
 
 def mentions_clock(node: exp.Expression | None) -> bool:
-    """Does an expression ask for the time?"""
-    return node is not None and any(_is_column(one) for one in node.find_all(exp.Column))
+    """Return True if an expression reads the time."""
+    return node is not None and any(map(_is_clock_column, node.find_all(exp.Column)))
 
 
-def is_asked_per_row(column: exp.Column, select: exp.Select, aggregate: Callable[[exp.Expression], bool]) -> bool:
-    """Of a SELECT that groups: is it asked of the rows (in WHERE, a key, an aggregate), and not of the groups?"""
-    around = list(_around(column, select))
-    return any(isinstance(one, exp.Where | exp.Group) or aggregate(one) for one in around)
+def is_read_per_row(column: exp.Column, select: exp.Select, aggregate: Callable[[exp.Expression], bool]) -> bool:
+    """Return True if a grouping SELECT reads the time per row (in WHERE, a key, an aggregate), not per group."""
+    ancestors = _ancestors(column, select)
+    return any(isinstance(node, exp.Where | exp.Group) or aggregate(node) for node in ancestors)
 
 
-def _is_column(node: exp.Column) -> bool:
+def _is_clock_column(node: exp.Column) -> bool:
     return (node.table, node.name) == COLUMN
 
 
-def _own(column: exp.Column, select: exp.Select) -> bool:
-    around = list(_around(column, select))
-    return not any(isinstance(one, exp.Select | exp.SetOperation | exp.From | exp.Join | exp.Lateral) for one in around)
+def _is_in_own_clause(column: exp.Column, select: exp.Select) -> bool:
+    foreign = exp.Select | exp.SetOperation | exp.From | exp.Join | exp.Lateral
+    return not any(isinstance(node, foreign) for node in _ancestors(column, select))
 
 
-def _around(node: exp.Expression, select: exp.Select) -> Iterator[exp.Expression]:
-    """What stands around a node, up to the SELECT."""
+def _ancestors(node: exp.Expression, select: exp.Select) -> Iterator[exp.Expression]:
+    """Yield the ancestors of a node, up to the SELECT."""
     parent = node.parent
     while isinstance(parent, exp.Expression) and parent is not select:
         yield parent

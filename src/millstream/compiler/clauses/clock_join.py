@@ -1,4 +1,4 @@
-"""Join rows with the clock where a query asks of them what time it is: those of FROM, of a join's side, or groups."""
+"""Join the clock to rows whose expressions read the time: the rows of FROM, a side of a join, or groups."""
 
 from __future__ import annotations
 
@@ -19,28 +19,31 @@ from millstream.compiler.decorrelate.scope import Scope
 def join_clock_to_from(
     select: exp.Select, relation: Relation, scope: Scope, aggregates: Aggregates, fresh: FreshAlias
 ) -> Relation:
-    """The rows of FROM beside the clock, where a SELECT asks of them what time it is."""
-    asking = clock.clock_columns(select)
-    if not asking:
+    """Join the clock to the rows of FROM if an expression of the SELECT reads the time per row.
+
+    If only its groups read the time, return the rows without the clock; the scope knows its column all the same.
+    """
+    clock_columns = clock.clock_columns(select)
+    if not clock_columns:
         return relation
     if aggregates.group(select):
-        asking = [one for one in asking if clock.is_asked_per_row(one, select, aggregates.called)]
-    beside = join_clock(relation, scope, fresh)
-    return beside if asking else relation
+        clock_columns = [column for column in clock_columns if clock.is_read_per_row(column, select, aggregates.called)]
+    joined = join_clock(relation, scope, fresh)
+    return joined if clock_columns else relation
 
 
 def join_clock(relation: Relation, scope: Scope, fresh: FreshAlias) -> Relation:
-    """Each row with the time; from here on the scope knows it."""
+    """Join the clock to a relation, and add its column to the scope."""
     scan = Scan(CLOCK, fresh("clock"))
     scope.columns[clock.COLUMN] = scan.columns[0]
     return Join(relation, scan)
 
 
 def join_clock_to_groups(scope: Scope, host: Host, exprs: Sequence[Expr], fresh: FreshAlias) -> list[Expr]:
-    """Expressions over groups; one that asks what time it is asks a clock beside the groups."""
-    below = scope.columns.get(clock.COLUMN)
-    if below is None or not any(below in one.refs for one in exprs):
+    """Return expressions over groups; join a clock to the groups if one of them reads the time."""
+    row_clock = scope.columns.get(clock.COLUMN)
+    if row_clock is None or not any(row_clock in expr.refs for expr in exprs):
         return list(exprs)
     scan = Scan(CLOCK, fresh("clock"))
     host.join(scan, None, "inner")
-    return [one.substitute({below: Expr(scan.columns[0].sql)}) for one in exprs]
+    return [expr.substitute({row_clock: Expr(scan.columns[0].sql)}) for expr in exprs]

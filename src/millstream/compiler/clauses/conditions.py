@@ -1,4 +1,4 @@
-"""Rows for which conditions are true: those of WHERE, HAVING and ON, with their subqueries."""
+"""Filter rows by the conditions of WHERE, HAVING and ON, with or without subqueries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millstream.compiler.decorrelate.subqueries import Subqueries
 
 
 def filter_rows(relation: Relation, conditions: Sequence[Expr]) -> Relation:
-    """Those for which all of them are true."""
+    """Return the rows for which all conditions are true; the relation itself if there are none."""
     parts = [part for condition in conditions for part in conjuncts(condition)]
     if not parts:
         return relation
@@ -22,9 +22,9 @@ def filter_rows(relation: Relation, conditions: Sequence[Expr]) -> Relation:
 
 
 def filter_with_subqueries(
-    relation: Relation, asking: Sequence[exp.Expression], scope: Scope, subqueries: Subqueries
+    relation: Relation, conditions_with_subqueries: Sequence[exp.Expression], scope: Scope, subqueries: Subqueries
 ) -> Relation:
-    """The rows for which conditions with subqueries are true."""
+    """Return the rows for which conditions that contain subqueries are true."""
     host = Host(relation, scope)
-    conditions = [subqueries.condition(part, host) for part in asking]
+    conditions = [subqueries.condition(part, host) for part in conditions_with_subqueries]
     return filter_rows(refuse_unresolved(lambda: host.apply_joins(relation)), conditions)

@@ -1,4 +1,4 @@
-"""Functions in FROM, as the syntax tree has them: what is called, and what its columns are called."""
+"""Function calls in FROM: the call of an item, and the names of its columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from millstream.errors import Unsupported
 
 @dataclass(frozen=True)
 class FunctionItem:
-    """A call in FROM."""
+    """A function call in FROM; `numbered`: WITH ORDINALITY, whose column is the last."""
 
     alias: str
     columns: tuple[str, ...]
@@ -21,16 +21,16 @@ class FunctionItem:
 
 
 def is_function_item(item: exp.Expression) -> bool:
-    """Is a FROM item the call of a function, or of several?"""
-    inner = _inner(item)
+    """Return True if a FROM item is a function call or ROWS FROM."""
+    inner = _call(item)
     return isinstance(inner.expression if isinstance(inner, exp.Dot) else inner, exp.Func)
 
 
-def _inner(item: exp.Expression) -> exp.Expression | None:
-    """What is called; of ROWS FROM, as if by one call."""
+def _call(item: exp.Expression) -> exp.Expression | None:
+    """Return the call of a FROM item; the calls of ROWS FROM as arguments of one call."""
     together = item.args.get("rows_from")
     if together:
-        calls = [_qualified(one) if isinstance(one, exp.Table) else one for one in together]
+        calls = [_qualified(call) if isinstance(call, exp.Table) else call for call in together]
         name = exp.to_identifier(ROWS_FROM.strip('"'), quoted=True)
         return exp.Anonymous(this=name, expressions=[call.copy() for call in calls if call])
     if isinstance(item, exp.Table):
@@ -48,8 +48,8 @@ def _qualified(item: exp.Table) -> exp.Expression | None:
 
 
 def function_item(item: exp.Expression) -> FunctionItem:
-    """What a FROM item calls."""
-    inner = _inner(item)
+    """Return the function call of a FROM item; raise Unsupported if it has a column definition list."""
+    inner = _call(item)
     assert inner is not None
     alias = item.args.get("alias") or inner.args.get("alias")
     columns = [column.name for column in alias.columns] if alias else []
@@ -57,7 +57,7 @@ def function_item(item: exp.Expression) -> FunctionItem:
     if isinstance(inner, exp.Unnest) and inner.args.get("offset"):
         columns.append(inner.args["offset"].name)
         numbered = True
-    if alias is None or not columns or any(not isinstance(one, exp.Identifier) for one in alias.columns):
+    if alias is None or not columns or any(not isinstance(column, exp.Identifier) for column in alias.columns):
         raise Unsupported.construct(
             "a function in FROM with a list of column definitions",
             reason="Millstream does not maintain it yet.",

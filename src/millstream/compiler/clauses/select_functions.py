@@ -1,8 +1,8 @@
-"""Functions in a select list that make several rows of one: they move to FROM.
+"""Set-returning functions in a select list: they move to FROM.
 
 SELECT id, unnest(list), unnest(other)   ->   FROM t, LATERAL ROWS FROM (unnest(list), unnest(other)) AS s (f0, f1)
 
-Several in one list go in step, and the shorter ones end in NULLs: what ROWS FROM does.
+Several calls advance together, and the shorter ones are filled with NULLs, as ROWS FROM does.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from millstream.errors import Unsupported
 
 
 class SetReturningCalls:
-    """Tells which calls of a query return sets: the server knows their names."""
+    """The calls of a query that return sets; `names` asks the server, and tells which of them return rows."""
 
     def __init__(self, names: Callable[[], Mapping[str, bool]], fresh: Callable[[str], str]) -> None:
         self.names = names
         self.fresh = fresh
 
     def expanded(self, relation: Relation, expressions: Sequence[Expr]) -> tuple[Relation, list[Expr]]:
-        """The rows that such calls make, and the expressions over them."""
+        """Return the rows that the calls in expressions produce, and the expressions over those rows."""
         calls = list(dict.fromkeys(call for one in expressions for call in self._outermost(one.tree)))
         if not calls:
             return relation, list(expressions)
@@ -56,7 +56,7 @@ class SetReturningCalls:
         return expand, [one.substitute({ref: new for ref, new in moved.items() if ref not in own}) for one in done]
 
     def inside(self, node: exp.Expression) -> bool:
-        """Is there one in an expression?"""
+        """Return True if an expression contains a set-returning call."""
         return any(True for _ in self._outermost(node))
 
     def _called(self, node: exp.Expression) -> bool:

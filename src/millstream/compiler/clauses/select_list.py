@@ -1,4 +1,4 @@
-"""The select list: the rows as a query shows them, what it orders by beside them until that is done."""
+"""Build the select list, with DISTINCT, ORDER BY and LIMIT; sort columns are carried along until LIMIT is applied."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def build_select_list(
     types: Callable[[], tuple[PgType, ...]],
     fresh: FreshAlias,
 ) -> Relation:
-    """The select list, each row once where that is asked for, the first ones where that is."""
+    """Project rows to the select list, then apply DISTINCT or DISTINCT ON, and LIMIT.
+
+    `exprs` are the select items, DISTINCT ON, ORDER BY and, last, the binding columns.
+    """
     names = unique_names([item.alias_or_name for item in select.expressions])
     place = len(exprs) - binding_refs
     items, rest, kept = exprs[: len(names)], exprs[len(names) : place], exprs[place:]
@@ -46,5 +49,5 @@ def build_select_list(
 
 
 def unique_names(names: list[str]) -> list[str]:
-    """Names of which no two are the same: in a subquery two columns may have one, as long as nobody uses it."""
+    """Return unique names: a subquery may give one name to two columns if nobody refers to it."""
     return [name if name not in names[:n] else f"{name} ({n})" for n, name in enumerate(names)]

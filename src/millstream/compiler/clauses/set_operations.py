@@ -1,8 +1,8 @@
-"""DISTINCT and the set operations: aggregates by all columns.
+"""DISTINCT and the set operations become aggregates by all columns.
 
 DISTINCT, UNION              the groups
-INTERSECT, EXCEPT            those groups whose row stands on both sides, or on the first alone
-INTERSECT ALL, EXCEPT ALL    each row as often as both sides have it, or as the first has it more
+INTERSECT, EXCEPT            the groups with rows of both sides, or of the first side only
+INTERSECT ALL, EXCEPT ALL    each row min(left, right) times, or left - right times
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INT4 = PgType(23, "integer", "int4")
 
 
 def distinct_rows(relation: Relation, fresh: FreshAlias) -> Relation:
-    """Each row once: the groups of all columns."""
+    """Return each row once: the groups by all columns."""
     keys = tuple(Named(f"k{n}", Expr(ref.sql)) for n, ref in enumerate(relation.columns))
     groups = Aggregate(relation, keys, (), fresh("d"))
     return _named_like(relation, groups, fresh)
@@ -47,9 +47,9 @@ def _named_like(relation: Relation, groups: Relation, fresh: FreshAlias) -> Rela
 
 
 def flatten_chain(query: exp.SetOperation) -> list[exp.SetOperation]:
-    """The operations of a chain of UNION, or of UNION ALL, the first one first; of any other operation, itself.
+    """Return the operations of a chain of UNION or UNION ALL, innermost first; any other operation alone.
 
-    Each row once at the end is each row once: what stands before a UNION may be UNION ALL too.
+    A UNION at the end removes all duplicates, so the operations before it may be UNION ALL.
     """
     found = [query]
     while isinstance(found[-1], exp.Union):
@@ -62,17 +62,17 @@ def flatten_chain(query: exp.SetOperation) -> list[exp.SetOperation]:
     return found[::-1]
 
 
-# What a query in a chain has for itself, in parentheses.
+# Clauses of a parenthesized query in a chain: it cannot be flattened.
 _OWN = ("order", "limit", "offset", "with_")
 
 Types = tuple[PgType, ...]
 
 
 def types_of_each(operations: Sequence[exp.SetOperation], types: Callable[[exp.Expression], Types]) -> list[Types]:
-    """The types of each operation of a chain.
+    """Return the output types of each operation of a chain.
 
-    PostgreSQL finds them two by two, and casts: of bpchar, varchar and text the second loses its trailing spaces. A
-    part that has the types of the parts before it does not change them, so there is no need to ask for the whole chain.
+    PostgreSQL resolves types pair by pair, and casts: bpchar united with text loses its trailing spaces. A part with
+    the types of the parts before it does not change them, so the server need not be asked about the whole chain.
     """
     found = [types(operations[0])]
     for operation in operations[1:]:
@@ -84,9 +84,9 @@ def types_of_each(operations: Sequence[exp.SetOperation], types: Callable[[exp.E
 def combine_rows(
     query: exp.SetOperation, parts: list[Relation], names: tuple[str, ...], types: Sequence[Types], fresh: FreshAlias
 ) -> Relation:
-    """The rows of several queries, as the operations between them combine them; of each, the types."""
+    """Combine the rows of several queries; `types` has the output types of each operation."""
     if not isinstance(query, exp.Union):
-        return _counted(query, parts, names, types[0], fresh)
+        return _combine_by_counts(query, parts, names, types[0], fresh)
     united = parts[0]
     # Parts between which the types do not change are united at once.
     for own, together in groupby(zip(types, parts[1:], strict=True), key=itemgetter(0)):
@@ -94,10 +94,10 @@ def combine_rows(
     return distinct_rows(united, fresh) if query.args.get("distinct") else united
 
 
-def _counted(
+def _combine_by_counts(
     query: exp.SetOperation, parts: list[Relation], names: tuple[str, ...], types: tuple[PgType, ...], fresh: FreshAlias
 ) -> Relation:
-    """INTERSECT and EXCEPT: how often each row stands on either side."""
+    """Build INTERSECT and EXCEPT from the number of times that each row occurs on either side."""
     sided = []
     for number, part in enumerate(parts):
         outputs = tuple(Named(f"c{n}", Expr(ref.sql)) for n, ref in enumerate(part.columns))
@@ -109,15 +109,15 @@ def _counted(
     measures = tuple(Measure(f"m{n}", Call("count", None, side)) for n, side in enumerate(sides))
     groups = Aggregate(united, keys, measures, fresh("d"))
     if not query.args.get("distinct"):
-        return _as_often(query, groups, names, fresh)
+        return _repeat(query, groups, names, fresh)
     test = "> 0" if isinstance(query, exp.Intersect) else "= 0"
     kept = Filter(groups, Expr.parse(f'"{groups.alias}"."m0" > 0 AND "{groups.alias}"."m1" {test}'))
     outputs = tuple(Named(name, Expr.ref(groups.alias, f"k{n}")) for n, name in enumerate(names))
     return Project(kept, outputs, fresh("q"))
 
 
-def _as_often(query: exp.SetOperation, groups: Aggregate, names: tuple[str, ...], fresh: FreshAlias) -> Relation:
-    """INTERSECT ALL and EXCEPT ALL: each row as often as both sides have it, or as the first has it more."""
+def _repeat(query: exp.SetOperation, groups: Aggregate, names: tuple[str, ...], fresh: FreshAlias) -> Relation:
+    """Repeat each row of INTERSECT ALL min(left, right) times, of EXCEPT ALL left - right times."""
     left, right = (Ref(groups.alias, name).sql for name in ("m0", "m1"))
     times = f"LEAST({left}, {right})" if isinstance(query, exp.Intersect) else f"({left} - {right})"
     call = Expansion(fresh("times"), ("n",), Expr.parse(f"generate_series(CAST(1 AS BIGINT), {times})"))

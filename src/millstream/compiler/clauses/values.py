@@ -1,4 +1,4 @@
-"""Rows that stand in the query itself: VALUES, and the one row of a query without FROM."""
+"""Constant rows: VALUES, and the one row of a query without FROM."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from millstream.algebra.table import Table
 from millstream.algebra.types import Column, PgType
 from millstream.errors import Unsupported
 
-# A row without columns is a row; a table has at least one.
+# The row of a query without FROM. It has no columns, but our tables have at least one.
 ONE = Table(0, "", "", (Column("one", PgType(23, "integer", "int4"), not_null=True),), rows="VALUES (1)", single=True)
 
 
 def not_constant() -> Unsupported:
-    """The refusal of what is more than constants."""
+    """Return the refusal of VALUES that contain more than constants."""
     return Unsupported.construct(
         "VALUES with a column or a subquery in it",
         reason="Its rows are constants to Millstream.",
@@ -25,12 +25,12 @@ def not_constant() -> Unsupported:
 
 
 def values_as_selects(values: exp.Values) -> exp.Expression:
-    """The same as a union of queries, whose rows may be given values."""
+    """Return VALUES as a UNION ALL of SELECTs, whose expressions may refer to outer columns."""
     selects = list[exp.Expression]()
     for row in values.expressions:
         listed = row.expressions if isinstance(row, exp.Tuple) else [row]
         selects.append(
-            exp.Select(expressions=[exp.alias_(one.copy(), f"column{n}") for n, one in enumerate(listed, 1)])
+            exp.Select(expressions=[exp.alias_(value.copy(), f"column{n}") for n, value in enumerate(listed, 1)])
         )
     whole = selects[0]
     for select in selects[1:]:
@@ -39,7 +39,7 @@ def values_as_selects(values: exp.Values) -> exp.Expression:
 
 
 def values_table(values: exp.Values, types: Callable[[str], tuple[PgType, ...]]) -> Table:
-    """The table that VALUES is."""
+    """Return the constant table of VALUES; raise Unsupported if it contains a column or a subquery."""
     if values.find(exp.Column, exp.Select):
         raise not_constant()
     bare = values.copy()

@@ -19,10 +19,10 @@ from millstream.errors import Unsupported
 def build_windows(
     relation: Relation, expressions: Sequence[Expr], fresh: Callable[[str], str]
 ) -> tuple[Relation, list[Expr]]:
-    """The rows with what all window functions say of them, and the expressions over those."""
+    """Compute the window calls of expressions; return the rows with the results, and the expressions over them."""
     rest = list(expressions)
     if _calls(rest):
-        relation, rest = _used(relation, rest, fresh)
+        relation, rest = _project_used(relation, rest, fresh)
     while calls := _calls(rest):
         keys = _keys(calls[0])
         together = list(dict.fromkeys(Expr.of(call) for call in calls if _keys(call) == keys))
@@ -33,8 +33,10 @@ def build_windows(
     return relation, rest
 
 
-def _used(relation: Relation, expressions: list[Expr], fresh: Callable[[str], str]) -> tuple[Relation, list[Expr]]:
-    """The rows with the columns that are used alone: a window keeps what it is over."""
+def _project_used(
+    relation: Relation, expressions: list[Expr], fresh: Callable[[str], str]
+) -> tuple[Relation, list[Expr]]:
+    """Project the rows to the columns that are used: a window stores all columns of its input."""
     refs = sorted({ref for one in expressions for ref in one.refs})
     project = Project(relation, tuple(Named(f"p{n}", Expr(ref.sql)) for n, ref in enumerate(refs)), fresh("p"))
     over = {ref: Expr(new.sql) for ref, new in zip(refs, project.columns, strict=True)}
@@ -42,7 +44,7 @@ def _used(relation: Relation, expressions: list[Expr], fresh: Callable[[str], st
 
 
 def inline_named_windows(select: exp.Select) -> exp.Select:
-    """The same with each OVER w written out."""
+    """Replace each `OVER w` by the definition of w, in place; raise Unsupported if it extends the definition."""
     named = {one.name: one for one in select.args.get("windows") or ()}
     for call in list(select.find_all(exp.Window)):
         alias = call.args.get("alias")
@@ -70,7 +72,7 @@ def _keys(call: exp.Window) -> frozenset[Expr]:
 
 
 def _over(expression: Expr, relation: Relation, window: Window) -> Expr:
-    """An expression over the rows of a window: its calls are columns, and so is all else."""
+    """Return an expression over the rows of a window node: its calls and the input's columns become columns of it."""
     calls = {call.expr.sql: Expr.ref(window.alias, call.name) for call in window.calls}
 
     def replace(node: exp.Expression) -> exp.Expression:

@@ -1,4 +1,4 @@
-"""WITH queries: what a query may name besides tables, and its text with all of them."""
+"""WITH queries that a query may name, and its text together with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from millstream.compiler.clauses.clock import restore_clock_calls
 
 @dataclass(frozen=True)
 class Cte:
-    """A WITH query: as it is written, and what it becomes wherever it is used."""
+    """A WITH query: its syntax tree, and a function that builds its relation for one use."""
 
     node: exp.CTE
     relation: Callable[[], Relation]
@@ -25,7 +25,7 @@ Ctes = Mapping[str, Cte]
 
 
 def text_with(query: exp.Expression, ctes: Ctes) -> str:
-    """The text of a query with all WITH queries it may name, so that the server can type it on its own."""
+    """Return the text of a query with all WITH queries it may name, so that the server can type it alone."""
     copy = query.copy()
     if ctes:
         listed = [cte.node.copy() for cte in ctes.values()]

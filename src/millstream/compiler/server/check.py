@@ -1,7 +1,7 @@
-"""Decline aloud what cannot be maintained: the construct, the place, the reason, a way round.
+"""Refuse constructs that cannot be maintained, with position, reason and workaround.
 
-Decided on the server's analysed tree, so an alias or a name that merely looks like a construct
-never fools it. `REFUSALS` is the list; the order is the order in which a reader would meet them.
+The check reads the server's analysed tree, so a name that only looks like a construct is not refused. `REFUSALS` lists
+the constructs in the order in which they are checked.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _LATER = "Millstream does not maintain it yet."
 
 @dataclass(frozen=True)
 class Refusal:
-    """One construct that is refused, and how to recognise it."""
+    """A construct that is refused, and the test that recognizes its node."""
 
     what: str
-    found: Callable[[Node], bool]
+    matches: Callable[[Node], bool]
     words: tuple[str, ...]
     reason: str = _LATER
     way_round: str = "Move it into a view over the stream table."
@@ -56,10 +56,10 @@ REFUSALS: tuple[Refusal, ...] = (
 
 
 def check(tree: Value, query: str) -> None:
-    """Raise for the first construct that is refused."""
+    """Raise Unsupported if an analysed query contains a refused construct."""
     nodes = list(walk(tree))
     for refusal in REFUSALS:
-        if any(refusal.found(node) for node in nodes):
+        if any(refusal.matches(node) for node in nodes):
             where = position.find(query, *refusal.words)
             raise Unsupported.construct(
                 refusal.what,

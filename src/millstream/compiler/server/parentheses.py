@@ -1,14 +1,14 @@
-"""Parentheses that the server prints, and does not keep when it reads them.
+"""Remove parentheses that the server prints but drops when it reads the text.
 
     x BETWEEN 1 AND 2 AND y    printed as (((x >= 1) AND (x <= 2)) AND y), read as ((x >= 1) AND (x <= 2) AND y)
     x IN (a, b, c)             printed as (((x = a) OR (x = b)) OR (x = c)), read as ((x = a) OR (x = b) OR (x = c))
 
-An AND that an AND begins with is the same without its parentheses, and so is an OR; only there the server leaves them
-out. Without them its text stays the same however often it is read.
+The server drops the parentheses of an AND that is the first operand of an AND, and likewise for OR. Without them the
+text stays the same however often it is read and printed.
 
->>> flat("WHERE ((((x >= 1) AND (x <= 2)) AND y) OR ((a OR b) AND c))")
+>>> remove_parentheses("WHERE ((((x >= 1) AND (x <= 2)) AND y) OR ((a OR b) AND c))")
 'WHERE (((x >= 1) AND (x <= 2) AND y) OR ((a OR b) AND c))'
->>> flat("((a AND b) = c AND d)")
+>>> remove_parentheses("((a AND b) = c AND d)")
 '((a AND b) = c AND d)'
 """
 
@@ -18,24 +18,24 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-# A string, a name in quotes, or what matters.
+# A string, a quoted name, or one of the tokens that matter here.
 _WORD = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[()]|\b(?:AND|OR)\b""")
 
 
 @dataclass
 class _Group:
-    """What stands in parentheses."""
+    """A pair of parentheses, by the positions of both."""
 
     start: int
     end: int = 0
     words: set[str] = field(default_factory=set)
-    """AND, OR: those that stand in no parentheses further in."""
+    """AND, OR: the operators directly inside, not in inner parentheses."""
     first: _Group | None = None
-    """The group that it begins with."""
+    """The inner group at its beginning, if there is one."""
 
 
 def remove_parentheses(text: str) -> str:
-    """The text without them."""
+    """Return the text without the parentheses that the server would drop."""
     left_out = {place for one in _groups(text) for place in _needless(one, text)}
     return "".join(letter for place, letter in enumerate(text) if place not in left_out) if left_out else text
 
@@ -45,12 +45,12 @@ def _needless(group: _Group, text: str) -> tuple[int, ...]:
     if first is None or len(first.words) != 1 or first.words != group.words:
         return ()
     (word,) = first.words
-    # Not that of (a AND b) = c AND d.
+    # In (a AND b) = c AND d the group is no operand of the AND.
     return (first.start, first.end) if text.startswith(f" {word} ", first.end + 1) else ()
 
 
 def _groups(text: str) -> Iterator[_Group]:
-    """All groups, each once it is complete."""
+    """Yield all groups, inner ones first."""
     around = [_Group(-1)]
     for word in _WORD.finditer(text):
         if word[0] == "(":

@@ -1,7 +1,7 @@
-"""Find where in the user's query a construct stands, for error messages.
+"""Find the position of a construct in the user's query, for error messages.
 
-What is refused is found in the server's analysed tree, which has lost the text; so the words that
-make the construct are looked for among the query's tokens. Comments and strings do not count.
+The server's analysed tree, in which constructs are recognized, does not have the text. So the keywords of the construct
+are searched among the query's tokens, without comments and strings.
 
 >>> find("SELECT DISTINCT a FROM t", "DISTINCT")
 8
@@ -15,7 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 
 def find(query: str, *words: str) -> int | None:
-    """The position (from 1) of the first of these words that stands in the text; None if none does."""
+    """Return the position (from 1) of the first of these words that occurs in the query; None if none does."""
     tokens = [token for token in _tokens(query) if token.token_type != TokenType.STRING]
     for word in words:
         for token in tokens:
@@ -25,7 +25,7 @@ def find(query: str, *words: str) -> int | None:
 
 
 def excerpt(query: str, position: int | None) -> str:
-    """The line of the query with the position marked, as one sentence."""
+    """Return the line of the query with the position marked by an arrow; '' without a position."""
     if position is None:
         return ""
     start = query.rfind("\n", 0, position - 1) + 1

@@ -1,4 +1,4 @@
-"""What the planner asks of PostgreSQL: types, constants, and the columns of a block's rows."""
+"""The questions that planning asks PostgreSQL: types, constants, and the columns of a block's rows."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from millstream.algebra.relation import Scan
 from millstream.algebra.table import Table
 from millstream.algebra.types import PgType
 
-# A value as it travels to Spark.
+# A constant in the form that Spark SQL gets.
 Constant = bool | int | float | str | None
 
 
 class PlanningServer(Protocol):
-    """Answers by the server's own word; nothing is guessed."""
+    """A source of types and values; the real one asks the server and never guesses."""
 
     def types(self, expressions: Sequence[Expr], scans: Sequence[Scan]) -> tuple[PgType, ...]:
-        """The types of expressions over these tables."""
+        """Return the types of expressions over these tables."""
 
     def values(self, expressions: Sequence[str]) -> tuple[Constant, ...]:
-        """The values of expressions without columns."""
+        """Return the values of expressions without columns."""
 
     def declare(self, block: Block) -> Table:
-        """The rows of an inner block as a table that further blocks can read."""
+        """Return the rows of an inner block as a table that later blocks can read."""

@@ -1,8 +1,8 @@
-"""Make the order of a query total: where ties decide which rows are in it, PostgreSQL leaves the choice open.
+"""Make the order of a query total, so that ties do not leave it open which rows LIMIT returns.
 
     ORDER BY total DESC LIMIT 10    ->    ORDER BY total DESC, 1, 2, 3 LIMIT 10
 
-A stream table has the rows of the second form; so it is what a stream table is compared with.
+A stream table has the rows of the second form, so that is what it is compared with.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from millstream.large_stack import on_large_stack
 
 @on_large_stack
 def with_total_order(text: str, columns: Sequence[Column]) -> str:
-    """The query with ties told apart by all columns that have an order."""
+    """Return a query with LIMIT or DISTINCT ON sorted by all sortable columns last; any other query unchanged."""
     query = parsed(text)
     limit, distinct = query.args.get("limit") or query.args.get("offset"), query.args.get("distinct")
     first_of_each = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
     if isinstance(limit, exp.Fetch) or not (limit or first_of_each):
         return text
-    places = [exp.Literal.number(place) for place, one in enumerate(columns, 1) if one.type.comparable]
+    places = [exp.Literal.number(place) for place, column in enumerate(columns, 1) if column.type.comparable]
     order = query.args.get("order") or exp.Order(expressions=[])
     listed = [*order.expressions, *(exp.Ordered(this=place, nulls_first=False) for place in places)]
     query.set("order", exp.Order(expressions=listed))

@@ -23,6 +23,8 @@ def upstreams_under(conn: Connection, query: str) -> tuple[Upstream, ...]:
 
 
 def _path(found: Lineage, end: Object, stream_tables: set[Object]) -> tuple[Object, ...]:
-    """Return the way from a query to a stream table, through no other stream table."""
+    """Return the shortest path from a query to a stream table that passes through no other stream table."""
     others = stream_tables - {end}
-    return shortest_path(found.root, lambda one: one == end, lambda one: () if one in others else found.following(one))
+    return shortest_path(
+        found.root, lambda step: step == end, lambda step: () if step in others else found.following(step)
+    )

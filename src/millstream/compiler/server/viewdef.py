@@ -1,8 +1,10 @@
-"""A query that the server printed, in a form that it reads again.
+"""Correct the text of pg_get_viewdef so that the server can read it again.
 
-Of CYCLE it prints 'Y'::text where it reads text 'Y'; of a recursive table that has other names for its columns it
-prints those that SEARCH and CYCLE add too, which it does not let anybody name. Of BETWEEN and IN it prints parentheses
-that it does not keep: `parentheses.py`.
+The server prints three things that it does not accept, or that it prints differently after reading them:
+
+- 'Y'::text in CYCLE, where it accepts only 'Y';
+- aliases for the columns that SEARCH and CYCLE add to a recursive table, which it does not allow to be named;
+- parentheses for BETWEEN and IN that it drops: `parentheses.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ _CLAUSE = re.compile(r"^ *\) (SEARCH|CYCLE) ", re.MULTILINE)
 
 
 def readable_text(text: str) -> str:
-    """The text as it is, but for what the server could not read."""
+    """Return a text that the server can read; unchanged if it already is."""
     text = remove_parentheses(text)
     if not _CLAUSE.search(text):
         return text
@@ -33,17 +35,17 @@ def _rename_own_columns_only(cte: exp.CTE) -> None:
     own = len(recursive_columns(cte))
     query = cte.parent.parent if cte.parent else None
     tables = query.find_all(exp.Table) if query else ()
-    for alias in (one.args.get("alias") for one in tables if not one.db and one.name == cte.alias):
+    for alias in (table.args.get("alias") for table in tables if not table.db and table.name == cte.alias):
         if alias is not None and len(alias.columns) > own:
             alias.set("columns", alias.columns[:own])
 
 
 def recursive_columns(cte: exp.CTE) -> list[str]:
-    """The names of the columns of a recursive query, without those that are added to them."""
-    bindings = [column.name for column in cte.args["alias"].columns]
+    """Return the column names of a recursive query, without those that SEARCH and CYCLE add."""
+    renamed = [column.name for column in cte.args["alias"].columns]
     base = cte.this.unnest().this.unnest()
     if isinstance(base, exp.Values):
         own = [f"column{n + 1}" for n in range(len(base.expressions[0].expressions))]
     else:
-        own = [one.alias_or_name for one in base.expressions]
-    return [*bindings, *own[len(bindings) :]]
+        own = [item.alias_or_name for item in base.expressions]
+    return [*renamed, *own[len(renamed) :]]

@@ -1,10 +1,10 @@
-"""Functions that PostgreSQL calls stable and that are steady all the same, over arguments of plain types.
+"""Stable functions that are in effect immutable for arguments of plain types.
 
-json_agg, concat, format and their like print their arguments; how a timestamptz or a float is printed depends on the
-session, so PostgreSQL cannot call them immutable. How a number, a text or a uuid is printed does not.
+json_agg, concat, format and others print their arguments. The text of a timestamptz or a float depends on session
+settings, so PostgreSQL declares them stable. The text of a number, a text or a uuid does not.
 
-ZONED are those that depend on the session's time zone and on nothing else. A query that asks for the time is kept in
-UTC, so in such a query they are steady.
+ZONED functions depend on the session's time zone only. A query that reads the time is evaluated in UTC, so in such a
+query they are in effect immutable.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ZONED = frozenset(
         "date_part", "extract", "date_trunc", "date", "time", "timetz", "timestamp", "timestamptz", "make_timestamptz",
         "timestamptz_pl_interval", "timestamptz_mi_interval", "interval_pl_timestamptz", "date_add", "date_subtract",
         "overlaps", "generate_series",
-        *(f"{one}_{how}_{other}" for one, other in _COMPARED for how in ("lt", "le", "eq", "gt", "ge", "ne")),
+        *(f"{left}_{sign}_{right}" for left, right in _COMPARED for sign in ("lt", "le", "eq", "gt", "ge", "ne")),
     }
 )  # fmt: skip
 
@@ -44,7 +44,7 @@ _DATES = frozenset({1082, 1083, 1114})
 
 
 def session_dependent(tree: Value, names: dict[int, str]) -> set[int]:
-    """Of these functions, by oid, those that are called with arguments whose text depends on the session."""
+    """Return the functions among `names` (by oid) that are called with arguments whose text depends on the session."""
     return {oid for oid, types in _calls(tree) if oid in names and not types <= _allowed(names[oid])}
 
 
@@ -53,11 +53,11 @@ def _allowed(name: str) -> frozenset[int]:
 
 
 def _calls(tree: Value) -> Iterator[tuple[int, frozenset[int]]]:
-    """Each call of a function or an aggregate, with the types of its arguments."""
+    """Yield each call of a function or an aggregate: its oid and the types of its arguments."""
     for node in walk(tree):
         oid = next((number for field in ("funcid", "aggfnoid", "winfnoid") if (number := node.number(field))), 0)
         if oid:
-            yield oid, frozenset(result_type(one) for one in _arguments(node.fields.get("args")))
+            yield oid, frozenset(result_type(argument) for argument in _arguments(node.fields.get("args")))
 
 
 def _arguments(args: Value | None) -> list[Node]:

@@ -1,7 +1,7 @@
-"""GROUP BY and HAVING: the groups, and what is asked of them.
+"""Build GROUP BY and HAVING.
 
-Keys and aggregates are the columns of the groups; all else in the select list is computed of these. A subquery inside
-an aggregate is joined to the rows that are grouped, any other to the groups.
+Keys and aggregates are the columns of the groups; the select list is computed from these. A subquery inside an
+aggregate is joined to the rows before grouping, any other to the groups.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def build_groups(
     bindings: Bindings | None,
     subqueries: Subqueries,
 ) -> tuple[Relation, list[Expr]]:
-    """The groups that HAVING keeps, and expressions over them; what is carried is a key too, and comes last."""
+    """Return the groups that satisfy HAVING, and the wanted expressions over them, the binding columns last.
+
+    Binding columns are group keys too.
+    """
     builder = subqueries.builder
     group, having = select.args.get("group"), select.args.get("having")
     if group and any(map(has_subquery, group.expressions)):
@@ -65,6 +68,6 @@ def build_groups(
     exprs, asked = every[: len(wanted)], every[len(wanted) :]
     over = [grouping.over(one) for one in binding_refs]
     groups = refuse_unresolved(lambda: grouping.relation(rows.apply_joins(relation)))
-    # Without GROUP BY there is a row for each of the values, whatever there is to aggregate.
+    # Without GROUP BY there is one row per binding, even over no rows.
     aggregate = one_row_per_binding(groups, bindings, builder.fresh) if bindings and not group else groups
     return filter_rows(refuse_unresolved(lambda: host.apply_joins(aggregate)), asked), [*exprs, *over]

@@ -1,4 +1,4 @@
-"""Expressions over a group: keys and aggregate calls become columns of an Aggregate."""
+"""Expressions over groups: keys and aggregate calls become columns of an Aggregate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from millstream.algebra.relation import Aggregate, Call, Measure, Named, Relatio
 
 
 class Grouping:
-    """Gathers what the select list, HAVING and the subqueries in them need of the groups."""
+    """Collects the keys and measures that the select list, HAVING and their subqueries use."""
 
     def __init__(self, keys: tuple[Expr, ...], alias: str, aggregates: Aggregates) -> None:
         self.alias = alias
@@ -19,16 +19,16 @@ class Grouping:
         self.keys = {key.sql: f"k{number}" for number, key in enumerate(keys)}
         self.measures: dict[Call, str] = {}
         self.made: dict[str, Expr] = {}
-        """Keys that are computed before: of the text of each, the column it is."""
+        """The text of each key that is computed before grouping, with the column that holds it."""
         self.known: set[str] = set()
-        """Aliases that are not of the grouped rows: subqueries joined to the groups."""
+        """Aliases of subqueries that are joined to the groups: their columns are not grouped."""
 
     def over(self, expression: Expr) -> Expr:
-        """The expression in terms of the groups."""
+        """Return an expression over the rows as one over the groups; collect the keys and measures it uses."""
         return Expr.of(self._rewritten(expression.node))
 
     def relation(self, relation: Relation) -> Aggregate:
-        """The groups, with all that was asked of them."""
+        """Return the groups, with all keys and measures collected so far."""
         keys = tuple(Named(name, self.made.get(text, Expr(text))) for text, name in self.keys.items())
         measures = tuple(Measure(name, call) for call, name in self.measures.items())
         return Aggregate(relation, keys, measures, self.alias)
@@ -39,11 +39,11 @@ class Grouping:
         if isinstance(node, exp.Column):
             if node.table in self.known:
                 return node
-            # Not a key, yet allowed: it depends on a primary key among the keys, so it may be one too.
+            # Functionally dependent on a primary key among the keys, so it may be a key too.
             name = self.keys.setdefault(Expr.of(node).sql, f"k{len(self.keys)}")
             return Expr.ref(self.alias, name).node
         if isinstance(node, exp.Window):
-            # Its function is not an aggregate, but what it is applied to may be.
+            # A window function is no aggregate, but its arguments may contain one.
             call = node.this
             if isinstance(call, exp.Filter):
                 call.set("expression", self._rewritten(call.expression))
@@ -69,7 +69,7 @@ KEPT = frozenset({"count", "sum", "avg", "min", "max"})
 
 
 def aggregate_call(node: exp.Expression) -> Call:
-    """The aggregate call that a node of the syntax tree is."""
+    """Return the aggregate call of a syntax node, as text unless it is a plain count, sum, avg, min or max."""
     inner, where = (node.this, node.expression.this) if isinstance(node, exp.Filter) else (node, None)
     name = function_name(inner)
     argument = inner.this if isinstance(inner, exp.AggFunc) else None
@@ -85,7 +85,7 @@ def aggregate_call(node: exp.Expression) -> Call:
 
 
 def function_name(node: exp.Expression) -> str:
-    """The name of the function that is called; with its schema, where it is written with one."""
+    """Return the name of the called function, with its schema if it is written; '' if the node is no call."""
     if isinstance(node, exp.WithinGroup | exp.Filter):
         return function_name(node.this)
     if isinstance(node, exp.Dot):
@@ -96,13 +96,13 @@ def function_name(node: exp.Expression) -> str:
 
 
 class Aggregates:
-    """Tells which calls of a query are aggregates: the server knows their names."""
+    """The aggregate calls of a query; `names` asks the server for the names of aggregates."""
 
     def __init__(self, names: Callable[[], Container[str]]) -> None:
         self.names = names
 
     def called(self, node: exp.Expression) -> bool:
-        """Is this node an aggregate call, with its FILTER and WITHIN GROUP?"""
+        """Return True if a node is an aggregate call, together with its FILTER and WITHIN GROUP."""
         if isinstance(node, exp.Window):
             return False
         if isinstance(node, exp.Filter | exp.WithinGroup):
@@ -113,7 +113,7 @@ class Aggregates:
         return name == "array_agg" or name in self.names()  # ARRAY(subquery) calls it without its name in the query
 
     def group(self, select: exp.Select) -> bool:
-        """Does a SELECT group its rows? Aggregates in ORDER BY, DISTINCT ON and WINDOW make groups too."""
+        """Return True if a SELECT groups its rows: by a clause, or by an aggregate in any clause after WHERE."""
         if select.args.get("group") or select.args.get("having"):
             return True
         clauses = (select.args.get(name) for name in ("order", "distinct"))
@@ -129,7 +129,7 @@ class Aggregates:
 
 
 def _applied_to(window: exp.Window) -> list[exp.Expression]:
-    """The expressions that a window function is applied to: its arguments, its FILTER, its window."""
+    """Return the arguments, the FILTER and the window definition of a window call."""
     call = window.this
     others = [part for part in window.iter_expressions() if part is not call]
     if isinstance(call, exp.Filter):

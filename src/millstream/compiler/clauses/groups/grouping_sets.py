@@ -1,9 +1,9 @@
-"""GROUPING SETS, ROLLUP and CUBE: the grouping sets they stand for.
+"""Expand GROUPING SETS, ROLLUP and CUBE into grouping sets.
 
     GROUP BY a, ROLLUP (b, c)    ->    (a, b, c), (a, b), (a)
 
-Each set becomes an aggregate of its own; their rows together are the query's. Where a key is not in the set it is
-NULL, and GROUPING tells so by a number.
+Each set becomes an aggregate of its own, and the query is their UNION ALL. A key that is not in the set is NULL, and
+its bit in GROUPING(...) is 1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Set = tuple[exp.Expression, ...]
 
 
 def grouping_sets_of(group: exp.Group) -> list[Set] | None:
-    """The grouping sets; None for a plain GROUP BY."""
+    """Return the grouping sets of a GROUP BY; None for a plain one."""
     items = [
         *group.expressions,
         *(one for kind in ("grouping_sets", "rollup", "cube") for one in group.args.get(kind) or ()),
@@ -38,7 +38,7 @@ def _says_distinct(group: exp.Group) -> bool:
 
 
 def _distinct(sets: list[Set]) -> list[Set]:
-    """Each set once; a set is its keys, in any order."""
+    """Return each set once; the order of keys does not matter."""
     found = dict[frozenset[str], Set]()
     for keys in sets:
         found.setdefault(frozenset(Expr.of(unwrapped(key)).sql for key in keys), keys)
@@ -59,13 +59,13 @@ def _sets(item: exp.Expression) -> list[Set]:
 
 
 def _keys(item: exp.Expression) -> Set:
-    """The keys of one element: (a, b), (a) or a."""
+    """Return the keys of one element: (a, b), (a) or a."""
     inner = unwrapped(item)
     return tuple(inner.expressions) if isinstance(inner, exp.Tuple) else (inner,)
 
 
 def replace_grouping_calls(node: exp.Expression, present: set[str]) -> exp.Expression:
-    """The expression with each GROUPING(...) as the number it is in a set; `present` are its keys, as text."""
+    """Replace each GROUPING(...) by its number in one set; `present` are the texts of the set's keys."""
 
     def replace(part: exp.Expression) -> exp.Expression:
         if not (isinstance(part, exp.Anonymous | exp.Func) and _is_grouping(part)):
@@ -81,12 +81,12 @@ def _is_grouping(node: exp.Expression) -> bool:
 
 
 def all_keys(sets: list[Set]) -> list[str]:
-    """The text of each key that is in any of them."""
+    """Return the text of each key of any set, each once."""
     return list(dict.fromkeys(Expr.of(key).sql for keys in sets for key in keys))
 
 
 def select_of_keys(select: exp.Select, sets: list[Set]) -> exp.Select:
-    """The keys of all sets as columns of the same FROM, so that the server can type them."""
+    """Return a SELECT of the keys of all sets from the same FROM, so that the server can type them."""
     bare = select.copy()
     listed = [exp.alias_(Expr(key).node, f"c{number}") for number, key in enumerate(all_keys(sets))]
     bare.set("expressions", listed)
@@ -96,7 +96,7 @@ def select_of_keys(select: exp.Select, sets: list[Set]) -> exp.Select:
 
 
 def select_for_set(select: exp.Select, keys: Set, every: Mapping[str, PgType], aggregates: Aggregates) -> exp.Select:
-    """The same grouped by one set: of `every` key, those that are not in it are NULLs of their type."""
+    """Return the SELECT grouped by one set; keys of `every` that are not in it become NULLs of their type."""
     present = {Expr.of(key).sql for key in keys}
     alias = _only_alias(select)
     absent = {key: type_ for key, type_ in every.items() if key not in present}
@@ -113,7 +113,7 @@ def select_for_set(select: exp.Select, keys: Set, every: Mapping[str, PgType], a
     copy.set("group", exp.Group(expressions=[key.copy() for key in keys]) if keys else None)
     copy.set("order", None)
     if not keys and not aggregates.group(copy):
-        # The empty set has one row, even where no aggregate is asked for.
+        # The empty set has one row, even without an aggregate in the select list.
         copy.set("having", exp.Having(this=Expr("count(*) >= 0").node))
     return copy
 
@@ -138,7 +138,7 @@ def _unqualified(node: exp.Expression, alias: str) -> str:
 
 
 def _inside_a_call(node: exp.Expression, aggregates: Aggregates) -> bool:
-    """Is it an argument of an aggregate? There it is a column, whatever the set."""
+    """Return True if a node is inside an aggregate's arguments: there a key is a column in every set."""
     parent = node.parent
     while isinstance(parent, exp.Expression) and not isinstance(parent, exp.Select):
         if aggregates.called(parent):
