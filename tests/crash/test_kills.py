@@ -32,7 +32,7 @@ from millstream.observe.failpoint import (
     CREATE_FAILPOINTS,
     DROP_FAILPOINTS,
     FAILPOINTS,
-    HAND_OVER_FAILPOINTS,
+    TRANSITION_FAILPOINTS,
 )
 from millstream.postgres.connection import Connection, connect
 from millstream.refresh.cut import Cut
@@ -50,7 +50,7 @@ KILLS = int(os.environ.get("MILLSTREAM_TEST_KILLS", "10"))
 SEED = int(os.environ.get("MILLSTREAM_TEST_KILLS_SEED", "1"))
 
 # "handover_given_up" and "handover_lost" need a server that takes its log away.
-TO_WAL = HAND_OVER_FAILPOINTS[: HAND_OVER_FAILPOINTS.index("handover_released") + 1]
+TO_WAL = TRANSITION_FAILPOINTS[: TRANSITION_FAILPOINTS.index("handover_released") + 1]
 STEPS = {
     "create": (*CREATE_FAILPOINTS, *(point for point in FAILPOINTS if point != "changes_read")),
     "drop": DROP_FAILPOINTS,

@@ -1,8 +1,8 @@
-"""Tell cheaply that nothing under a stream table has changed since it was last looked at.
+"""Cache of pre-flight checks: skip them while nothing under a stream table has changed.
 
-Whether capture is whole and the plan still holds takes several questions, and the answer is nearly always the same.
-All that they look at is rows of the server's catalog. So a table that was found sound is remembered with a print of
-those rows' versions, and while the print is the same, read in the cut like all else, so is the answer.
+Checking that capture is complete and that the plan is still valid takes several queries, and the result is nearly
+always the same. All these queries read rows of the server's catalog. So a stream table that passed is remembered with
+the version stamps (ctid and xmin) of those rows; while the stamps, read in the cut, are equal, the result is too.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ _SQL = load("millstream.catalog", "digest_cache.sql")
 
 
 class DigestCache:
-    """The stream tables that were found sound, each with the plan's grounds and the prints of that moment."""
+    """The stream tables that passed the checks, each with its plan's digests and the version stamps at that time."""
 
     def __init__(self) -> None:
         self._sound: dict[int, tuple[Digests, Mapping[Object, str]]] = {}
 
     def forget(self) -> None:
-        """Forget all of them: this may be another server."""
+        """Forget all stream tables: the next connection may be to another server."""
         self._sound.clear()
 
-    def holds(self, stream_table_id: int, planned: Digests, prints: Mapping[Object, str]) -> bool:
-        """Is everything as it was when the table was found sound, with the same plan?"""
-        return self._sound.get(stream_table_id) == (planned, prints)
+    def holds(self, stream_table_id: int, planned: Digests, stamps: Mapping[Object, str]) -> bool:
+        """Return True if plan and version stamps are those that the stream table passed the checks with."""
+        return self._sound.get(stream_table_id) == (planned, stamps)
 
-    def keep(self, stream_table_id: int, planned: Digests, prints: Mapping[Object, str]) -> None:
-        self._sound[stream_table_id] = (planned, prints)
+    def keep(self, stream_table_id: int, planned: Digests, stamps: Mapping[Object, str]) -> None:
+        """Remember that a stream table passed the checks."""
+        self._sound[stream_table_id] = (planned, stamps)
 
 
 def version_stamps(conn: Connection, planned: Mapping[int, Digests]) -> dict[int, dict[Object, str]]:
-    """By id of a stream table, the prints of what its plan stands on; one query for all."""
+    """Return the version stamps of the objects under each plan, by id of the stream table, with one query."""
     objects = {id: {_ROLES, *(_object(kind, oid) for kind, oid in own)} for id, own in planned.items()}
-    found = _prints(conn, set().union(*objects.values()))
-    return {id: {one: found[one] for one in own} for id, own in objects.items()}
+    stamps = _stamps(conn, set().union(*objects.values()))
+    return {id: {object: stamps[object] for object in own} for id, own in objects.items()}
 
 
-# Who is a superuser, and who is a member of whom: decides what an owner may read, and whose code is trusted.
+# Superusers and role memberships decide what an owner may read, and whose code is trusted.
 _ROLES: Object = ("roles", 0)
 
 
@@ -56,7 +57,7 @@ def _object(kind: Kind, oid: int) -> Object:
     return "relation", oid
 
 
-def _prints(conn: Connection, objects: Iterable[Object]) -> dict[Object, str]:
-    asked = list(objects)
-    rows = conn.execute(_SQL["prints"], ([kind for kind, _ in asked], [oid for _, oid in asked]))
-    return {(kind, oid): text for kind, oid, text in rows}
+def _stamps(conn: Connection, objects: Iterable[Object]) -> dict[Object, str]:
+    wanted = list(objects)
+    rows = conn.execute(_SQL["version_stamps"], ([kind for kind, _ in wanted], [oid for _, oid in wanted]))
+    return {(kind, oid): stamp for kind, oid, stamp in rows}

@@ -1,6 +1,6 @@
--- prints --
--- Of each relation, function or type, and of all roles: which versions of the catalog's rows tell about it. A row that DDL has touched
--- is a new version; statistics are written in place and make none.
+-- version_stamps --
+-- A digest of the versions (ctid, xmin) of all catalog rows about each relation, function or type, and about roles. DDL
+-- creates a new version of a row; statistics are updated in place and do not.
 SELECT p.kind, p.objid, md5(CASE p.kind
     WHEN 'function' THEN (
         -- All of its name: a call may come to mean another one of them.

@@ -1,7 +1,7 @@
-"""The catalog's rows of slots: which one is ours, up to where it is durable, and how far each source has come.
+"""Rows of millstream.slots and millstream.watermarks: our replication slot, its cursor, how far each source has come.
 
-The cursor is moved in the transaction that stores what lies before it, and only after its commit is the log let go:
-it is never behind what the server was told.
+The cursor moves in the transaction that stores the changes before it, and the server may discard WAL only after that
+commit. So the cursor is never behind the position that was acknowledged to the server.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SQL = load("millstream.catalog", "slots.sql")
 
 @dataclass(frozen=True)
 class Slot:
-    """A slot as it was made."""
+    """A replication slot, as recorded when it was created."""
 
     name: str
     publication: str
@@ -31,7 +31,7 @@ class Slot:
     timeline: int
     created_lsn: int
     cursor: int
-    """All before it is durable."""
+    """Every change before this position is durable in the buffers."""
 
 
 @dataclass(frozen=True, order=True)
@@ -47,13 +47,13 @@ WHOLE = 2**63 - 1
 
 
 def put(conn: Connection, slot: Slot) -> None:
-    """Record a slot that was made."""
+    """Record a slot that was created."""
     texts = {"created_lsn": lsn.printed(slot.created_lsn), "cursor": lsn.printed(slot.cursor)}
     conn.execute(_SQL["put"], {**vars(slot), **texts})
 
 
 def get(conn: Connection, name: str) -> Slot | None:
-    """The slot of that name, if it is ours."""
+    """Return the slot of that name, or None if it is not in the catalog."""
     row = conn.execute(_SQL["get"], (name,)).fetchone()
     if row is None:
         return None
@@ -63,12 +63,12 @@ def get(conn: Connection, name: str) -> Slot | None:
 
 
 def remove(conn: Connection, name: str) -> None:
-    """Forget it, and the watermarks in it."""
+    """Delete a slot and its watermarks from the catalog."""
     conn.execute(_SQL["remove"], (name,))
 
 
 def drop_on_server(conn: Connection, name: str, seconds: float = 10.0) -> None:
-    """Drop a replication slot that is not needed any more; whoever still reads from it is sent away."""
+    """Drop a replication slot on the server. End the connection that still reads from it, if any."""
     deadline = time.monotonic() + seconds
     while True:
         conn.execute(_SQL["end_sender"], (name,))
@@ -82,27 +82,28 @@ def drop_on_server(conn: Connection, name: str, seconds: float = 10.0) -> None:
 
 
 def claim(conn: Connection, name: str, owner: str, *, take_over: bool) -> int | None:
-    """Be the one that stores from here on; returns what to prove it by.
+    """Claim the slot for this process and return the new epoch, which `advance` requires.
 
-    None where there is no such slot, or where it is another's and is not to be taken over.
+    Return None if there is no such slot, or if another process has it and `take_over` is False.
     """
     row = conn.execute(_SQL["claim"], {"name": name, "owner": owner, "take_over": take_over}).fetchone()
     return row[0] if row else None
 
 
 def advance(conn: Connection, name: str, epoch: int, cursor: int) -> int | None:
-    """Move the cursor, never back; returns the next transaction id, or None if another process has claimed the slot."""
+    """Move the cursor forward, never back. Return the next transaction id, or None if another process has the slot."""
     row = conn.execute(_SQL["advance"], (lsn.printed(cursor), name, epoch)).fetchone()
     return row[0] if row else None
 
 
 def watermarks(conn: Connection, name: str) -> dict[int, Watermark]:
-    """How far each source has come that anything was stored of."""
+    """Return the watermark of each source that has one, by oid."""
     rows = conn.execute(_SQL["watermarks"], (name,))
     return {relid: Watermark(lsn.parse(commit_lsn), ordinal) for relid, commit_lsn, ordinal in rows}
 
 
-def put_watermarks(conn: Connection, name: str, found: Mapping[int, Watermark]) -> None:
+def put_watermarks(conn: Connection, name: str, by_source: Mapping[int, Watermark]) -> None:
     """Record how far these sources have come."""
-    lsns = [lsn.printed(each.commit_lsn) for each in found.values()]
-    conn.execute(_SQL["put_watermarks"], (name, list(found), lsns, [each.ordinal for each in found.values()]))
+    lsns = [lsn.printed(watermark.commit_lsn) for watermark in by_source.values()]
+    ordinals = [watermark.ordinal for watermark in by_source.values()]
+    conn.execute(_SQL["put_watermarks"], (name, list(by_source), lsns, ordinals))

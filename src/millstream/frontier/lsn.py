@@ -1,4 +1,4 @@
-"""Positions in the write-ahead log: whole numbers inside, PostgreSQL's `16/B374D848` where they are shown.
+"""Positions in WAL (LSN): integers in the program, PostgreSQL's `16/B374D848` in SQL, logs and errors.
 
 >>> parse("16/B374D848"), printed(97500059720)
 (97500059720, '16/B374D848')
@@ -14,5 +14,5 @@ def parse(text: str) -> int:
 
 
 def printed(lsn: int) -> str:
-    """Write it."""
+    """Return PostgreSQL's text form."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

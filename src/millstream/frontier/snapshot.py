@@ -3,8 +3,8 @@
     xmin:xmax:xip,...      every transaction below xmin is seen (or was rolled back),
                            none at or above xmax, none of those listed in xip
 
-A position in the log would not do: a transaction that wrote early and commits late lies before
-it and was not seen. The text form is PostgreSQL's own `pg_snapshot`.
+A position in WAL would not do: a transaction that wrote before it and commits after it has not
+been seen. The text form is PostgreSQL's own `pg_snapshot`.
 
 >>> s = Snapshot.parse("10:20:12,15")
 >>> s.sees(9), s.sees(11), s.sees(12), s.sees(20)
@@ -40,21 +40,21 @@ class Snapshot:
         return cls(int(xmin), int(xmax), tuple(int(xid) for xid in running.split(",") if xid))
 
     def sees(self, xid: int) -> bool:
-        """Was this transaction, if it committed at all, committed by then?"""
+        """Return True if this transaction had ended when the snapshot was taken."""
         return xid < self.xmin or (xid < self.xmax and xid not in self.running)
 
     def including(self, xid: int) -> Snapshot:
-        """The same, seeing one transaction more: our own, which commits together with what says so."""
+        """Return a snapshot that also sees this transaction: our own, which commits together with the frontier."""
         if self.sees(xid):
             return self
-        running = tuple(one for one in self.running if one != xid)
+        running = tuple(other for other in self.running if other != xid)
         if xid < self.xmax:
             return Snapshot(self.xmin, self.xmax, running)
-        # Those that began after the snapshot and before this one are not seen.
+        # Transactions that began after the snapshot and before this one are not seen.
         return Snapshot(self.xmin, xid + 1, (*running, *range(self.xmax, xid)))
 
     def reaches(self, other: Snapshot) -> bool:
-        """Does it see everything that `other` sees? (Then it is the same moment or a later one.)"""
+        """Return True if it sees everything that `other` sees: it was taken at the same time or later."""
         return (
             self.xmax >= other.xmax
             and all(other.sees(xid) is False for xid in self.running if xid < other.xmax)
@@ -77,7 +77,7 @@ class Slice:
             raise ValueError(f"slice runs backwards: {self.start} .. {self.end}")
 
     def holds(self, xid: int) -> bool:
-        """Do the changes of this transaction belong to the slice?"""
+        """Return True if the changes of this transaction belong to the slice."""
         return self.end.sees(xid) and not self.start.sees(xid)
 
     def __str__(self) -> str:

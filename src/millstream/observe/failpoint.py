@@ -1,15 +1,15 @@
 """Places in a refresh and in capture where a test can kill the process, to prove that a crash loses nothing.
 
     cut -> changes -> demand -> Spark -> staged -> state -> target -> frontier -> commit -> prune
-    log: received -> spilled -> marker -> stored -> durable -> acknowledged
+    WAL: received -> spilled -> marker -> stored -> durable -> acknowledged
     create: recorded -> captured -> then as a refresh; drop: dropped, not committed -> committed
-    hand-over: begun -> identity -> published -> slot -> waiting -> turned -> released; given up; taken back; lost
+    CDC transition: begun -> identity -> published -> slot -> waiting -> cut over -> released; given up; returned; lost
     adopt: examined -> resolved -> rewritten -> committed -> each source captured -> each stream table filled
     uninstall in parts: each stream table gone -> the capture of each table and source gone
 
 Each step calls `failpoint(name)` when it is done. With MILLSTREAM_FAILPOINT=name in the environment the process
-dies there by SIGKILL: nothing is unwound, flushed or rolled back by us, as when the machine is switched off. Otherwise
-a call is one look into the environment.
+dies there by SIGKILL: it unwinds, flushes and rolls back nothing, as if the machine lost power. Without it, a call only
+reads the environment.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ FAILPOINTS: tuple[str, ...] = (
     "committed",
     "pruned",
 )
-# Those of capture by the log: a transaction was received whole; some of one went to disk; a marker is about to be
-# stored; a batch is stored and not committed; it is; the server was told so.
+# WAL capture: a transaction was received in full; part of one was spilled to disk; a marker is about to be stored; a
+# batch is stored and not committed; it is committed; its position was acknowledged to the server.
 LOG_FAILPOINTS: tuple[str, ...] = (
     "log_received",
     "log_spilled",
@@ -42,8 +42,8 @@ LOG_FAILPOINTS: tuple[str, ...] = (
     "log_durable",
     "log_acknowledged",
 )
-# Those of a hand-over, each after the step of that name is recorded: to the log, back from it, and without it.
-HAND_OVER_FAILPOINTS: tuple[str, ...] = (
+# CDC transitions, each after its step is recorded: to WAL, back to triggers, and back after WAL was lost.
+TRANSITION_FAILPOINTS: tuple[str, ...] = (
     "handover_begun",
     "handover_identity",
     "handover_published",
@@ -55,11 +55,11 @@ HAND_OVER_FAILPOINTS: tuple[str, ...] = (
     "handover_taken_back",
     "handover_lost",
 )
-# Those of create and drop: the catalog's rows and the tables are there; a source is captured; all of a stream table is
-# dropped and not yet committed; it is.
+# Create and drop: the catalog rows and the tables exist; a source is captured; everything of a stream table is dropped
+# and not yet committed; it is committed.
 CREATE_FAILPOINTS: tuple[str, ...] = ("create_recorded", "create_captured")
 DROP_FAILPOINTS: tuple[str, ...] = ("drop_uncommitted", "drop_committed")
-# Those of adopting a catalog that came from another database; the second and the third before their commit.
+# Adopting a catalog that came from another database; the second and the third are before their commit.
 ADOPT_FAILPOINTS: tuple[str, ...] = (
     "adopt_examined",
     "adopt_resolved",
@@ -68,12 +68,12 @@ ADOPT_FAILPOINTS: tuple[str, ...] = (
     "adopt_captured",
     "adopt_filled",
 )
-# Those of uninstalling in parts: a stream table is gone; triggers or a buffer are.
+# Uninstalling in parts: a stream table was removed; triggers or a buffer were removed.
 UNINSTALL_FAILPOINTS: tuple[str, ...] = ("uninstall_stream_table", "uninstall_capture")
 ALL = (
     *FAILPOINTS,
     *LOG_FAILPOINTS,
-    *HAND_OVER_FAILPOINTS,
+    *TRANSITION_FAILPOINTS,
     *CREATE_FAILPOINTS,
     *DROP_FAILPOINTS,
     *ADOPT_FAILPOINTS,
@@ -82,7 +82,7 @@ ALL = (
 
 
 def failpoint(name: str) -> None:
-    """Die here if the environment says so."""
+    """Kill the process if the environment names this failpoint."""
     if name not in ALL:
         raise ValueError(f"unknown failpoint {name!r}; they are: {', '.join(ALL)}")
     armed = os.environ.get(VARIABLE)

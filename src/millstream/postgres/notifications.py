@@ -1,6 +1,6 @@
 """Tell whoever listens: notifications with JSON in them.
 
-LISTEN millstream_cdc_transition     a source is captured another way
+LISTEN millstream_cdc_transition     the capture mode of a source has changed
 LISTEN millstream_alert              something wants looking at
 """
 
@@ -16,7 +16,7 @@ Alert = Literal["slot_lag_warning", "cdc_transition_complete", "cdc_transition_f
 
 
 def transition(conn: Connection, source: str, old: str, new: str, slot: str) -> None:
-    """A source is captured another way from now on."""
+    """Notify that a source has another capture mode from now on."""
     _notify(conn, "millstream_cdc_transition", {"source": source, "old_mode": old, "new_mode": new, "slot": slot})
 
 

@@ -17,7 +17,7 @@ from millstream.capture.trigger import triggers as trigger
 from millstream.capture.trigger.inventory import triggers
 from millstream.capture.wal import slot
 from millstream.catalog import slots, sources, stream_tables
-from millstream.observe.failpoint import HAND_OVER_FAILPOINTS, VARIABLE
+from millstream.observe.failpoint import TRANSITION_FAILPOINTS, VARIABLE
 from millstream.postgres import relations
 from millstream.postgres.connection import Connection, connect
 from millstream.testing import forks
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.capture.wal.conftest import Log, Logged
 
 CHILD = Path(__file__).parent / "hand_over_child.py"
-TO_THE_LOG = HAND_OVER_FAILPOINTS[: HAND_OVER_FAILPOINTS.index("handover_released") + 1]
+TO_THE_LOG = TRANSITION_FAILPOINTS[: TRANSITION_FAILPOINTS.index("handover_released") + 1]
 
 
 @contextmanager

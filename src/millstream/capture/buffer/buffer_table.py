@@ -1,8 +1,8 @@
-"""Make a source's buffer, and keep its columns in step with what is captured.
+"""Create the buffer of a source, and add the columns that its capture needs.
 
-Its columns have the types underneath the source's domains and no modifier, no constraint and no default: what
-the source could hold, the buffer can hold, so that capture never fails. A column is added when a reader needs
-it and stays; one whose type has changed starts anew, empty.
+Its columns have the base types of the source's domains, without modifiers, constraints or defaults: the buffer can
+hold every value that the source can hold, so that capture never fails. A column is added when a reader needs it, and
+stays. A column whose type has changed is dropped and added again, empty.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SQL = load("millstream.capture.buffer", "slices.sql")
 
 
 def make(conn: Connection, relid: int, columns: Sequence[CapturedColumn]) -> None:
-    """Create the buffer if it is not there, and give it the columns it lacks."""
+    """Create the buffer if it does not exist, and add missing columns."""
     names = {
         "buffer": buffer_name(relid),
         "index": sql.Identifier(f"changes_{relid}_xid_idx"),
@@ -33,18 +33,18 @@ def make(conn: Connection, relid: int, columns: Sequence[CapturedColumn]) -> Non
 
 
 def mark(conn: Connection, relid: int) -> None:
-    """Leave an X: what is here does not tell the whole change, whoever captures."""
+    """Insert an X row: the buffer does not hold every change, so each reader must reinitialise."""
     insert = sql.SQL("INSERT INTO {} (xid, action, origin) VALUES (pg_current_xact_id(), 'X', 'm')")
     conn.execute(insert.format(buffer_name(relid)))
 
 
 def drop(conn: Connection, relid: int) -> None:
-    """Drop the buffer with what is in it."""
+    """Drop the buffer and its rows."""
     conn.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(buffer_name(relid)))
 
 
 def _steps(conn: Connection, relid: int, columns: Sequence[CapturedColumn]) -> list[sql.Composed]:
-    """The clauses of ALTER TABLE that bring the columns in step."""
+    """Return the clauses of ALTER TABLE that add missing columns and replace those of another type."""
     wanted = ([c.attnum for c in columns], [c.type_name for c in columns], [c.collation for c in columns])
     steps = []
     lacking = conn.execute(_SQL["lacking"], (*wanted, f"{SCHEMA}.changes_{relid}")).fetchall()
@@ -57,5 +57,5 @@ def _steps(conn: Connection, relid: int, columns: Sequence[CapturedColumn]) -> l
 
 
 def printed(text: str) -> sql.SQL:
-    """SQL that PostgreSQL itself printed: a type's name, an expression. Never a value from outside."""
+    """Return text that PostgreSQL printed (a type name, an expression) as SQL. Never pass a value from outside."""
     return sql.SQL(text)

@@ -1,12 +1,12 @@
-"""Remove from the buffers what every reader has consumed, and nothing else.
+"""Delete from the buffers the rows that every reader has consumed.
 
-A row goes when its transaction is visible in the persisted frontier of each stream table that reads the
+A row is consumed when its transaction is visible in the persisted frontier of each stream table that reads the
 source. A transaction that was open when a frontier was taken is not visible in it, however long ago it
 wrote: its rows stay until the frontiers have passed its commit.
 
-A stream table without a frontier is being initialised; its cut is to come, so its sources are left alone.
-One that is being added this very moment holds a key share lock on the source's row (its foreign key), and
-the row lock taken here gives way to it.
+A stream table without a frontier is being initialised and has not taken its cut yet, so nothing is deleted from its
+sources. A stream table that is just being added holds a key share lock on the source's row (by its foreign key), and
+the row lock taken here skips that row.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SQL = load("millstream.capture.buffer", "prune.sql")
 
 
 def prune(conn: Connection, relids: Sequence[int], *, batch: int = 50_000) -> int:
-    """Remove what is consumed from these sources' buffers; return how many rows went.
+    """Delete the consumed rows of these sources' buffers and return their number.
 
     Outside a transaction, each batch commits by itself: no long transaction, no long list of dead rows.
     """
@@ -57,17 +57,17 @@ def _prune_batch(conn: Connection, relid: int, batch: int) -> int:
 
 
 def oldest(frontiers: Iterable[Snapshot]) -> list[Snapshot]:
-    """Those that decide: a frontier that has reached another one sees all that the other sees."""
-    kept: list[Snapshot] = []
+    """Return the frontiers that have reached no other one: a transaction that these see is seen by all."""
+    minimal: list[Snapshot] = []
     for frontier in frontiers:
-        if any(frontier.reaches(other) for other in kept):
+        if any(frontier.reaches(other) for other in minimal):
             continue
-        kept = [other for other in kept if not other.reaches(frontier)] + [frontier]
-    return kept
+        minimal = [other for other in minimal if not other.reaches(frontier)] + [frontier]
+    return minimal
 
 
 def seen_by_all(frontiers: Iterable[Snapshot]) -> sql.Composable:
-    """True of the rows whose transaction every one of these has seen; of all rows when there is none."""
+    """Return the condition for rows whose transaction all these frontiers see; true for all rows without a frontier."""
     deciding = oldest(frontiers)
     if not deciding:
         return sql.SQL("true")

@@ -1,19 +1,19 @@
-"""Change buffers: their names, and how a refresh asks them for its slice.
+"""Change buffers: their names, and the conditions that select the slice of a refresh.
 
     millstream_changes.changes_<oid of the source>
         id      in no useful order; never compare it
         xid     the top-level transaction, as xid8: what a frontier decides by
-        action  I an image that came, D an image that went, T the table was truncated,
-                X the source changed under us: what is here does not tell the whole change
-        origin  t a trigger wrote it, l the log brought it, m a mark of our own
-        c<n>    the captured columns, named by attnum: a rename does not touch them
+        action  I an inserted image, D a deleted image, T the table was truncated,
+                X the source changed its shape: the buffer does not hold every change
+        origin  t written by a trigger, l read from WAL, m a mark (X) of Millstream itself
+        c<n>    the captured columns, named by attnum, so that a rename does not matter
 
-An update is a D and an I. A slice is the rows of transactions visible at the cut (the reader's own
-snapshot sees to that) and not visible in the frontier (the condition here sees to that).
+An update is a D and an I. A slice is the rows of transactions that are visible at the cut (by the reader's own
+snapshot) and not visible in the frontier (by the condition built here).
 
-While a source is handed over, triggers and log both write, and a transaction may be here twice, or half: it counts as
-the one origin told it that was in charge of it. What the log brought is written later than its transaction
-committed, so it is read later than the cut, and then the cut is a condition too.
+During a CDC transition, triggers and WAL capture both write, so the buffer may hold a transaction twice, or in part.
+The cutovers of the source say which origin to read for each transaction. WAL capture writes rows after their
+transaction has committed, so a refresh reads them after its cut, and the cut becomes part of the condition.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ Pair = tuple[int, Snapshot]
 
 
 def buffer_name(relid: int) -> sql.Identifier:
-    """The buffer of a source."""
+    """Return the name of a source's buffer."""
     return sql.Identifier(SCHEMA, f"changes_{relid}")
 
 
 def column_name(attnum: int) -> sql.Identifier:
-    """The buffer's column for a source's column."""
+    """Return the name of the buffer's column for a source's column."""
     return sql.Identifier(f"c{attnum}")
 
 
 def slice_condition(frontier: Snapshot) -> sql.Composed:
-    """True of the rows that came after the frontier; the first half is what the index is for."""
+    """Return the condition for rows after the frontier. Its first half lets PostgreSQL use the index on xid."""
     return sql.SQL("xid >= {}::xid8 AND NOT pg_visible_in_snapshot(xid, {}::pg_snapshot)").format(
         sql.Literal(str(frontier.xmin)), sql.Literal(str(frontier))
     )
 
 
 def seen_condition(snapshot: Snapshot) -> sql.Composed:
-    """True of the rows whose transaction a snapshot sees."""
+    """Return the condition for rows whose transaction a snapshot sees."""
     return sql.SQL("pg_visible_in_snapshot(xid, {}::pg_snapshot)").format(sql.Literal(str(snapshot)))
 
 
@@ -59,12 +59,12 @@ _OTHER: Mapping[Origin, Origin] = {"t": "l", "l": "t"}
 
 
 def origin_condition(source: Source) -> sql.Composed:
-    """True of the rows that count: those of whoever was in charge of their transaction, and our marks."""
+    """Return the condition for rows of the origin that the cutovers assign to their transaction, and for marks."""
     left_out: sql.Composable = sql.Literal(_OTHER[source.origin])
     if source.cutovers:
         case = [
-            sql.SQL("WHEN {} THEN {}").format(seen_condition(turn.seen), sql.Literal(_OTHER[turn.origin]))
-            for turn in source.cutovers
+            sql.SQL("WHEN {} THEN {}").format(seen_condition(cutover.seen), sql.Literal(_OTHER[cutover.origin]))
+            for cutover in source.cutovers
         ]
         left_out = sql.SQL("CASE {} ELSE {} END").format(sql.SQL(" ").join(case), left_out)
     return sql.SQL('origin <> {}::"char"').format(left_out)
@@ -72,16 +72,16 @@ def origin_condition(source: Source) -> sql.Composed:
 
 @dataclass(frozen=True)
 class Pending:
-    """What waits in a buffer after a frontier."""
+    """The changes in a buffer after a frontier."""
 
     relid: int
     frontier: Snapshot
     rows: int
-    """How many, but never more than the cap that was asked for."""
+    """Their number, up to the cap."""
     truncated: bool = False
-    """A TRUNCATE is among them, counted or not."""
+    """True if there is a TRUNCATE among them, counted or not."""
     changed: bool = False
-    """A mark that the source changed shape is among them, counted or not."""
+    """True if there is an X mark among them, counted or not."""
 
 
 def pending(
@@ -92,8 +92,11 @@ def pending(
     sources: Mapping[int, Source] | None = None,
     until: Snapshot | None = None,
 ) -> list[Pending]:
-    """For each (source, frontier), in order: what waits there, up to a cut. One query finds where anything does,
-    equal pairs asked once; only those are then counted. Without its source all of a buffer counts."""
+    """Count the changes after each (source, frontier), up to a cut; return them in the order of `pairs`.
+
+    One query finds the pairs that have any change; a second one counts only those. Rows of every origin are counted for
+    a relid that is not in `sources`.
+    """
     distinct = list(dict.fromkeys(pairs))
     if not distinct:
         return []

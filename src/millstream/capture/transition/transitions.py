@@ -1,8 +1,8 @@
-"""Move sources between triggers and the log, a step at a tick, as their readers and the server allow.
+"""Move sources between trigger capture and WAL capture, one step per tick.
 
-Each step is recorded before the next is taken, and can be taken again: a process that is killed anywhere leaves every
-source captured whole, and the next one goes on. A lock is asked for once and briefly; what was not to be had is tried
-again at the next tick.
+Each step is recorded before the next one, and can be repeated: if the process is killed anywhere, every source is still
+captured in full, and the next process continues. A step waits for a lock only briefly; if it does not get the lock,
+the next tick tries again.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from millstream.postgres import notifications
 from millstream.postgres.connection import Connection
 from millstream.postgres.failures import code_of, transient_trouble
 
-# Seconds between two looks at all sources, and between two at one that has to stay on its triggers.
+# Seconds between two checks of all sources, and between two checks of a source that must stay on triggers.
 EVERY = 1.0
 AGAIN = 30.0
-# A source that came back by itself is not handed over again before this.
+# A source that returned to triggers after a failure does not start another transition before this.
 REST = timedelta(minutes=10)
-# After these the log cannot be gone on with.
+# Errors after which WAL capture cannot resume.
 LOST = (SlotLost, WalNotUnderstood)
 
 
 def advance(context: TransitionContext) -> None:
-    """Take the next step of every hand-over, where it can be taken."""
+    """Take the next step of every transition that can take one."""
     if time.monotonic() - context.steps.looked_at < EVERY:
         return
     context.steps.looked_at = time.monotonic()
@@ -54,33 +54,34 @@ def advance(context: TransitionContext) -> None:
 
 
 def _advance(context: TransitionContext) -> None:
-    known, wishes = sources.every(context.conn), sources.wanted_captures(context.conn)
+    known = sources.every(context.conn)
+    wanted = sources.wanted_captures(context.conn)
     try:
         lag = _lag(context) if any(source.uses_wal for source in known) else 0
         for source in known:
-            _try(context, source, wishes.get(source.relid), lag)
+            _try(context, source, wanted.get(source.relid), lag)
         tidy(context)
     except LOST as error:
         fall_back(context, error.detail)
     except MillstreamError as error:
         if not error.retryable:
             raise
-        log.info("hand-over waits", reason=error.detail)
+        log.info("CDC transition waits", reason=error.detail)
 
 
 def _try(context: TransitionContext, source: Source, wish: WantedCapture | None, lag: int) -> None:
-    """Take a source's next step; one that the server refuses does not stop the others."""
+    """Take the next step of a source. A step that the server refuses does not stop the other sources."""
     try:
         _step(context, source, wish, lag)
     except (LockNotHad, psycopg.errors.LockNotAvailable) as error:
-        log.debug("hand-over waits", source=source.qualified, reason=str(error))
+        log.debug("CDC transition waits", source=source.qualified, reason=str(error))
     except (*LOST, WalBehind, ServerDown, SpillFailed):
         raise
     except (MillstreamError, psycopg.Error) as error:
         if context.conn.closed:
             raise
         if isinstance(error, psycopg.Error) and transient_trouble(code_of(error)):
-            log.info("hand-over waits", source=source.qualified, reason=str(error))
+            log.info("CDC transition waits", source=source.qualified, reason=str(error))
             return
         _give_up(context, source, f"{RETURNED}{str(error).strip()}")
 
@@ -100,18 +101,18 @@ def _step(context: TransitionContext, source: Source, wish: WantedCapture | None
 
 
 def _unwanted(context: TransitionContext, wish: WantedCapture) -> str:
-    """Why a source is to be captured by triggers, if it is."""
+    """Return why a source must be captured by triggers; "" if it need not."""
     if wish.is_stream_table:
         return "It is a stream table, read in the transaction that writes it."
     modes = {mode or context.settings.cdc_mode for mode in wish.modes}
     return "A reader wants triggers." if "trigger" in modes else ""
 
 
-# -- to the log ------------------------------------------------------------------------------
+# -- from triggers to WAL --------------------------------------------------------------------
 
 
 def _begin(context: TransitionContext, source: Source) -> None:
-    """Hand a source over, if nothing stands in the way."""
+    """Start the transition of a source to WAL, unless there is an obstacle."""
     if time.monotonic() - context.steps.asked_at.get(source.relid, float("-inf")) < AGAIN or _rests(source):
         return
     context.steps.asked_at[source.relid] = time.monotonic()
@@ -128,7 +129,7 @@ def _begin(context: TransitionContext, source: Source) -> None:
 
 
 def explain(context: TransitionContext, wanted: Sequence[Source]) -> list[str]:
-    """Record why sources cannot be captured from the log, where they cannot; return it source by source."""
+    """Record and return, for each source that cannot be captured from WAL, the reason."""
     found = [(source, why) for source in wanted if (why := obstacle(context, source))]
     for source, why in found:
         sources.set_reason(context.conn, source.relid, why)
@@ -136,7 +137,7 @@ def explain(context: TransitionContext, wanted: Sequence[Source]) -> list[str]:
 
 
 def obstacle(context: TransitionContext, source: Source) -> str:
-    """Why a source cannot be captured from the log; empty when it can."""
+    """Return why a source cannot be captured from WAL; "" if it can."""
     has_slot = slots.get(context.conn, slot.name_of(context.conn)) is not None
     return publication.obstacle(
         context.conn, source, has_slot=has_slot, may_set_identity=context.settings.auto_replica_identity
@@ -144,7 +145,7 @@ def obstacle(context: TransitionContext, source: Source) -> str:
 
 
 def require(context: TransitionContext, wanted: Sequence[Source]) -> None:
-    """Raise unless all of these can be captured from the log."""
+    """Raise BadSource unless all these sources can be captured from WAL."""
     for source in wanted:
         why = obstacle(context, source)
         if why:
@@ -153,13 +154,13 @@ def require(context: TransitionContext, wanted: Sequence[Source]) -> None:
 
 
 def _rests(source: Source) -> bool:
-    """Has it come back a short while ago, and not by the wish of its readers?"""
+    """Return True if the source returned to triggers after a failure a short while ago."""
     came_back = source.reason is not None and source.reason.startswith(RETURNED)
     return came_back and source.mode_changed_at is not None and datetime.now(UTC) - source.mode_changed_at < REST
 
 
 def _go_on(context: TransitionContext, source: Source, unwanted: str) -> None:
-    """The next step of a source that is on its way to the log."""
+    """Take the next step of a source that is on its way to WAL."""
     assert source.mode_changed_at is not None
     waited, longest = datetime.now(UTC) - source.mode_changed_at, context.settings.wal_transition_timeout
     if unwanted or waited > longest:
@@ -170,7 +171,7 @@ def _go_on(context: TransitionContext, source: Source, unwanted: str) -> None:
     elif source.published_at is None:
         cutover.publish(context.conn, context.dsn, source.relid)
     elif cutover.is_whole(context.conn, source):
-        context.follower.session()  # The log does come.
+        context.follower.session()  # Raises unless WAL arrives.
         if cutover.turn(context.conn, source.relid):
             _done(context, source)
     elif waited > longest / 4:
@@ -193,7 +194,7 @@ def _give_up(context: TransitionContext, source: Source, reason: str) -> None:
 
 
 def _waits_for(context: TransitionContext, source: Source) -> str:
-    """Who keeps a hand-over waiting, as far as we may see."""
+    """Describe the transaction that a transition waits for, as far as our role may see it."""
     if source.published_at is None:
         return "The table could not be published."
     query = (
@@ -205,11 +206,11 @@ def _waits_for(context: TransitionContext, source: Source) -> str:
     return f"It waits for {row[0]}." if row else "The log did not come."
 
 
-# -- in charge of the log --------------------------------------------------------------------
+# -- captured from WAL -----------------------------------------------------------------------
 
 
 def _trouble(context: TransitionContext, source: Source, lag: int) -> str:
-    """Why a source should return to triggers while all is still told; empty when it should not."""
+    """Return why a source should return to triggers while WAL still holds every change; "" if it should not."""
     if lag > context.settings.slot_lag_critical:
         return f"{RETURNED}the slot lags {lag >> 20} MB behind."
     lacking = publication.without_old_rows(context.conn, source)
@@ -227,7 +228,7 @@ def _stay(context: TransitionContext, source: Source, reason: str) -> None:
 
 
 def _lag(context: TransitionContext) -> int:
-    """Bytes that the log has and we have not; whoever listens is told when they become many."""
+    """Return the slot's lag in bytes. Send an alert when it first exceeds `slot_lag_warning`."""
     context.follower.follow()
     row = context.conn.execute("SELECT confirmed_lag_bytes, held_by FROM millstream.slot_health()").fetchone()
     lag: int = row[0] or 0 if row else 0
@@ -237,18 +238,18 @@ def _lag(context: TransitionContext) -> int:
     return lag
 
 
-# -- without the log -------------------------------------------------------------------------
+# -- after WAL was lost ----------------------------------------------------------------------
 
 
 def fall_back(context: TransitionContext, reason: str) -> None:
-    """The log is lost: triggers first, then all that it might have told is given up, and the slot."""
+    """Return all sources to triggers after WAL was lost: install triggers, have readers reinitialise, drop the slot."""
     left = list[str]()
     for source in sources.every(context.conn):
         if not source.uses_wal:
             continue
         why = f"{RETURNED}{reason}"
         if source.mode == "TRANSITIONING" and not source.cutovers:
-            # Triggers have been in charge all the time: they have captured everything, and no reader starts anew.
+            # Triggers have captured everything all the time, so no reader has to reinitialise.
             _give_up(context, source, why)
             continue
         try:
@@ -266,7 +267,7 @@ def fall_back(context: TransitionContext, reason: str) -> None:
 
 
 def tidy(context: TransitionContext) -> None:
-    """A slot that nobody needs keeps log for nobody, and neither does a table that is published for nobody."""
+    """Drop the slot if no source needs it any more; otherwise unpublish tables that need not be published."""
     name = slot.name_of(context.conn)
     if slots.get(context.conn, name) is None:
         return
@@ -286,6 +287,6 @@ def _drop_slot(conn: Connection) -> None:
 
 
 def tell(context: TransitionContext, source: Source, new: str) -> None:
-    """A source is captured another way from now on."""
-    log.info("captured another way", source=source.qualified, mode=new)
+    """Log and notify that a source has another capture mode from now on."""
+    log.info("capture mode changed", source=source.qualified, mode=new)
     notifications.transition(context.conn, source.qualified, source.mode, new, slot.name_of(context.conn))

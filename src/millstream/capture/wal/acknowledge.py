@@ -1,12 +1,12 @@
-"""How far the log may be let go: the least, over all stores, of what each has made durable.
+"""The position that may be acknowledged to the server: the minimum of what each store has made durable.
 
-    handed      rows of transactions up to here were given to the store
-    durable     all that was given to it up to here is on its disk
-    marked      up to here it was given everything there is: a marker, behind all rows received before it
+    handed      rows of transactions up to here were handed to the store
+    durable     all rows handed to it up to here are on disk
+    marked      it was handed everything up to here: a marker, which follows all rows received before it
 
-A store that has everything it was handed stands at its marker, else at what is durable. So a store whose table nobody
-writes to advances by markers alone, and one that is behind holds the log for all. Until each store has seen a marker
-nothing is known, and nothing is let go. Without stores the last marker counts.
+A store (the buffer of one source) whose rows are all durable stands at its marker, otherwise at its durable position.
+So a store whose table nobody writes to advances by markers alone, and a slow store retains WAL for all. Until every
+store has seen a marker, nothing is acknowledged. Without stores, the last marker is.
 
     received      rows of a at 20      keepalive 30          b is given nothing
     handed    a            20               20
@@ -15,7 +15,7 @@ nothing is known, and nothing is let go. Without stores the last marker counts.
     stands at a             -     durable < 20 <= durable: 30
               b             -               30
 
-Acknowledging the keepalive as it comes would let go of the rows at 20 while they are on their way.
+Acknowledging the keepalive on arrival would let the server discard the rows at 20 before they are durable.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class Standing:
-    """What is known of one store."""
+    """The positions of one store."""
 
     handed: int = 0
     durable: int = 0
@@ -34,7 +34,7 @@ class Standing:
 
     @property
     def position(self) -> int:
-        """Nothing it will ever be given lies before this and is not durable; 0 while that is not known."""
+        """The position before which all rows of the store are durable; 0 while unknown."""
         if not self.marked:
             return 0
         return max(self.marked, self.durable) if self.durable >= self.handed else self.durable
@@ -42,40 +42,40 @@ class Standing:
 
 @dataclass(frozen=True)
 class Ledger:
-    """All stores, by source. Each verb gives the ledger after it."""
+    """All stores, by source. Each method returns the ledger after the event."""
 
     stores: Mapping[int, Standing] = field(default_factory=dict)
     marked: int = 0
     acknowledged: int = 0
-    """Up to here the log may be let go; it never goes back."""
+    """The server may discard WAL before this position. It never decreases."""
 
     @classmethod
     def starting_at(cls, cursor: int, stores: Iterable[int]) -> Ledger:
-        """All before the cursor is durable in every store; after it nothing is known yet."""
+        """Return a ledger in which everything before the cursor is durable, and nothing is known after it."""
         return cls({store: Standing(cursor, cursor) for store in stores}, 0, cursor)
 
     def handed(self, store: int, lsn: int) -> Ledger:
-        """Rows of a transaction that ends at `lsn` are on their way into the store."""
+        """Note that rows of a transaction ending at `lsn` were handed to the store."""
         standing = self.stores[store]
         return self._with({store: replace(standing, handed=max(standing.handed, lsn))})
 
     def mark(self, lsn: int) -> Ledger:
-        """A marker passes, behind everything handed over so far; an older one than the last tells nothing."""
+        """Note a marker, which follows everything handed so far. Ignore one that is older than the last."""
         lsn = max(lsn, self.marked)
         marked = {store: replace(standing, marked=lsn) for store, standing in self.stores.items()}
         return replace(self._with(marked), marked=lsn)._counted()
 
     def durable(self, store: int, lsn: int) -> Ledger:
-        """All that was handed to the store up to `lsn` is on its disk."""
+        """Note that all rows handed to the store up to `lsn` are on disk."""
         standing = self.stores[store]
         return self._with({store: replace(standing, durable=max(standing.durable, lsn))})._counted()
 
     def join(self, store: int) -> Ledger:
-        """A further store, of which nothing is known before the next marker."""
+        """Add a store, about which nothing is known before the next marker."""
         return self._with({store: self.stores.get(store, Standing())})
 
     def leave(self, store: int) -> Ledger:
-        """A store goes, and with it what it held up."""
+        """Remove a store, which then no longer holds back the others."""
         return replace(self, stores={each: s for each, s in self.stores.items() if each != store})._counted()
 
     def _with(self, changed: Mapping[int, Standing]) -> Ledger:

@@ -1,8 +1,8 @@
-"""Tell the server how far the log is durable: from a thread of its own, however busy the others are.
+"""Acknowledge the durable WAL position to the server, from a thread of its own.
 
-A sender that hears nothing for `wal_sender_timeout` ends the connection, and what was on its way is sent again; so the
-status goes out by the clock and not by the rows. It never goes back and is never zero: either would rewind the slot
-on servers that allow it. When nothing has come for a while the server is asked to answer, as a proof of life.
+A walsender that hears nothing for `wal_sender_timeout` ends the connection, and everything in flight is sent again. So
+the status is sent by the clock, however busy the other threads are. The position never decreases and is never zero:
+some servers would rewind the slot. After a silence the status asks the server to answer, as a proof of life.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from millstream.observe.failpoint import failpoint
 
 
 class StatusLine(Protocol):
-    """What a status is sent over."""
+    """The connection that a status is sent over."""
 
     received_at: float
 
@@ -38,17 +38,17 @@ class Feedback:
         self._thread = Thread(target=self._run, name="millstream feedback", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Send what is to be said, and end."""
+        """Send the last position and end the thread."""
         self._ended = True
         self._wake.set()
         self._thread.join()
 
     def advance(self, position: int) -> None:
-        """All before this is durable."""
+        """Note that everything before this position is durable."""
         with self._lock:
             if position <= self._position:
                 return
@@ -56,7 +56,7 @@ class Feedback:
         self._wake.set()
 
     def reply(self) -> None:
-        """The server wants to hear from us."""
+        """Answer the server's request for a status."""
         self._wake.set()
 
     def _run(self) -> None:
@@ -66,7 +66,7 @@ class Feedback:
                 self._wake.clear()
                 self._send()
         except WalBroken as error:
-            # The reader meets the same trouble, and deals with it.
+            # The reader runs into the same error, and handles it.
             log.debug("status not sent", reason=error.detail)
 
     def _send(self) -> None:

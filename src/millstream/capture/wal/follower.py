@@ -1,7 +1,7 @@
-"""Follow the log for the refreshes of a process: read it where nobody else does, and tell when it has come far enough.
+"""Wait, before a refresh reads its buffers, until WAL has been read far enough; read it here if nobody else does.
 
-One process reads from the slot. Another one that refreshes needs only to know how far that has come: the cursor is in
-the catalog. Whoever finds that nobody reads, reads.
+One process reads from the slot. Another process that refreshes only needs its cursor, which is in the catalog. A
+process that finds the slot without a reader starts a pipeline of its own.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from millstream.observe import log
 from millstream.postgres.connection import Connection, session
 from millstream.settings import Settings
 
-# Seconds that a cut waits for the log.
+# Seconds that a cut waits for WAL.
 PATIENCE = 10.0
-# Seconds between two looks at another process's cursor.
+# Seconds between two reads of another process's cursor.
 _LOOK = 0.02
 
 _ACTIVE = "SELECT active FROM pg_replication_slots WHERE slot_name = %s"
 
 
 class Follower:
-    """The log as a process follows it; a pipeline of its own only where that is needed."""
+    """A process's view of WAL capture, with a pipeline of its own only if no other process reads."""
 
     def __init__(self, dsn: str, settings: Settings, *, patience: float = PATIENCE) -> None:
         self.dsn = dsn
@@ -41,7 +41,7 @@ class Follower:
         self._conn: Connection | None = None
 
     def session(self) -> Connection:
-        """A session that sees in the buffers all that was committed before this was called."""
+        """Return a session that sees, in the buffers, everything committed before this call. Or raise WalBehind."""
         conn = self._beside()
         try:
             self._wait(conn, barrier(conn))
@@ -50,7 +50,7 @@ class Follower:
         return conn
 
     def follow(self) -> None:
-        """Begin to read the log here, unless somebody does, or there is none to read."""
+        """Start reading WAL in this process, unless another process does or there is no slot."""
         conn = self._beside()
         name = slot_of.name_of(conn)
         if self.pipeline is not None and self.pipeline.state == "FAILED":
@@ -63,17 +63,17 @@ class Follower:
                 self._start(name)
 
     def _start(self, name: str) -> None:
-        log.info("reading the log", slot=name)
+        log.info("reading WAL", slot=name)
         self.pipeline = Pipeline(self.dsn, name, self._options)
         self.pipeline.start()
 
     def _end_failed(self, failed: Pipeline) -> None:
-        """Raises what it has ended by, but where another process has taken over: then that one reads."""
+        """Raise the error that ended the pipeline, except when another process has taken over the slot."""
         self.pipeline = None
         try:
             failed.stop()
         except WalTakenOver as error:
-            log.info("another process reads the log", slot=failed.slot, reason=error.detail)
+            log.info("another process reads WAL", slot=failed.slot, reason=error.detail)
 
     def _wait(self, conn: Connection, position: int) -> None:
         deadline = time.monotonic() + self.patience
@@ -89,7 +89,7 @@ class Follower:
             try:
                 return self.pipeline.wait(position, min(seconds, 1.0))
             except MillstreamError:
-                return False  # `follow` tells why.
+                return False  # `follow` raises the reason.
         slot = slots.get(conn, slot_of.name_of(conn))
         if slot is None:
             raise SlotLost.because(slot_of.name_of(conn), "It is not in the catalog.")
@@ -102,16 +102,16 @@ class Follower:
         return self._conn
 
     def stop(self) -> None:
-        """Read no more; what is not durable is sent again to whoever reads next."""
+        """Stop reading. The server sends what is not durable again, to the next reader."""
         pipeline, self.pipeline = self.pipeline, None
         if pipeline is not None:
             try:
                 pipeline.stop()
             except MillstreamError as error:
-                log.info("the log had ended", slot=pipeline.slot, reason=error.message)
+                log.info("WAL capture had ended", slot=pipeline.slot, reason=error.message)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Stop reading and close the session."""
         self.stop()
         if self._conn is not None:
             self._conn.close()

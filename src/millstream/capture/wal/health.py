@@ -1,4 +1,4 @@
-"""What is known of a running pipeline, for those who ask and for its own heartbeat."""
+"""State of a running pipeline, for callers that wait for a position and for its own heartbeat."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Health:
-    """What is known of a running pipeline."""
+    """State of a running pipeline."""
 
     durable: int = 0
-    """All before this is in the buffers."""
+    """Every change before this position is durable in the buffers."""
     received: int = 0
-    """The last keepalive, or the end of the last transaction."""
+    """Position of the last keepalive, or of the end of the last transaction."""
     life_at: float = field(default_factory=time.monotonic)
-    """When anything last went through, rows or none."""
+    """When anything last passed through the pipeline, with rows or without."""
     written: int = 0
     reconnects: int = 0
     reason: str = ""
-    """Why the log was last interrupted."""
+    """Why the connection was last interrupted."""

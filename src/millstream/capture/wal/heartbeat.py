@@ -1,10 +1,10 @@
-"""A message sent through the log now and then, to see it come back; and the barrier, which is the same for one reader.
+"""Messages written into WAL: a heartbeat, sent regularly to see it come back, and the barrier of a refresh.
 
-A transaction that a snapshot sees has its commit in the log before any message that is written afterwards. So when all
-before the message is durable in the buffers, all that the snapshot sees is there.
+The commit of a transaction that a snapshot sees is in WAL before any message written afterwards. So when everything
+before the message is durable in the buffers, everything that the snapshot sees is there.
 
-Any sign of life counts, not only the message itself: under a flood of log that concerns nobody it may take long to
-come, while keepalives tell that all is well.
+Any sign of life counts, not only the message itself: under a flood of WAL of other tables the message may take long to
+arrive, while keepalives prove that the connection works.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PREFIX = "millstream"
 
 
 def barrier(conn: Connection) -> int:
-    """Write a message into the log, on disk; returns its position. Call it outside a transaction."""
-    # The walsender sends what is on disk: commits before this one get there with it.
+    """Write a message into WAL, flush it, and return its position. Call it outside a transaction."""
+    # The walsender sends only flushed WAL; this flush includes all earlier commits.
     with conn.transaction():
         conn.execute("SET LOCAL synchronous_commit = on")
         written = conn.execute("SELECT pg_logical_emit_message(true, %s, '')::text", (PREFIX,)).fetchall()[0][0]
@@ -33,7 +33,7 @@ def barrier(conn: Connection) -> int:
 
 
 class Heartbeat:
-    """Sends one when the last has come back: over a connection and from a thread of its own, which may hang."""
+    """Sends a message when the last one has come back; its connection and thread are its own, since they may hang."""
 
     def __init__(self, dsn: str, health: Health, interval: float, timeout: float) -> None:
         self.dsn = dsn
@@ -47,18 +47,18 @@ class Heartbeat:
         self._thread = Thread(target=self._run, name="millstream heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End."""
+        """End the thread."""
         self._ended.set()
         if self._conn is not None:
             hang_up(self._conn)
         self._thread.join(self.interval)
 
     def is_lost(self) -> bool:
-        """Has the last one not come back, and nothing else shown life since?"""
+        """Return True if the last message has not come back in time and there was no other sign of life."""
         if self.health.durable >= self.position:
             return False
         return time.monotonic() - max(self.sent_at, self.health.life_at) > self.timeout
@@ -74,7 +74,7 @@ class Heartbeat:
             self._conn = self._conn or session(self.dsn)
             self.position, self.sent_at = barrier(self._conn), time.monotonic()
         except (psycopg.OperationalError, ServerDown):
-            # The stream's own trouble, if it is one, is found on the stream.
+            # If the stream has failed too, its reader finds out.
             self._close()
 
     def _close(self) -> None:

@@ -1,7 +1,7 @@
-"""What was received and is not stored yet, in order: transactions, and markers behind them.
+"""Queue of transactions and markers that were received and are not stored yet.
 
-Bounded: the reader waits while it is full, and the server's own flow control does the rest. Keepalives come by the
-hundred in a second; a marker right behind a marker takes its place.
+Its size is bounded: the reader waits while it is full, and the server's flow control does the rest. There can be
+hundreds of keepalives per second, so a marker directly after a marker replaces it.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from threading import Condition, Event
 
 from millstream.capture.wal.messages.transactions import Transaction
 
-# What a transaction takes besides its messages: a million small ones are not to be had for nothing.
+# Bytes of memory per transaction besides its messages: a million small transactions count too.
 OVERHEAD = 1024
 
 
 @dataclass(frozen=True)
 class Marker:
-    """Everything before this position has been received."""
+    """A position before which everything has been received."""
 
     lsn: int
 
 
 class Inbox:
-    """Between the reader and the store."""
+    """The queue between the thread that reads and the thread that stores."""
 
     def __init__(self, budget: int, stop: Event) -> None:
         self.budget = budget
@@ -38,7 +38,7 @@ class Inbox:
         self._changed = Condition()
 
     def put(self, transaction: Transaction) -> None:
-        """Add a transaction; waits while there is too much."""
+        """Add a transaction. Wait while the queue is full."""
         with self._changed:
             while self.size >= self.budget and not self.closed and not self._stop.is_set():
                 self._changed.wait(0.1)
@@ -50,7 +50,7 @@ class Inbox:
             self._changed.notify_all()
 
     def mark(self, lsn: int) -> None:
-        """Add a marker behind all that was put; in the place of the last one if nothing came between."""
+        """Add a marker, in place of the last item if that is a marker too."""
         with self._changed:
             if self._items and isinstance(self._items[-1], Marker):
                 self._items.pop()
@@ -58,7 +58,7 @@ class Inbox:
             self._changed.notify_all()
 
     def take(self, *, changes: int, linger: float, wait: float) -> list[Transaction | Marker]:
-        """All that is there: waits for something, then a little longer for the batch to fill. Empty when closed."""
+        """Return all items: wait for the first, then up to `linger` for `changes` changes. Return [] when closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._items or self.closed, wait)
             until = time.monotonic() + linger
@@ -75,7 +75,7 @@ class Inbox:
         return self.closed or self._urgent or self._changes >= changes
 
     def close(self) -> None:
-        """Nobody waits any longer; what is in it is dropped, and will be sent again."""
+        """End all waiting and drop the items, which the server will send again."""
         with self._changed:
             self.closed = True
             self._changed.notify_all()
