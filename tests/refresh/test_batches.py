@@ -36,7 +36,7 @@ from millstream.testing.kinds import KINDS, make_table
 def job(id_: int, upstreams: Sequence[int] = (), source: int = 0) -> Job:
     """A stream table that reads these others, and a table."""
     table = cast(StreamTable, SimpleNamespace(id=id_, relid=100 + id_, name=f"s{id_}"))
-    return Job(table, (), upstreams=frozenset(upstreams), recorded=frozenset({source}))
+    return Job(table, (), upstreams=frozenset(upstreams), recorded_relids=frozenset({source}))
 
 
 def ids(found: Sequence[Graph]) -> list[list[int]]:

@@ -16,7 +16,7 @@ from millstream.algebra.block import Block
 from millstream.capture.buffer.slices import buffer_name
 from millstream.postgres import lock_table, relations
 from millstream.postgres.connection import Connection
-from millstream.refresh.job import Job, reads
+from millstream.refresh.job import Job, relids_read
 from millstream.store import staging
 
 # What a cut locks besides: our catalog and the server's, with their indexes.
@@ -56,7 +56,7 @@ def graphs(jobs: Sequence[Job]) -> list[Graph]:
 
 
 def _first_source(graph: Graph) -> int:
-    return min((oid for job in graph for oid in reads(job)), default=0)
+    return min((oid for job in graph for oid in relids_read(job)), default=0)
 
 
 def batches(found: Sequence[Graph], footprints: Mapping[int, Footprint], room: int) -> Batches:
@@ -123,7 +123,7 @@ class Footprints:
 
 def footprints(conn: Connection, jobs: Sequence[Job]) -> dict[int, Footprint]:
     """By id of a stream table; three queries for all."""
-    partitions = relations.partitions(conn, sorted(set().union(*map(reads, jobs))))
+    partitions = relations.partitions(conn, sorted(set().union(*map(relids_read, jobs))))
     touched = {job.table.id: _touched(job, partitions) for job in jobs}
     every = set().union(*touched.values())
     oids, names = [one for one in every if isinstance(one, int)], [one for one in every if isinstance(one, str)]
@@ -140,7 +140,7 @@ def footprints(conn: Connection, jobs: Sequence[Job]) -> dict[int, Footprint]:
 
 def _touched(job: Job, partitions: Mapping[int, Sequence[int]]) -> set[Locked]:
     """The relations that it reads and writes: sources and their buffers, the stream table, what its blocks maintain."""
-    sources, written = reads(job), {job.table.relid} if job.table.relid else set()
+    sources, written = relids_read(job), {job.table.relid} if job.table.relid else set()
     found: set[Locked] = {oid for source in sources for oid in (source, *partitions[source])}
     # The stream table's own buffer too: where others read it, its changes are captured while it is written.
     found |= written | {buffer_name(oid).as_string() for oid in sources | written}

@@ -19,7 +19,7 @@ from millstream.refresh.apply.record import initiator, record, record_idle
 from millstream.refresh.cut import Cut
 from millstream.refresh.decide import Decision
 from millstream.refresh.evaluate import Evaluation
-from millstream.refresh.job import Job, reads
+from millstream.refresh.job import Job, relids_read
 from millstream.refresh.reads.access_paths import AccessPaths
 from millstream.refresh.reads.single_rows import SingleRowVersions
 from millstream.refresh.recursion import RecursionRefresh
@@ -72,7 +72,7 @@ def carry_out(
     if decision.reason == "CLOCK" and not changed:
         return record_idle(means.conn, now, [job], initiated_by)[job.table.id]
     report = RefreshReport(
-        job.table.name, decision.action, decision.reason, now.taken_at, now.frontier(reads(job)),
+        job.table.name, decision.action, decision.reason, now.taken_at, now.frontier(relids_read(job)),
         tally.changed["I"], tally.changed["U"], tally.changed["D"],
         (time.perf_counter() - started) * 1000, tally.spark_jobs, tuple(tally.inputs), tally.phases,
         initiator(job, initiated_by), now.behind.get(job.table.id, ()),

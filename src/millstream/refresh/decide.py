@@ -1,19 +1,24 @@
-"""Choose what a refresh does: a pure function of facts, whose result is printed and logged.
+"""Decide what a refresh does: a pure function of facts, whose result is printed and logged.
 
-nothing waits, no clock is asked     NO_DATA        NO_CHANGE
-never filled                         FULL           INITIAL
-a full one was asked for             FULL           REQUESTED
-its mode is FULL                     FULL           MODE_FULL
-a source was truncated               REINITIALIZE   SOURCE_TRUNCATED
-it is planned otherwise              REINITIALIZE   PLANNED_ANEW
-what the query stands on changed     REINITIALIZE   SOURCE_REPLACED, VIEW_REPLACED, FUNCTION_REPLACED, ...
-its guard was missing                REINITIALIZE   UNGUARDED
-its own table was altered            REINITIALIZE   TABLE_ALTERED
-it has another BEFORE ROW trigger    REINITIALIZE   TRIGGERS_CHANGED
-a source's partitions changed        REINITIALIZE   PARTITIONS_CHANGED
-AUTO and too much has changed        FULL           CHANGE_RATIO
-nothing waits, the clock is asked    DIFFERENTIAL   CLOCK, which ends as NO_DATA where no row has changed with it
-otherwise                            DIFFERENTIAL   CHANGED
+The first rule that holds decides:
+
+    never filled, but filled under another plan    REINITIALIZE   PLANNED_ANEW, or the reason of the recomputation
+    never filled                                   FULL           INITIAL
+    a full refresh was requested                   FULL           REQUESTED
+    a source was truncated                         REINITIALIZE   SOURCE_TRUNCATED
+    something under the query was replaced         REINITIALIZE   SOURCE_REPLACED, VIEW_REPLACED, UNGUARDED, ...
+    the partitions of a source changed             REINITIALIZE   PARTITIONS_CHANGED
+    no changes are pending, no clock is read       NO_DATA        NO_CHANGE
+    the refresh mode is FULL                       FULL           MODE_FULL
+    no changes are pending, the clock is read      DIFFERENTIAL   CLOCK
+    mode AUTO, and too large a share has changed   FULL           CHANGE_RATIO
+    otherwise                                      DIFFERENTIAL   CHANGED
+
+A refresh for CLOCK ends as NO_DATA if no row crossed a temporal filter since the last one.
+
+>>> orders = SourceFacts("public.orders", changes=12, rows=1000.0)
+>>> print(decide(Facts(populated=True, mode="AUTO", sources=(orders,))))
+DIFFERENTIAL (CHANGED)
 """
 
 from __future__ import annotations
@@ -22,6 +27,9 @@ from dataclasses import dataclass
 
 from millstream.refresh.report import Action
 
+# A differential refresh of no more changes than this is cheap, whatever the size of the table.
+_FEW_CHANGES = 5_000
+
 
 @dataclass(frozen=True)
 class SourceFacts:
@@ -29,10 +37,16 @@ class SourceFacts:
 
     name: str
     changes: int
+    """The pending changes, counted up to a cap."""
     rows: float
-    """PostgreSQL's estimate of the table's size; 0 when it has none."""
+    """PostgreSQL's estimate of the table's size; 0 if it has none."""
     truncated: bool = False
-    members_changed: bool = False
+    partitions_changed: bool = False
+
+    @property
+    def changed_share(self) -> float:
+        """The pending changes as a share of the table's rows; 0 if its size is unknown."""
+        return self.changes / self.rows if self.rows > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -45,41 +59,59 @@ class Facts:
     full_requested: bool = False
     max_change_ratio: float = 0.15
     recompute_reason: str = ""
-    """The reason code where something under the query, not a row, is other than the stored rows were computed with."""
+    """The reason code if something under the query, other than rows, has changed since the rows were computed."""
     filled_before: bool = False
-    """It had rows, and starts over with another plan."""
+    """The table had rows, and starts over with another plan."""
     clock: bool = False
-    """Its query asks what time it is."""
+    """The query reads the current time."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do, and the reason code."""
+    """The action of a refresh, and its reason code."""
 
     action: Action
     reason: str
     detail: str = ""
 
     def __str__(self) -> str:
-        return f"{self.action} ({self.reason}{f': {self.detail}' if self.detail else ''})"
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{self.action} ({self.reason}{detail})"
 
 
 def decide(facts: Facts) -> Decision:
-    """The first rule that holds."""
+    """Return the decision of the first rule that holds."""
+    return _without_rows(facts) or _stored_rows_invalid(facts) or _by_changes(facts)
+
+
+def _without_rows(facts: Facts) -> Decision | None:
+    """Return how a table without rows, or one whose full refresh was requested, is filled; None for the others."""
+    if not facts.populated and facts.filled_before:
+        return Decision("REINITIALIZE", facts.recompute_reason or "PLANNED_ANEW")
     if not facts.populated:
-        again = Decision("REINITIALIZE", facts.recompute_reason or "PLANNED_ANEW")
-        return again if facts.filled_before else Decision("FULL", "INITIAL")
+        return Decision("FULL", "INITIAL")
     if facts.full_requested:
         return Decision("FULL", "REQUESTED")
-    for source in facts.sources:
-        if source.truncated:
-            return Decision("REINITIALIZE", "SOURCE_TRUNCATED", source.name)
-    partitioned = next((source.name for source in facts.sources if source.members_changed), "")
-    # A partition that came has a file of its own, which looks like a rewrite.
-    if facts.recompute_reason and not (partitioned and facts.recompute_reason == "SOURCE_REWRITTEN"):
+    return None
+
+
+def _stored_rows_invalid(facts: Facts) -> Decision | None:
+    """Return why the stored rows cannot be brought up to date by changes; None if they can."""
+    truncated = next((source.name for source in facts.sources if source.truncated), None)
+    if truncated is not None:
+        return Decision("REINITIALIZE", "SOURCE_TRUNCATED", truncated)
+    repartitioned = next((source.name for source in facts.sources if source.partitions_changed), None)
+    # A new partition has a file of its own, which looks like a rewrite of the table.
+    only_repartitioned = repartitioned is not None and facts.recompute_reason == "SOURCE_REWRITTEN"
+    if facts.recompute_reason and not only_repartitioned:
         return Decision("REINITIALIZE", facts.recompute_reason)
-    if partitioned:
-        return Decision("REINITIALIZE", "PARTITIONS_CHANGED", partitioned)
+    if repartitioned is not None:
+        return Decision("REINITIALIZE", "PARTITIONS_CHANGED", repartitioned)
+    return None
+
+
+def _by_changes(facts: Facts) -> Decision:
+    """Return what the pending changes call for, if the stored rows are valid."""
     changed = any(source.changes for source in facts.sources)
     if not changed and not facts.clock:
         return Decision("NO_DATA", "NO_CHANGE")
@@ -91,9 +123,8 @@ def decide(facts: Facts) -> Decision:
 
 
 def _by_size(facts: Facts) -> Decision:
-    for source in facts.sources:
-        # Below a few thousand changes the differential way is cheap whatever the table's size.
-        share = source.changes / source.rows if source.rows > 0 else 0.0
-        if facts.mode == "AUTO" and source.changes > 5_000 and share > facts.max_change_ratio:
-            return Decision("FULL", "CHANGE_RATIO", f"{share:.0%} of {source.name}")
+    """Return FULL if the mode is AUTO and a source has too large a share of changes."""
+    for source in facts.sources if facts.mode == "AUTO" else ():
+        if source.changes > _FEW_CHANGES and source.changed_share > facts.max_change_ratio:
+            return Decision("FULL", "CHANGE_RATIO", f"{source.changed_share:.0%} of {source.name}")
     return Decision("DIFFERENTIAL", "CHANGED")

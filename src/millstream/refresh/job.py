@@ -1,4 +1,4 @@
-"""What a refresh is asked for, and how it ends: a stream table with its plan, and its outcome."""
+"""A stream table to refresh with its plan (`Job`), and how its refresh ends (`Outcome`)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ from millstream.store.names import BlockNames
 
 @dataclass(frozen=True)
 class Job:
-    """A stream table to refresh, with its plan; without blocks where it is planned only if something has changed."""
+    """A stream table to refresh, with its plan.
+
+    It has no blocks if the table is planned only when something it reads has changed.
+    """
 
     table: StreamTable
     blocks: tuple[Block, ...]
     full: bool = False
     digests: Digests = field(default_factory=dict)
     shapes: tuple[str, ...] = ()
-    """Of its blocks; known in a cut."""
+    """The shape of the staging tables of each block; known in a cut."""
     upstreams: frozenset[int] = frozenset()
-    """The stream tables that it reads, by their ids."""
-    whole: str = ""
-    """The reason code where its rows must be computed whole, whatever has changed."""
-    recorded: frozenset[int] = frozenset()
-    """The tables that it reads by the catalog, where it has not been planned."""
+    """The ids of the stream tables that it reads."""
+    recompute_reason: str = ""
+    """The reason code if its rows must be recomputed in full, whatever has changed."""
+    recorded_relids: frozenset[int] = frozenset()
+    """For a job without blocks: the oids of the tables that it reads according to the catalog."""
 
     @property
     def block(self) -> Block:
@@ -43,55 +46,56 @@ class Job:
 
     @property
     def clock(self) -> bool:
-        """Does its query ask what time it is?"""
+        """True if the query reads the current time."""
         return any(block.reads_clock for block in self.blocks)
 
-    def reads(self) -> Iterator[Input]:
-        """Its inputs that are tables."""
-        return (one for block in self.blocks for one in block.inputs() if one.scan.table.stored)
+    def table_inputs(self) -> Iterator[Input]:
+        """Yield the inputs of its blocks that are tables of the user."""
+        return (input_ for block in self.blocks for input_ in block.inputs() if input_.scan.table.stored)
 
     @property
     def names(self) -> BlockNames:
+        """The names of the tables that store its blocks."""
         return BlockNames(self.table.id, self.table.schema_name, self.table.name, shapes=self.shapes)
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Why a table could not be refreshed yet: its plan, and capture of these sources, must be made again."""
+    """Why a stream table could not be refreshed yet: it must be planned, and these sources captured, again."""
 
     relids: tuple[int, ...]
     what: str
     guard: bool = False
-    """The guard of the stream table itself is not as it should be."""
+    """True if the write guard of the stream table itself is not as the setting says."""
 
 
 @dataclass(frozen=True)
 class Unplanned:
-    """A table that was not refreshed yet, since it must be planned: something that it reads has changed."""
+    """A stream table that was not refreshed yet: something that it reads has changed, so it must be planned first."""
 
 
 @dataclass(frozen=True)
 class Postponed:
-    """A table that was not refreshed yet, since one that it reads must be tried again first."""
+    """A stream table that was not refreshed yet: one that it reads must be retried first."""
 
 
 Outcome = RefreshReport | MillstreamError | Gap | Postponed | Unplanned
-# By id of a stream table: its sources as they are recorded.
-Read = Mapping[int, Sequence[sources.Source]]
+# By id of a stream table: the sources that the catalog records for it.
+SourcesByTable = Mapping[int, Sequence[sources.Source]]
 
 
-def reads(job: Job) -> set[int]:
-    """The tables that it reads."""
+def relids_read(job: Job) -> set[int]:
+    """Return the oids of the tables that a job reads."""
     if not job.blocks:
-        return set(job.recorded)
-    return {one.scan.table.oid for one in job.reads()}
+        return set(job.recorded_relids)
+    return {input_.scan.table.oid for input_ in job.table_inputs()}
 
 
 def levels(jobs: Sequence[Job]) -> list[list[Job]]:
-    """The jobs, given in the order of their dependencies, in groups of which none reads another."""
-    found = list[list[Job]]()
+    """Split jobs, listed in the order of their dependencies, into runs in which no job reads another."""
+    runs = list[list[Job]]()
     for job in jobs:
-        if not found or job.upstreams & {other.table.id for other in found[-1]}:
-            found.append([])
-        found[-1].append(job)
-    return found
+        if not runs or job.upstreams & {earlier.table.id for earlier in runs[-1]}:
+            runs.append([])
+        runs[-1].append(job)
+    return runs

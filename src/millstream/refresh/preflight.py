@@ -23,7 +23,7 @@ from millstream.catalog.digest_cache import DigestCache
 from millstream.errors import LockNotHad, MillstreamError, SourceChanged, TargetDiffers, TargetMoved
 from millstream.postgres.connection import Connection
 from millstream.postgres.failures import failure_from
-from millstream.refresh.job import Gap, Job, Outcome, Read, reads
+from millstream.refresh.job import Gap, Job, Outcome, SourcesByTable, relids_read
 from millstream.store import target
 
 
@@ -31,7 +31,7 @@ def preflight(
     conn: Connection,
     memory: DigestCache,
     jobs: Sequence[Job],
-    read: Read,
+    read: SourcesByTable,
     *,
     guarded: bool,
     trusted_roles: Sequence[str] = (),
@@ -91,7 +91,7 @@ def _check_guards(conn: Connection, jobs: Sequence[Job], guarded: bool) -> dict[
     return aside
 
 
-def _check_capture(conn: Connection, jobs: Sequence[Job], read: Read) -> dict[int, Outcome]:
+def _check_capture(conn: Connection, jobs: Sequence[Job], read: SourcesByTable) -> dict[int, Outcome]:
     """Every source must be captured whole, as it was set up; otherwise nothing of it can be trusted.
 
     What can be set up again is a Gap for whoever reads it. Where a column is not what it was, the stream tables
@@ -99,14 +99,14 @@ def _check_capture(conn: Connection, jobs: Sequence[Job], read: Read) -> dict[in
     """
     if not jobs:
         return {}
-    relids = sorted(set().union(*map(reads, jobs)))
+    relids = sorted(set().union(*map(relids_read, jobs)))
     drifts = sources.drift_by_column(conn, relids)
     known = list({source.relid: source for job in jobs for source in read[job.table.id]}.values())
     lacking = {relid: "; ".join(found) for relid, found in inventory.gaps_of(conn, known).items() if found}
     gaps = {**lacking, **{relid: "; ".join(found.values()) for relid, found in drifts.items()}}
     aside = dict[int, Outcome]()
     for job in jobs:
-        own = {relid: gaps[relid] for relid in sorted(reads(job)) if relid in gaps}
+        own = {relid: gaps[relid] for relid in sorted(relids_read(job)) if relid in gaps}
         own |= _uncaptured(job, read[job.table.id])
         if error := _changed(job, drifts):
             aside[job.table.id] = error
@@ -155,14 +155,14 @@ def _denied(conn: Connection, job: Job, owner: str | None) -> MillstreamError | 
 def _uncaptured(job: Job, read: Sequence[sources.Source]) -> dict[int, str]:
     """Sources that are not recorded, or whose buffers lack a column that is read: something was cut short."""
     captured = {one.relid: {column.name for column in one.columns} for one in read}
-    wanted = [(one.scan.table.oid, one.used()) for one in job.reads()]
+    wanted = [(one.scan.table.oid, one.used()) for one in job.table_inputs()]
     lacking = [oid for oid, used in wanted if oid not in captured or used - captured[oid]]
     return dict.fromkeys(lacking, "a column is not captured")
 
 
 def _changed(job: Job, drifts: Mapping[int, Mapping[str, str]]) -> SourceChanged | None:
     """A column that the job reads, or a whole table, that is not what it was."""
-    for one in job.reads():
+    for one in job.table_inputs():
         table = one.scan.table
         for column, what in drifts.get(table.oid, {}).items():
             if (column in one.used() or not column) and not sources.is_harmless(what):

@@ -43,7 +43,7 @@ from millstream.refresh.carry_out import carry_out
 from millstream.refresh.cut import Cut, cut
 from millstream.refresh.decide import Decision, Facts, decide
 from millstream.refresh.facts import facts_of, slices
-from millstream.refresh.job import Gap, Job, Outcome, Postponed, Read, Unplanned, levels, reads
+from millstream.refresh.job import Gap, Job, Outcome, Postponed, SourcesByTable, Unplanned, levels, relids_read
 from millstream.refresh.preflight import preflight
 from millstream.refresh.report import RefreshReport
 from millstream.spark.engine import Engine
@@ -98,7 +98,7 @@ class Refresher:
         if not jobs:
             return []
         try:
-            read = relations.names(self.conn, sorted(set().union(*map(reads, jobs))))
+            read = relations.names(self.conn, sorted(set().union(*map(relids_read, jobs))))
             with cut(self.conn, read, self._open(jobs)) as now:
                 outcomes = self._unless_busy(now, jobs, initiated_by)
             staging.release(self.conn)
@@ -124,7 +124,7 @@ class Refresher:
 
     def _unless_busy(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[Outcome]:
         """Leave out what reads a source that was not to be had."""
-        needed = {job.table.id: reads(job) | {job.table.relid or 0} for job in jobs}
+        needed = {job.table.id: relids_read(job) | {job.table.relid or 0} for job in jobs}
         busy = {id: ", ".join(str(one) for one in now.busy if one.oid in oids) for id, oids in needed.items()}
         ready = [job for job in jobs if not busy[job.table.id]]
         done = iter(self._in_cut(now, ready, initiated_by) if ready else ())
@@ -152,7 +152,12 @@ class Refresher:
         return [aside.get(job.table.id) or done[job.table.id] for job in jobs]
 
     def _check_planned(
-        self, now: Cut, jobs: list[Job], read: Read, aside: Mapping[int, Outcome], changes: Mapping[int, list[Change]]
+        self,
+        now: Cut,
+        jobs: list[Job],
+        read: SourcesByTable,
+        aside: Mapping[int, Outcome],
+        changes: Mapping[int, list[Change]],
     ) -> None:
         """Raise where a stream table that has not been planned is to change in this cut, before anything is written."""
         unplanned = {job.table.id for job in jobs if not job.blocks}
@@ -160,14 +165,17 @@ class Refresher:
             return
         ready = [job for job in jobs if job.table.id not in aside]
         facts = facts_of(self.conn, now.buffers, ready, read, changes, self.max_change_ratio)
-        found = {job.table.id for job, one in zip(ready, facts, strict=True) if decide(one).action != "NO_DATA"}
-        found |= {id for id, outcome in aside.items() if isinstance(outcome, Gap)} | changes.keys()
-        found |= {job.table.id for job in ready if not job.blocks and job.recorded != _relids(read[job.table.id])}
+        changing = {id for id, outcome in aside.items() if isinstance(outcome, Gap)} | changes.keys()
+        for job, known in zip(ready, facts, strict=True):
+            reads_other_tables = not job.blocks and job.recorded_relids != _relids(read[job.table.id])
+            if decide(known).action != "NO_DATA" or reads_other_tables:
+                changing.add(job.table.id)
+        # Jobs come in the order of their dependencies: a reader of a table that changes may change with it.
         for job in jobs:
-            # In the order of their dependencies: what reads one that changes may change with it.
-            found |= {job.table.id} if job.upstreams & found else set()
-        if found & unplanned:
-            raise _NotPlanned(found & unplanned)
+            if job.upstreams & changing:
+                changing.add(job.table.id)
+        if changing & unplanned:
+            raise _NotPlanned(changing & unplanned)
 
     def _waiting(self, now: Cut, jobs: list[Job], outcomes: Mapping[int, Outcome]) -> dict[int, Outcome]:
         """Those that cannot be refreshed before what they read is: it is tried again, or was never filled."""
@@ -185,7 +193,7 @@ class Refresher:
                 waiting[job.table.id] = NotFilled.upstream(job.table.name, unfilled[0])
         return waiting
 
-    def _behind(self, now: Cut, jobs: list[Job], read: Read) -> dict[int, Outcome]:
+    def _behind(self, now: Cut, jobs: list[Job], read: SourcesByTable) -> dict[int, Outcome]:
         """Those that need what the log has not brought yet; for the others it has come past the cut."""
         now.buffers.sources = {source.relid: source for job in jobs for source in read[job.table.id]}
         now.buffers.reach(slices(jobs, read), self.log)

@@ -27,7 +27,7 @@ from millstream.postgres import notifications, relations
 from millstream.postgres.failures import failure_from
 from millstream.postgres.relations import Name
 from millstream.postgres.table_locks import Patience, under_lock
-from millstream.refresh.job import Gap, Job, reads
+from millstream.refresh.job import Gap, Job, relids_read
 from millstream.scheduler import dependencies
 from millstream.scheduler.context import SchedulerContext
 
@@ -61,7 +61,7 @@ def repair(context: SchedulerContext, gaps: Sequence[tuple[Job, Gap]]) -> dict[i
     log.warning("repairing", what=sorted({gap.what for _, gap in gaps}))
     found = {job.table.id: _plan_again(context, job, gap) for job, gap in gaps}
     asked = {relid for job, gap in gaps for relid in (*gap.relids, *_new_sources(job, found[job.table.id]))}
-    read = {relid for job in found.values() if isinstance(job, Job) for relid in reads(job)}
+    read = {relid for job in found.values() if isinstance(job, Job) for relid in relids_read(job)}
     errors_by_source = {relid: error for relid in sorted(asked & read) if (error := _restore_capture(context, relid))}
     _release_unread(context)
     return {id: _unless_unrepaired(one, errors_by_source) for id, one in found.items()}
@@ -89,7 +89,7 @@ def _restore_guard(context: SchedulerContext, job: Job) -> Job | MillstreamError
     except MillstreamError as error:
         return error
     was_there = table.is_guarded and not context.settings.allow_direct_writes
-    return replace(job, whole="UNGUARDED") if was_there else job
+    return replace(job, recompute_reason="UNGUARDED") if was_there else job
 
 
 def _guard(context: SchedulerContext, table: StreamTable, name: Name) -> None:
@@ -114,7 +114,7 @@ def _record_sources(context: SchedulerContext, table: StreamTable) -> None:
 
 
 def _new_sources(job: Job, again: Job | MillstreamError) -> set[int]:
-    return reads(again) - reads(job) if isinstance(again, Job) else set()
+    return relids_read(again) - relids_read(job) if isinstance(again, Job) else set()
 
 
 def _restore_capture(context: SchedulerContext, relid: int) -> MillstreamError | None:
@@ -144,4 +144,4 @@ def _unless_unrepaired(
 ) -> Job | MillstreamError:
     if isinstance(one, MillstreamError):
         return one
-    return next((errors_by_source[relid] for relid in sorted(reads(one)) if relid in errors_by_source), one)
+    return next((errors_by_source[relid] for relid in sorted(relids_read(one)) if relid in errors_by_source), one)

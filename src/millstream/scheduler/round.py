@@ -21,7 +21,7 @@ from millstream.errors import Conflict, JavaEnded, LockTableFull, MillstreamErro
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.refresh.batches import Graph
-from millstream.refresh.job import Gap, Job, Outcome, Postponed, Unplanned, reads
+from millstream.refresh.job import Gap, Job, Outcome, Postponed, Unplanned, relids_read
 from millstream.refresh.report import RefreshReport
 from millstream.scheduler.context import SchedulerContext
 from millstream.scheduler.cuts import choose_cuts, refuse_too_large, upstreams_first
@@ -152,7 +152,7 @@ def _has_changed(outcome: RefreshReport | MillstreamError) -> bool:
 
 def _prune(context: SchedulerContext, changed: Sequence[Job]) -> None:
     """Remove the changes that all readers have consumed; if a buffer is locked, the next round does."""
-    relids = sorted({relid for job in changed for relid in reads(job)})
+    relids = sorted({relid for job in changed for relid in relids_read(job)})
     if relids:
         try:
             prune.prune(context.conn, relids)

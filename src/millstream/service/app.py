@@ -165,7 +165,7 @@ class App:
         for table in asked:
             found, relids, ids = self._recorded[table.id]
             if found and relids:
-                jobs[table.id] = Job(table, (), digests=found | _target(table), upstreams=ids, recorded=relids)
+                jobs[table.id] = Job(table, (), digests=found | _target(table), upstreams=ids, recorded_relids=relids)
         return jobs
 
     def _may_stay_unplanned(self, table: StreamTable) -> bool:

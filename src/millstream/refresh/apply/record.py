@@ -12,7 +12,7 @@ from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
 from millstream.postgres.connection import Connection
 from millstream.refresh.cut import Cut
-from millstream.refresh.job import Job, reads
+from millstream.refresh.job import Job, relids_read
 from millstream.refresh.report import RefreshReport
 
 
@@ -30,7 +30,7 @@ def record_idle(conn: Connection, now: Cut, jobs: Sequence[Job], initiated_by: I
     """Record that nothing has changed, one statement for all; the scheduler's leave no history. Return the reports."""
     by_frontier = dict[Snapshot, list[Job]]()
     for job in jobs:
-        by_frontier.setdefault(now.frontier(reads(job)), []).append(job)
+        by_frontier.setdefault(now.frontier(relids_read(job)), []).append(job)
     reports = dict[int, RefreshReport]()
     for frontier, idle in by_frontier.items():
         ids = [job.table.id for job in idle]
