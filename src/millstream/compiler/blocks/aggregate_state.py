@@ -1,13 +1,13 @@
-"""Which state a group keeps for each aggregate, and how the aggregate is read off it.
+"""The state of a group: the accumulators of each aggregate, and the SQL that reads the aggregate from them.
 
     count(*)   rows                      sum(x)   total, present: NULL unless present > 0
     count(x)   present                   avg(x)   total / present, as numeric
     min, max   the extreme itself        over floats: total recomputed, never added to
 
-Sums are exact: Spark sends the difference of a batch as a decimal, PostgreSQL adds it in numeric. How many digits a
-quotient has depends on how many its sum shows, and that is the most that any of its values shows. Where the column's
-type does not say, a group counts the values that show one digit or more, two or more, up to FEW; beyond that it keeps
-the most as an extreme, and is read again when the value that showed most goes.
+Sums are exact: Spark sends the difference of a batch as a decimal, PostgreSQL adds it in numeric. The scale of a
+quotient depends on the displayed scale of its sum, the largest of its values. If the type does not declare it, a group
+counts the values of scale 1 or more, 2 or more, up to FEW; a larger scale is stored as an extreme, and the group is
+recomputed when the value of that scale is deleted.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _PREFIX: dict[Function, str] = {
 
 @dataclass(frozen=True)
 class Argument:
-    """A column of the body that a measure needs: an expression, and how it is used."""
+    """A column of the body that a measure needs: its expression and its use."""
 
     expr: Expr
     use: Use
 
 
 def arguments(call: Call) -> tuple[Argument, ...]:
-    """The body columns a call needs; a FILTER becomes NULL where it is not true."""
+    """Return the columns of the body that a call needs; where a FILTER is not true, the argument is NULL."""
     if call.text is not None or (call.argument is None and call.filter is None):
         return ()
     value = call.argument or Expr("1")
@@ -86,25 +86,25 @@ class ArgumentColumns:
     name: str
     placed: Placement
     order: str | None = None
-    """By which Spark orders it, where not by itself."""
+    """The column that Spark orders by, if not the argument itself."""
     shown: str | None = None
-    """How many digits it shows after the point, where its type does not say."""
+    """The displayed scale of each value, if the type does not declare it."""
     fine: str | None = None
-    """The digits that follow those of the column, where it may have more than Spark's numbers."""
+    """The digits that follow those of the column, if it may have more than Spark's decimals."""
     beyond: str | None = None
-    """What is no number of Spark's at all: NaN, the infinities, and what has too many digits."""
+    """The values that Spark has no number for: NaN, the infinities, and numbers of too many digits."""
     expression: str | None = None
-    """Where that column has operands: what PostgreSQL computes of them."""
+    """PostgreSQL's expression over the operands, if `beyond` holds operands."""
 
 
 def recomputed_call(call: Call) -> Call:
-    """The same call, to be computed by PostgreSQL over all rows of a group."""
+    """Return a call as a holistic aggregate, which PostgreSQL computes over all rows of a group."""
     where = f" FILTER (WHERE {call.filter.sql})" if call.filter else ""
     return Call(call.function, None, None, Expr.parse(f"{call.function}({call.argument or '*'}){where}"))
 
 
 class GroupState:
-    """Gathers the accumulators of a group; equal ones are shared."""
+    """The accumulators of a group under construction; equal ones are shared."""
 
     def __init__(self) -> None:
         self.holistic: list[HolisticAggregate] = []
@@ -112,7 +112,7 @@ class GroupState:
         self._add("rows", "sum", None, INT8, wire_of(INT8))
 
     def read(self, call: Call, over: ArgumentColumns | None) -> str:
-        """PostgreSQL's expression for a call over the state `s`, its accumulators added on the way."""
+        """Add the accumulators of a call, and return PostgreSQL's expression for it over the state `s`."""
         if over is None:
             return "s.n0"
         if call.function == "count":
@@ -121,15 +121,17 @@ class GroupState:
             return self._extreme("min" if call.function == "min" else "max", over)
         return self._total(call, over)
 
-    def gather(self, expr: str) -> str:
-        """The same for what PostgreSQL computes over the rows `r` of a group."""
-        found = next((one for one in self.holistic if one.expr == expr), None)
-        if found is None:
-            found = HolisticAggregate(f"v{len(self.holistic)}", expr)
-            self.holistic.append(found)
-        return f"s.{quoted(found.name)}"
+    def add_holistic(self, expr: str) -> str:
+        """Add a holistic aggregate over the rows `r` of a group, and return its column of the state."""
+        known = (aggregate for aggregate in self.holistic if aggregate.expr == expr)
+        aggregate = next(known, None)
+        if aggregate is None:
+            aggregate = HolisticAggregate(f"v{len(self.holistic)}", expr)
+            self.holistic.append(aggregate)
+        return f"s.{quoted(aggregate.name)}"
 
     def _total(self, call: Call, over: ArgumentColumns) -> str:
+        """Return the expression of sum() or avg()."""
         name, placed = over.name, over.placed
         base = placed.type.base if placed.type else "numeric"
         present = self._state("present", "sum", name, INT8, wire_of(INT8))
@@ -158,7 +160,7 @@ class GroupState:
         return f"CASE WHEN {present} > 0 THEN {average} END"
 
     def _shown(self, total: str, over: ArgumentColumns) -> str:
-        """The sum of a number's parts, with the digits that are shown."""
+        """Return the sum of a number's parts, rounded to its displayed scale."""
         if over.shown is not None:
             return self.showing(total, over.shown)
         scale = over.placed.type.scale if over.placed.type else None
@@ -168,7 +170,7 @@ class GroupState:
         return _or_special(total, [self.special(column, place) for place in range(len(specials))])
 
     def _computed(self, over: ArgumentColumns, place: int | None) -> str:
-        """The sum of what PostgreSQL computes of a group's operands; or how often it is special."""
+        """Return the sum of PostgreSQL's results over the operands; with `place`, the count of one special result."""
         assert over.beyond is not None, "operands are in a column"
         assert over.expression is not None, "operands have an expression"
         listed = ", ".join(f"'{word}'" for word in SPECIAL)
@@ -179,19 +181,19 @@ class GroupState:
         return self._state("beyond", "sum", over.beyond, INT8, wire, level=place)
 
     def special(self, column: str, place: int) -> str:
-        """How many rows of the group have this special value."""
+        """Return the number of rows of the group with this special value."""
         return self._state("special", "sum", column, INT8, wire_of(INT8), level=place)
 
     def showing(self, value: str, column: str) -> str:
-        """A number with as many digits after the point as the values of the group show, at most."""
+        """Return a number rounded to the largest displayed scale of the group's values."""
         digits = self.digits(column)
         most = self._state("max", "extreme", column, INT4, wire_of(INT4), column, level=FEW)
-        # Of more than 2000 digits round() leaves 2000.
+        # round() leaves at most 2000 digits.
         long = f"WHEN {most} > {ROUNDED} THEN trim_scale({value}) + ('0e-' || least({most}, {LONGEST}))::numeric"
         return f"CASE {long} ELSE round({value}, {digits}) END"
 
     def digits(self, column: str) -> str:
-        """The most digits after the point that a value of the group shows: a sum shows as many."""
+        """Return the largest displayed scale of the group's values, which is the scale of their sum."""
         self._state("present", "sum", column, INT8, wire_of(INT8))
         most = self._state("max", "extreme", column, INT4, wire_of(INT4), column, level=FEW)
         counts = [(digits, self.reaching(column, digits)) for digits in range(FEW, 0, -1)]
@@ -199,7 +201,7 @@ class GroupState:
         return f"CASE WHEN {most} > {FEW} THEN {most} {few} ELSE 0 END"
 
     def reaching(self, column: str, level: int) -> str:
-        """How many rows of the group have so much in a column."""
+        """Return the number of rows of the group whose value in a column is at least `level`."""
         return self._state("reaching", "sum", column, INT8, wire_of(INT8), level=level)
 
     def _extreme(self, function: Literal["min", "max"], over: ArgumentColumns) -> str:
@@ -211,7 +213,7 @@ class GroupState:
                 way_round=TWO_STEPS,
             )
         order = name if placed.wire.ordered else over.order
-        # When the last value of a group goes there is nothing to read again: the counter tells.
+        # The count of values tells when the last one is deleted: then there is nothing to recompute.
         self._state("present", "sum", name, INT8, wire_of(INT8))
         return self._state(function, "extreme", name, placed.type, placed.wire, order)
 
@@ -250,12 +252,12 @@ def _sum_wire(wire: Wire) -> Wire:
 
 
 def order_use(type_: PgType) -> bool:
-    """Does Spark order this type by a number beside the value itself? (numeric keeps its digits as text)"""
+    """True if Spark orders a type by a number beside the value: a numeric itself travels as text, with its digits."""
     return type_.base == "numeric" and number_wire_of(type_) is not None
 
 
 def _or_special(total: str, counts: Sequence[str]) -> str:
-    """The sum of a group: what is added to NaN is NaN, to an infinity that infinity, to both NaN."""
+    """Return a sum that is NaN with a NaN or with both infinities, and infinite with one of them."""
     nan = f"{counts[0]} > 0"
     if len(counts) == 1:
         return f"CASE WHEN {nan} THEN 'NaN'::numeric ELSE {total} END"

@@ -38,7 +38,7 @@ from millstream.algebra.table import Table
 from millstream.algebra.types import Column
 from millstream.compiler.blocks.branch import BranchPlan
 from millstream.compiler.blocks.count_distinct import has_distinct, split_distinct_counts
-from millstream.compiler.blocks.flatten import FlatBranch, expandable, flatten
+from millstream.compiler.blocks.flatten import FlatBranch, find_scan_for, flatten
 from millstream.compiler.blocks.group_block import Peeled, build_group_block, peel
 from millstream.compiler.blocks.recursion_block import build_recursion_block, check_free, recursion_shape, without_level
 from millstream.compiler.blocks.region import BranchNames, Region
@@ -129,7 +129,7 @@ class Chain:
     def _expand(self, expand: Expand) -> Expand:
         """A function over rows of a join: those rows are kept first."""
         flats = flatten(expand.input)
-        if all(expandable(flat, expand.expansion.substitute(flat.outputs)) for flat in flats):
+        if all(find_scan_for(flat, expand.expansion.substitute(flat.outputs)) for flat in flats):
             return expand
         rows, over = self._rows(expand.input, expand.input.columns)
         return replace(expand, input=rows, expansion=expand.expansion.substitute(over))

@@ -1,4 +1,4 @@
-"""count(DISTINCT x): a block beside the rows keeps each x of a group once.
+"""Maintain count(DISTINCT x) by a block that stores each x of a group once.
 
 SELECT k, sum(y), count(DISTINCT x) GROUP BY k
     Aggregate by k: sum(v0), count(v1)
@@ -6,7 +6,7 @@ SELECT k, sum(y), count(DISTINCT x) GROUP BY k
         the rows:                       k, y AS v0, NULL AS v1
         Aggregate by k, x (a block):    k, NULL AS v0, x AS v1
 
-No measure sees the NULLs of the other part, and a group is in one exactly when it is in the other.
+Aggregates ignore the NULLs of the other part, and a group exists in one part exactly if it exists in the other.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _INTEGERS = frozenset({"int2", "int4", "int8"})
 
 
 @dataclass(frozen=True)
-class _Once:
-    """An aggregate over each value once."""
+class _DistinctCall:
+    """An aggregate over distinct values, taken apart."""
 
     function: str
     value: Expr
@@ -36,36 +36,39 @@ class _Once:
 
 
 def has_distinct(aggregate: Aggregate) -> bool:
-    """Is there an aggregate that could be kept so?"""
-    return any(_once(one.call) for one in aggregate.measures)
+    """True if some aggregate is over distinct values and may be maintained this way."""
+    return any(_distinct_call(measure.call) for measure in aggregate.measures)
 
 
 def split_distinct_counts(
     aggregate: Aggregate, keep: Callable[[Aggregate], Relation], server: PlanningServer
 ) -> Aggregate | None:
-    """The same over the union of the rows and of each value once; None where that is no help."""
-    calls = [_once(one.call) or one.call for one in aggregate.measures]
-    values = [call.value if isinstance(call, _Once) else _value(call) for call in calls]
+    """Return the aggregate over the union of its rows and the distinct values; None if a measure would stay holistic.
+
+    `keep` adds the block that stores distinct values, and returns a scan of it.
+    """
+    calls = [_distinct_call(measure.call) or measure.call for measure in aggregate.measures]
+    values = [call.value if isinstance(call, _DistinctCall) else _value(call) for call in calls]
     types = _types([*(key.expr for key in aggregate.keys), *values], aggregate.input, server)
-    if not all(_kept(call, type_) for call, type_ in zip(calls, types[len(aggregate.keys) :], strict=True)):
+    if not all(_is_maintained(call, type_) for call, type_ in zip(calls, types[len(aggregate.keys) :], strict=True)):
         return None
-    sets = list(dict.fromkeys((call.value, call.filter) for call in calls if isinstance(call, _Once)))
-    places = [sets.index((call.value, call.filter)) if isinstance(call, _Once) else None for call in calls]
+    sets = list(dict.fromkeys((call.value, call.filter) for call in calls if isinstance(call, _DistinctCall)))
+    places = [sets.index((call.value, call.filter)) if isinstance(call, _DistinctCall) else None for call in calls]
     parts = list[Relation]()
-    # Where a FILTER leaves nothing of a group, the rows tell that it is there.
+    # If a FILTER discards all values of a group, only its rows show that the group exists.
     if None in places or all(where for _, where in sets):
         shown = [value if place is None else None for value, place in zip(values, places, strict=True)]
         parts.append(_part(aggregate.input, [key.expr for key in aggregate.keys], shown, types, f"{aggregate.alias}_r"))
     for number, (value, where) in enumerate(sets):
-        once = keep(_each_once(aggregate, value, where, f"{aggregate.alias}_d{number}"))
-        *keys, own = [Expr(ref.sql) for ref in once.columns]
+        distinct = keep(_distinct_values(aggregate, value, where, f"{aggregate.alias}_d{number}"))
+        *keys, own = [Expr(ref.sql) for ref in distinct.columns]
         shown = [own if place == number else None for place in places]
-        parts.append(_part(once, keys, shown, types, f"{aggregate.alias}_p{number}"))
+        parts.append(_part(distinct, keys, shown, types, f"{aggregate.alias}_p{number}"))
     names = tuple(f"k{n}" for n in range(len(aggregate.keys))) + tuple(f"v{n}" for n in range(len(calls)))
     return _regrouped(aggregate, UnionAll(tuple(parts), names, types, f"{aggregate.alias}_u"), calls)
 
 
-def _regrouped(aggregate: Aggregate, union: UnionAll, calls: Sequence[_Once | Call]) -> Aggregate:
+def _regrouped(aggregate: Aggregate, union: UnionAll, calls: Sequence[_DistinctCall | Call]) -> Aggregate:
     keys = tuple(Named(key.name, Expr.ref(union.alias, f"k{n}")) for n, key in enumerate(aggregate.keys))
     measures = tuple(
         Measure(one.name, Call(call.function, Expr.ref(union.alias, f"v{n}")))
@@ -74,7 +77,7 @@ def _regrouped(aggregate: Aggregate, union: UnionAll, calls: Sequence[_Once | Ca
     return Aggregate(union, keys, measures, aggregate.alias)
 
 
-def _each_once(aggregate: Aggregate, value: Expr, where: Expr | None, alias: str) -> Aggregate:
+def _distinct_values(aggregate: Aggregate, value: Expr, where: Expr | None, alias: str) -> Aggregate:
     rows = Filter(aggregate.input, where) if where else aggregate.input
     return Aggregate(rows, (*aggregate.keys, Named("value", value)), (), alias)
 
@@ -82,7 +85,7 @@ def _each_once(aggregate: Aggregate, value: Expr, where: Expr | None, alias: str
 def _part(
     rows: Relation, keys: Sequence[Expr], values: Sequence[Expr | None], types: Sequence[PgType], alias: str
 ) -> Project:
-    """The columns of the union, NULL where a value is not of this part."""
+    """Return one part of the union; values of other parts are NULL."""
     named = [Named(f"k{n}", key) for n, key in enumerate(keys)]
     for n, (value, type_) in enumerate(zip(values, types[len(keys) :], strict=True)):
         named.append(Named(f"v{n}", value or Expr.parse(f"CAST(NULL AS {type_.name})")))
@@ -90,13 +93,13 @@ def _part(
 
 
 def _value(call: Call) -> Expr:
-    """What a plain aggregate is over: NULL where its FILTER leaves a row out."""
+    """Return the argument of a plain aggregate, NULL where its FILTER is not true."""
     value = call.argument or Expr("1")
     return Expr.parse(f"CASE WHEN {call.filter.sql} THEN {value.sql} END") if call.filter else value
 
 
-def _once(call: Call) -> _Once | None:
-    """count(DISTINCT x) FILTER (WHERE p), taken apart; None for anything else."""
+def _distinct_call(call: Call) -> _DistinctCall | None:
+    """Return count(DISTINCT x) FILTER (WHERE p) taken apart; None for any other call."""
     node = call.text.node if call.text else None
     where = Expr.of(unwrapped(node.expression.this)) if isinstance(node, exp.Filter) else None
     inner = node.this if isinstance(node, exp.Filter) else node
@@ -104,11 +107,11 @@ def _once(call: Call) -> _Once | None:
         return None
     if len(inner.this.expressions) != 1 or inner.expressions:
         return None
-    return _Once(call.function, Expr.of(unwrapped(inner.this.expressions[0])), where)
+    return _DistinctCall(call.function, Expr.of(unwrapped(inner.this.expressions[0])), where)
 
 
-def _kept(call: _Once | Call, type_: PgType) -> bool:
-    """Is it kept by sums, its digits told by its type?"""
+def _is_maintained(call: _DistinctCall | Call, type_: PgType) -> bool:
+    """True if a call is maintained by sums whose scale the type declares."""
     if isinstance(call, Call) and call.text is not None:
         return False
     if call.function == "count":
@@ -120,5 +123,5 @@ def _types(expressions: Sequence[Expr], rows: Relation, server: PlanningServer) 
     flat = flatten(rows)[0]
     atoms = BranchNames(flat.region)
     marks = {ref: Expr("(true)") for ref in atoms.marks}
-    over = [atoms.expanded(flat.over(one)).substitute(marks) for one in expressions]
+    over = [atoms.expanded(flat.over(expression)).substitute(marks) for expression in expressions]
     return server.types(over, list(atoms.scans.values()))

@@ -1,4 +1,4 @@
-"""Work out which messages demand sends along a join tree, and in which order.
+"""Plan the messages that demand sends along a join tree, and their order.
 
 Changed rows send their join keys to their neighbours; the rows found there send theirs on, never
 back the way they came. A message i -> j needs every message into i except j's own, so on a tree
@@ -6,12 +6,11 @@ they can be ordered; with n inputs there are at most 2(n-1).
 
     orders - customers - regions,  orders changed:    orders -> customers, customers -> regions
 
-Only sides that have something to say speak: a message is planned where some input behind it holds
-rows to begin with.
+A message is planned only if some input on the sender's side holds rows to begin with.
 
-Where a join asks "is there any?" (left, full, mark), the side that is asked must be complete for each row that asks.
-So there is a second round: over such an edge, what came from the other end is sent back after all, and what that
-finds is sent on, away from where it came.
+A left, full or mark join asks whether a row has a match, so the optional side must be complete for each row of the
+other. A second round completes it: over such an edge the rows found by the first round are sent back, and the rows that
+this finds are sent on, away from where they came.
 
     customers left join orders,  orders changed:    orders -> customers, then customers -> orders, for completeness
 """
@@ -32,21 +31,21 @@ Id = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class KeyMessage:
-    """Keys of `sender`'s rows, looked up in `receiver`; without columns, everything is asked for."""
+    """Keys of the sender's rows, to be looked up in the receiver; without columns, the receiver is read in full."""
 
     sender: str
     receiver: str
     sender_columns: tuple[str, ...]
     receiver_columns: tuple[str, ...]
     after: tuple[Id, ...]
-    """The messages whose rows it passes on."""
+    """The messages whose rows this one passes on."""
     round: int = 1
     behind: frozenset[str] = frozenset()
-    """All inputs on the sender's side: any row of theirs may stand alone in a row that asks for everything."""
+    """All inputs on the sender's side; a change of any of them makes a message without columns read everything."""
     spreads: bool = False
-    """The receiver has rows that meet none of the sender's: where all of those are asked for, so are all of these."""
+    """Receiver rows can appear without a match, so if the sender is read in full, read the receiver in full too."""
     nulls: tuple[int, ...] = ()
-    """The places of the columns where a NULL meets a NULL."""
+    """The positions of the columns in which NULLs are equal."""
 
     @property
     def id(self) -> Id:
@@ -60,13 +59,13 @@ class KeyMessage:
 def messages(
     branch: Branch, holders: Iterable[str], sizes: Mapping[str, float] = MappingProxyType({})
 ) -> list[KeyMessage]:
-    """All messages when `holders` are the inputs that have rows to begin with, in order of sending.
+    """Return all messages in the order of sending; `holders` are the inputs that have rows to begin with.
 
-    The sizes are those of the inputs' tables, where they are known.
+    `sizes` are the sizes of the inputs' tables, as far as they are known.
     """
     plan = _Plan(branch, set(holders))
     ends = [(name, plan.other(edge, name)) for edge in branch.edges for name in (edge.left, edge.right)]
-    # Those that find few rows go first, in small tables before large ones: who meets none of them need not ask further.
+    # Messages that find few rows go first, small tables before large ones: rows without a match there send nothing on.
     ends.sort(key=lambda pair: (not plan.finds_few(*pair), sizes.get(pair[1], inf)))
     for sender, receiver in ends:
         plan.first(sender, receiver)
@@ -85,7 +84,7 @@ class _Plan:
         return edge.right if sender == edge.left else edge.left
 
     def finds_few(self, sender: str, receiver: str) -> bool:
-        """Does a row of the sender's need one that passes a filter?"""
+        """True if a row of the sender needs a match that passes a filter, here or further on."""
         if not self._edge(sender, receiver).reduces(sender):
             return False
         further = [name for name in self._neighbours(receiver) if name != sender]
@@ -93,7 +92,7 @@ class _Plan:
         return bool(one.filters or one.temporal_filters) or any(self.finds_few(receiver, name) for name in further)
 
     def first(self, sender: str, receiver: str) -> bool:
-        """Plan sender -> receiver after all it depends on; False if nothing stands behind it."""
+        """Plan sender -> receiver after the messages it depends on; return False if no holder is behind it."""
         if (sender, receiver, 1) in self.sent:
             return True
         behind = [name for name in self._neighbours(sender) if name != receiver]
@@ -104,7 +103,7 @@ class _Plan:
         return True
 
     def second(self, sender: str, receiver: str) -> bool:
-        """The same for the round that completes."""
+        """Plan sender -> receiver in the second round; return False if it has nothing to complete."""
         if (sender, receiver, 2) in self.sent:
             return True
         behind = [name for name in self._neighbours(sender) if name != receiver]
@@ -140,7 +139,7 @@ class _Plan:
 
 
 def group_seed(branch: Branch, keys: Iterable[str]) -> tuple[str, tuple[tuple[str, str], ...]] | None:
-    """The input through which groups are found by key: (input, ((key, leaf), ...)); None if there is none."""
+    """Return the input by which groups are looked up, and its leaf of each key; None if no input has a key."""
     by_input = dict[str, list[tuple[str, str]]]()
     wanted = set(keys)
     for name, ref in branch.sources:
@@ -153,7 +152,7 @@ def group_seed(branch: Branch, keys: Iterable[str]) -> tuple[str, tuple[tuple[st
 
 
 def lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, tuple[str, ...]]]:
-    """By which leaf columns the rows of inner blocks are looked up: (block, its reader, columns), each once."""
+    """Yield the leaf columns by which rows of inner blocks are looked up, once each: (block, its reader, columns)."""
     seen = set[tuple[int, tuple[Expr, ...]]]()
     for block in blocks:
         for one, columns in (found for branch in block.branches for found in _asked(block, branch)):
@@ -161,14 +160,14 @@ def lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, tuple[str, 
             if one.scan.table.block is None or not columns or (one.scan.table.block, exprs) in seen:
                 continue
             if any(ref.alias != one.scan.alias for column in columns for ref in one.leaf(column).expr.refs):
-                # What a function makes of a row has no index.
+                # The rows of a function have no index.
                 continue
             seen.add((one.scan.table.block, exprs))
             yield blocks[one.scan.table.block], one, columns
 
 
 def crossing_lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, str]]:
-    """By which values the flipped rows of inner blocks are found: (block, its reader, expression)."""
+    """Yield the values by which rows that cross a temporal filter are found: (block, its reader, expression)."""
     for one in (one for block in blocks for one in block.inputs()):
         position, bounds = one.scan.table.block, [temporal_filters.bound for temporal_filters in one.temporal_filters]
         if position is not None and None not in bounds:
@@ -177,7 +176,7 @@ def crossing_lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, st
 
 
 def _asked(block: Block, branch: Branch) -> Iterator[tuple[Input, tuple[str, ...]]]:
-    """The columns by which inputs are asked: along edges, and for groups that are computed anew."""
+    """Yield the columns by which inputs are looked up: along edges, and for recomputed groups."""
     for edge in branch.edges:
         yield from ((branch.input(name), columns) for name, columns in edge.both())
     if block.head is not None and block.head.consolidated:

@@ -1,11 +1,11 @@
 """Flatten nested selects into branches: regions of joined tables, and outputs over them.
 
-A filter or projection over a subquery is written into it; a join over UNION ALL is distributed
-over its parts. What is left of any query without a stateful operator is a list of branches,
+A filter or projection over a subquery is substituted into it; a join over UNION ALL is distributed over its parts. Any
+query without a stateful operator becomes a list of branches,
 
     Branch:  FROM region  SELECT o1, o2, ...
 
-whose rows together are the query's rows, duplicates kept.
+whose rows together are the rows of the query, with duplicates.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from millstream.errors import Unsupported
 
 @dataclass(frozen=True)
 class FlatBranch:
-    """One branch: what is joined, and what each output column is in its terms."""
+    """One branch: a region, and each output column as an expression over it."""
 
     region: Region
     outputs: Mapping[Ref, Expr]
     lenient: bool = False
-    """Spark may compute with numbers that may have too many digits for it: one that does is an error of the refresh."""
+    """Allow Spark arithmetic on unbounded numerics; a value beyond decimal(38) fails the refresh."""
 
     def over(self, expression: Expr) -> Expr:
-        """An expression over the outputs, in terms of the region."""
+        """Return an expression over the outputs as one over the region."""
         return expression.substitute(self.outputs)
 
 
 def flatten(relation: Relation) -> list[FlatBranch]:
-    """The branches of a relation that has no stateful operator in it."""
+    """Return the branches of a relation without stateful operators."""
     return _RULES[type(relation)](relation)
 
 
@@ -59,14 +59,14 @@ def _filtered(region: Region, conditions: tuple[Expr, ...]) -> Region:
 
 
 def _expand(node: Relation) -> list[FlatBranch]:
-    """A function over one table is called while reading it; of a constant, while reading any."""
+    """Add a function to the scan of the table it is over; if its arguments are constants, to the first scan."""
     assert isinstance(node, Expand)
     return [_expanded(node, flat) for flat in flatten(node.input)]
 
 
 def _expanded(node: Expand, flat: FlatBranch) -> FlatBranch:
     expansion = node.expansion.substitute(flat.outputs)
-    home = expandable(flat, expansion)
+    home = find_scan_for(flat, expansion)
     if home is None:
         raise Unsupported.construct(
             f"the function {expansion.call} over several tables, or over the optional side of a join",
@@ -82,8 +82,8 @@ def _expanded(node: Expand, flat: FlatBranch) -> FlatBranch:
     return FlatBranch(Region(items, flat.region.conditions), outputs)
 
 
-def expandable(flat: FlatBranch, expansion: Expansion) -> Scan | None:
-    """The table over which a function can be called; None where there is none."""
+def find_scan_for(flat: FlatBranch, expansion: Expansion) -> Scan | None:
+    """Return the scan that has all arguments of a function; None if there is none."""
     scans = [item for item in flat.region.items if isinstance(item, Scan)]
     return next((scan for scan in scans if expansion.aliases <= set(scan.aliases)), None)
 
@@ -132,7 +132,7 @@ def _computed_columns(flat: FlatBranch, side: Literal["left", "right"]) -> list[
 
 
 def _check_parts(node: Join, lefts: list[FlatBranch], rights: list[FlatBranch]) -> None:
-    """A union on the side that is asked whether there is anything cannot be taken apart."""
+    """Raise Unsupported if an optional side is a union: whether a row has a match depends on all its parts."""
     if len(rights) > 1 or (node.kind == "full" and len(lefts) > 1):
         raise Unsupported.construct(
             "a UNION ALL on the optional side of a join, or in EXISTS or IN",
@@ -144,14 +144,14 @@ def _check_parts(node: Join, lefts: list[FlatBranch], rights: list[FlatBranch]) 
 def _union(node: Relation) -> list[FlatBranch]:
     assert isinstance(node, UnionAll)
     return [
-        FlatBranch(flat.region, _renamed(node, part.columns, flat.outputs))
+        FlatBranch(flat.region, _union_outputs(node, part.columns, flat.outputs))
         for part in node.parts
         for flat in flatten(part)
     ]
 
 
-def _renamed(node: UnionAll, columns: tuple[Ref, ...], outputs: Mapping[Ref, Expr]) -> dict[Ref, Expr]:
-    """The part's columns under the union's names, cast to the union's types."""
+def _union_outputs(node: UnionAll, columns: tuple[Ref, ...], outputs: Mapping[Ref, Expr]) -> dict[Ref, Expr]:
+    """Return the columns of a part under the union's names, cast to the union's types."""
     return {new: _cast(outputs[old], type_) for new, old, type_ in zip(node.columns, columns, node.types, strict=True)}
 
 

@@ -136,7 +136,7 @@ def _read(
 ) -> str:
     """How a measure is read off the state."""
     if measure.call.text is not None:
-        return state.gather(qualify_columns(plan.texts[number], plan.final))
+        return state.add_holistic(qualify_columns(plan.texts[number], plan.final))
     # Measures of the same argument share its columns.
     name = f"a{needs.index(needs[number])}"
     order, shown, fine, beyond = (name + kind if name + kind in by_name else None for kind in "osfb")

@@ -1,7 +1,7 @@
 """Move conditions over a table and single rows into the reads of that table.
 
     Region  orders AS o, block 0 AS s        Region  orders AS o
-      "o"."amount" > "s"."m0"          ->      read with the moving filter  "o"."amount" > "s"."m0"
+      "o"."amount" > "s"."m0"          ->      read with the temporal filter  "o"."amount" > "s"."m0"
 
 A table of exactly one row adds no row to a join and takes none away, so nothing but its columns matters. A condition
 over it and one other table is a filter of that table, before with the old row and after with the new one: PostgreSQL
@@ -27,7 +27,7 @@ from millstream.compiler.blocks.flatten import FlatBranch
 from millstream.compiler.blocks.region import BranchNames, OuterJoin, Region
 from millstream.compiler.server.questions import PlanningServer
 
-# By alias of a table: the moving filters of its reads.
+# The temporal filters of a table's reads, by its alias.
 Filters = Mapping[str, tuple[TemporalFilter, ...]]
 
 _OPERATORS: dict[type[exp.Expression], str] = {
@@ -46,7 +46,10 @@ _ORDERED = frozenset(
 def push_temporal_filters(
     flat: FlatBranch, wanted: Sequence[Expr], server: PlanningServer
 ) -> tuple[FlatBranch, Filters]:
-    """The branch without the conditions that became moving filters, and without what only they looked at."""
+    """Return the branch without the conditions that became temporal filters, and the filters.
+
+    Single rows that only these conditions read are removed from the branch.
+    """
     atoms = BranchNames(flat.region)
     singles = frozenset(alias for alias, scan in atoms.scans.items() if scan.table.single and not scan.expansions)
     if not singles:
@@ -62,14 +65,14 @@ def push_temporal_filters(
 
 
 def all_conditions(region: Region) -> Iterator[Expr]:
-    """Those of a region, and of all that is in it."""
+    """Yield the conditions of a region, and of all joins in it."""
     yield from region.conditions
     for outer in region.outers():
         yield from (*outer.on, *outer.left.conditions, *outer.right.conditions)
 
 
 def joinable(one: PgType, other: PgType) -> bool:
-    """Can Spark join by an equality of these types?"""
+    """True if Spark can join by an equality of these types."""
     families = ({"int2", "int4", "int8"}, {"text", "varchar"})
     same = one.base == other.base or any({one.base, other.base} <= family for family in families)
     return same and wire_of(one).equal and wire_of(other).equal
@@ -93,30 +96,30 @@ class _Rule:
         self.found: list[tuple[str, TemporalFilter]] = []
 
     def region(self, region: Region) -> Region:
-        """The region without the conditions that move, inside and out."""
+        """Return a region without the conditions that become temporal filters, at any depth."""
         items = tuple(item if isinstance(item, Scan) else self._outer(item) for item in region.items)
-        return Region(items, self._kept(region.conditions, region.certain()))
+        return Region(items, self._remaining(region.conditions, region.certain()))
 
     def _outer(self, outer: OuterJoin) -> OuterJoin:
         left, right = self.region(outer.left), self.region(outer.right)
-        on = outer.on if outer.kind == "full" else self._kept(outer.on, outer.right.certain())
+        on = outer.on if outer.kind == "full" else self._remaining(outer.on, outer.right.certain())
         return replace(outer, left=left, right=right, on=on)
 
-    def _kept(self, conditions: Iterable[Expr], open_to: Iterable[Scan]) -> tuple[Expr, ...]:
-        """The conditions that stay; the others are noted as filters."""
+    def _remaining(self, conditions: Iterable[Expr], open_to: Iterable[Scan]) -> tuple[Expr, ...]:
+        """Return the conditions that stay; the others are recorded as temporal filters."""
         aliases = {scan.alias for scan in open_to}
-        return tuple(one for one in conditions if not self._moves(one, aliases))
+        return tuple(one for one in conditions if not self._becomes_filter(one, aliases))
 
-    def _moves(self, condition: Expr, open_to: set[str]) -> bool:
+    def _becomes_filter(self, condition: Expr, open_to: set[str]) -> bool:
         homes = self.atoms.homes(condition)
-        # Between single rows, it is the clock that moves.
+        # Between single rows, the clock is the one that changes.
         own = homes - self.singles or homes - self.clocks
         by = homes & self.singles - own
         if len(own) != 1 or not by or not homes <= open_to:
             return False
         condition = self.atoms.expanded(condition)
         compared = self._compared(condition)
-        if compared is not None and self._correlations(compared):
+        if compared is not None and self._is_lookup(compared):
             return False
         alias, scans = next(iter(own)), tuple(self.atoms.scans[one] for one in sorted(by))
         bound = self._bound(compared, alias) if compared is not None else None
@@ -132,8 +135,8 @@ class _Rule:
         types = self.server.types([one, other], list(self.atoms.scans.values()))
         return _Compared(operator, (one, other), (types[0], types[1]))
 
-    def _correlations(self, compared: _Compared) -> bool:
-        """Is it an equality of two tables that rows can be looked up by?"""
+    def _is_lookup(self, compared: _Compared) -> bool:
+        """True if a comparison is an equality of two tables by which rows can be looked up."""
         homes = [self.atoms.homes(side) for side in compared.sides]
         apart = all(len(home) == 1 for home in homes) and homes[0] != homes[1]
         return compared.operator == "=" and apart and joinable(*compared.types)
@@ -151,7 +154,7 @@ class _Rule:
 
 
 def _without(region: Region, aliases: set[str]) -> Region:
-    """The region without these tables; one that would be nothing without them keeps them."""
+    """Return a region without these tables; a region of nothing else stays as it is."""
     items = list[Scan | OuterJoin]()
     for item in region.items:
         if isinstance(item, OuterJoin):

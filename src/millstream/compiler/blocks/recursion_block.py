@@ -3,12 +3,12 @@
     base    what it begins with; reads other tables and blocks
     step    reads the recursion itself, once, and joins it to others: linear in the rows of the recursion
 
-All branches give the same columns. Each is evaluated on its own: Spark joins, and PostgreSQL computes the columns and
-what Spark cannot tell of a pair (`e.child <> ALL (r.path)`). So paths may be arrays and texts.
+All branches have the same columns. Each is evaluated on its own: Spark joins, and PostgreSQL computes the columns and
+the conditions that Spark cannot evaluate (`e.child <> ALL (r.path)`). So paths may be arrays and texts.
 
-UNION ALL keeps with each row the number of steps to it, its level: what a change does is worked out level by level
-(see docs/decisions/0020). UNION keeps each row once; its step also carries the row of the recursion that it is over, so
-that a derivation that went and another that came do not cancel.
+UNION ALL stores with each row the number of steps that derive it, its level; changes are propagated level by level (see
+docs/decisions/0020). UNION stores each row once; its step also carries the row of the recursion that a row is derived
+from, so that a lost derivation and a new one do not cancel.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from millstream.errors import Unsupported
 
 
 def check_free(relation: Relation) -> None:
-    """What is kept must not read a recursion that is still being worked out."""
+    """Raise Unsupported if a stateful operator reads a recursion around it, whose rows are not complete yet."""
     own = relation.depth if isinstance(relation, Recursion) else None
     around = (one.table.recursion for one in relation.walk() if isinstance(one, Scan))
     if any(depth is not None and depth != own for depth in around):
@@ -45,7 +45,7 @@ def check_free(relation: Relation) -> None:
 
 
 def recursion_shape(recursion: Recursion) -> Block:
-    """The block without its terms: enough to ask what its columns are."""
+    """Return the block without its terms: enough for the server to describe its columns."""
     names = [ref.column for ref in recursion.columns]
     outputs = [Output(Column(name, UNKNOWN_TYPE), f"q.{quoted(name)}") for name in names]
     if not recursion.each_once:
@@ -55,12 +55,12 @@ def recursion_shape(recursion: Recursion) -> Block:
 
 
 def without_level(table: Table) -> Table:
-    """The rows as others read them."""
+    """Return the rows of a recursion as other blocks read them."""
     return replace(table, columns=tuple(column for column in table.columns if column.name != LEVEL))
 
 
 def build_recursion_block(recursion: Recursion, block: Block, table: Table, server: PlanningServer) -> Block:
-    """The block with its terms; `table` is what it shows."""
+    """Add the terms to the block of a recursion; `table` has the columns of its rows."""
     if recursion.each_once:
         _check_equality(table.columns)
     step = replace_scans(
@@ -96,7 +96,7 @@ class _Branch:
         self.itself = self._own(flat.region) if recurs else None
 
     def _own(self, region: Region) -> Scan:
-        """Its scan of the recursion."""
+        """Return the scan of the recursion; raise Unsupported if the branch does not read it exactly once."""
         found = [scan for scan in region.scans() if scan.table is self.table]
         if len(found) != 1 or found[0] not in region.certain():
             raise Unsupported.construct(
@@ -107,7 +107,7 @@ class _Branch:
         return found[0]
 
     def term(self, columns: Sequence[Ref], server: PlanningServer, first: int) -> RecursionTerm:
-        """Its columns, what PostgreSQL filters by, and the columns of the recursion that the result is over."""
+        """Build the term: its columns, PostgreSQL's filters, and the columns of the recursion that it derives from."""
         shown = [self.flat.outputs[ref] for ref in columns]
         if not self.each_once:
             shown.append(Expr.parse(f"{Ref(self.itself.alias, LEVEL).sql} + 1") if self.itself else Expr("0"))
@@ -115,22 +115,24 @@ class _Branch:
         typed = own if self.each_once else [*own, Column(LEVEL, INT4)]
         region = self.flat.region
         plan = BranchPlan(self.flat, first, shown, server)
-        odd = [one for one in plan.flat.region.conditions if not plan.placeable(one)]
-        settled = FlatBranch(Region(region.items, tuple(one for one in region.conditions if one not in odd)), {})
+        unplaceable = [condition for condition in plan.flat.region.conditions if not plan.placeable(condition)]
+        placeable = tuple(condition for condition in region.conditions if condition not in unplaceable)
         support = self._support()
-        every = [*typed, *(Column(f"w{n}", BOOL) for n in range(len(odd)))]
+        every = [*typed, *(Column(f"w{n}", BOOL) for n in range(len(unplaceable)))]
         every += [Column(f"s{n}", UNKNOWN_TYPE) for n in range(len(support))]
-        block = one_branch(settled, [*shown, *odd, *support], every, server, first)
-        if odd and any(not edge.pairs for edge in block.branches[0].edges):
-            raise _all_pairs(odd[0])
-        asked = block.outputs[len(typed) : len(typed) + len(odd)]
-        having = " AND ".join(output.expr for output in asked) or None
+        block = one_branch(
+            FlatBranch(Region(region.items, placeable), {}), [*shown, *unplaceable, *support], every, server, first
+        )
+        if unplaceable and any(not edge.pairs for edge in block.branches[0].edges):
+            raise _all_pairs(unplaceable[0])
+        filters = block.outputs[len(typed) : len(typed) + len(unplaceable)]
+        having = " AND ".join(output.expr for output in filters) or None
         name = "step" if self.itself else "base"
         block = replace(block, name=name, outputs=block.outputs[: len(typed)], having=having, key=Key("row_id"))
         return RecursionTerm(block, self._input(block), _found_by(block) if self.each_once else ())
 
     def _support(self) -> list[Expr]:
-        """All columns of the recursion: they tell from which of its rows another is derived."""
+        """Return all columns of the recursion: they identify the row that another is derived from."""
         if self.itself is None or not self.each_once:
             return []
         return [Expr.ref(self.itself.alias, column.name) for column in self.table.columns]
@@ -149,7 +151,7 @@ def _all_pairs(condition: Expr) -> Unsupported:
 
 
 def _found_by(block: Block) -> tuple[tuple[str, str], ...]:
-    """The outputs that are columns of the body as they are, each a leaf of the same type; of equal ones the first."""
+    """Return the outputs that are leaves of the same type, each with its column of the body."""
     branch = block.branches[0]
     leaves = {Ref(one.name, leaf.name): leaf for one in branch.inputs for leaf in one.leaves}
     types = {name: leaves[ref].type.name for name, ref in branch.sources if ref is not None}

@@ -1,4 +1,4 @@
-"""Blocks without a head: what Spark carries, and PostgreSQL's final expressions over it."""
+"""Blocks without a head: the columns that Spark carries, and PostgreSQL's final expressions over them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from millstream.compiler.server.questions import PlanningServer
 from millstream.compiler.workaround import UNITE_STREAM_TABLES
 from millstream.errors import Unsupported
 
-# Until the server has told what an inner block's columns are.
+# The type of an inner block's columns until the server has described them.
 UNKNOWN_TYPE = PgType(705, "unknown", "unknown", kind="pseudo")
 
 
 def build_stateless_block(
     wanted: Sequence[Ref], flats: Sequence[FlatBranch], columns: Sequence[Column], server: PlanningServer
 ) -> Block:
-    """These columns of all branches together."""
+    """Build the block of these columns, over all branches."""
     if len(flats) == 1:
         return one_branch(flats[0], [flats[0].outputs[ref] for ref in wanted], columns, server)
     branches, placed, first = list[Branch](), list[list[tuple[str, Placement]]](), 0
@@ -44,7 +44,7 @@ def build_stateless_block(
 def one_branch(
     flat: FlatBranch, wanted: Sequence[Expr], columns: Sequence[Column], server: PlanningServer, first: int = 0
 ) -> Block:
-    """Final expressions are PostgreSQL's, over the columns that Spark carries."""
+    """Build the block of one branch; PostgreSQL evaluates the final expressions over the columns that Spark carries."""
     plan = BranchPlan(flat, first, wanted, server)
     over = [plan.placer.over_columns(expr) for expr in wanted]
     body, final = dict[Expr, tuple[BlockColumn, Placement]](), dict[Ref, Expr]()
@@ -63,10 +63,10 @@ def one_branch(
 
 
 def _columns_of(placed: list[list[tuple[str, Placement]]], columns: Sequence[Column]) -> tuple[BlockColumn, ...]:
-    """The body's columns, if all branches agree on how each travels."""
+    """Return the columns of the body; raise Unsupported if a column travels differently in two branches."""
     made = []
     for position, column in enumerate(columns):
-        # Nothing is ordered here: texts of different collations travel the same way.
+        # Nothing is ordered here, so texts of different collations travel alike.
         wires = {replace(branch[position][1].wire, ordered=False) for branch in placed}
         if len(wires) > 1:
             raise Unsupported.construct(
@@ -81,6 +81,7 @@ def _columns_of(placed: list[list[tuple[str, Placement]]], columns: Sequence[Col
 
 
 def cast_suffix(column: Column) -> str:
+    """Return the cast of an output to its column's type; empty if the type is unknown yet."""
     return "" if column.type is UNKNOWN_TYPE else f"::{column.type.name}"
 
 
@@ -89,6 +90,6 @@ _WORD = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"(?:\."(?:[^"]|"")*")?""")
 
 
 def qualify_columns(expr: Expr, final: Mapping[Ref, Expr]) -> str:
-    """The expression with its columns written as PostgreSQL finds them; as text, since some are long."""
-    texts = {ref.sql: found.sql for ref, found in final.items()}
+    """Return the text of an expression with its columns replaced; as text, because parsing long ones is slow."""
+    texts = {ref.sql: replacement.sql for ref, replacement in final.items()}
     return _WORD.sub(lambda word: texts.get(word[0], word[0]), expr.sql)

@@ -1,4 +1,4 @@
-"""Blocks whose rows are kept as they are: windows and limits, which PostgreSQL computes."""
+"""Blocks whose rows are materialized: windows and limits, which PostgreSQL computes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from millstream.compiler.server.questions import PlanningServer
 
 
 def window_block(window: Window, flats: Sequence[FlatBranch], server: PlanningServer) -> Block:
-    """The rows of a window: PostgreSQL computes them over all rows of a partition."""
+    """Build the block of a window: PostgreSQL computes its rows over all rows of a touched partition."""
     exprs = [*(Expr(ref.sql) for ref in window.input.columns), *(call.expr for call in window.calls)]
     keys = tuple(Named(f"k{number}", key) for number, key in enumerate(window.keys))
     every = Expr.parse(f"ROW({', '.join(expr.sql for expr in exprs)})")
@@ -57,7 +57,7 @@ def window_block(window: Window, flats: Sequence[FlatBranch], server: PlanningSe
 
 
 def limit_block(limit: Limit, server: PlanningServer) -> Block:
-    """The first rows of one table or block: PostgreSQL reads them in order, by an index where there is one."""
+    """Build the block of a limit over one table or block: PostgreSQL reads its first rows, if possible by an index."""
     flat = flatten(limit.input)[0]
     wanted = [flat.outputs[ref] for ref in limit.input.columns]
     order = [Order(flat.over(one.expr), one.how) for one in limit.order]
@@ -65,15 +65,15 @@ def limit_block(limit: Limit, server: PlanningServer) -> Block:
     named = [(f"x{n}", plan.placer.leaf(plainly(expr), "carry")) for n, expr in enumerate(wanted)]
     for one in order:
         plan.placer.leaf(plainly(one.expr), "carry")
-    # Ties are told apart by all columns; what has no order, by its text.
-    correlations = [
+    # All columns break ties; a column without an order does so by its text.
+    tie_breakers = [
         f"({expr.sql})" if placed.type and placed.type.comparable else output_sql(expr.sql, placed.type or NUMERIC)
         for expr, (_, placed) in zip(wanted, named, strict=True)
         if expr.refs
     ]
-    # A constant orders nothing, and a number would be read as a column's place.
+    # A constant orders nothing, and a number would be read as the position of a column.
     order = [one for one in order if one.expr.refs]
-    sorted_by = [one.sql for one in order] + ([] if "TIES" in limit.limit else correlations)
+    sorted_by = [one.sql for one in order] + ([] if "TIES" in limit.limit else tie_breakers)
     tail = f"ORDER BY {', '.join(sorted_by)} {limit.limit}" if sorted_by else limit.limit
     outputs = tuple(Output(Column(f"c{n}", UNKNOWN_TYPE), f"({expr.sql})") for n, expr in enumerate(wanted))
     columns = tuple(BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in named)

@@ -1,10 +1,10 @@
-"""Arithmetic of numerics across tables, under a sum: what Spark cannot compute in some row, PostgreSQL computes.
+"""Split numeric arithmetic across tables, under a sum, between Spark and PostgreSQL.
 
-    sum(t.n * u.q)      Spark adds the products up. Of a row whose product it has no number for (NaN, an infinity, too
-                        many digits) it adds 0, and sends the operands beside it, as JSON: PostgreSQL multiplies them.
+    sum(t.n * u.q)      Spark adds up the products. If it has no number for a product (NaN, an infinity, too many
+                        digits) it adds 0 and sends the operands beside it, as JSON: PostgreSQL multiplies them.
 
-Only `+`, `-`, `*` of numbers. These are NULL exactly where an operand is, so a NULL of Spark's try_add(),
-try_subtract() and try_multiply() over operands that are there tells such a row.
+Only `+`, `-`, `*` of numbers are split. They are NULL exactly if an operand is. So if try_add(), try_subtract() or
+try_multiply() returns NULL though no operand is NULL, Spark has no number for the result.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ArithmeticArgument:
 
 
 class _NotArithmetic(Exception):
-    """It is more than operators over numbers."""
+    """The expression is more than operators over numbers."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class _Operands:
 
 
 def split_arithmetic(placer: Placer, expression: Expr) -> ArithmeticArgument | None:
-    """The argument, where it is such arithmetic with a numeric in it; None for any other."""
+    """Return the split argument of a sum; None if it is not arithmetic with a numeric across tables."""
     if placer.single(expression) or not any(placer.types[part].base == "numeric" for part in placer.parts(expression)):
         return None
     operands = _Operands(placer)
@@ -64,7 +64,7 @@ def split_arithmetic(placer: Placer, expression: Expr) -> ArithmeticArgument | N
     return ArithmeticArgument(Placement(value, wire, None), Placement(beyond, Wire("string", "string"), _TEXT), written)
 
 
-# What Spark evaluates, how it travels, its type where it has one in PostgreSQL, and what PostgreSQL evaluates.
+# Spark's expression, how it travels, its type if PostgreSQL has one, and PostgreSQL's expression.
 _Tried = tuple[str, Wire, PgType | None, str]
 
 

@@ -1,4 +1,4 @@
-"""A placed expression: what of it Spark computes, over leaf columns, and how it travels."""
+"""The placement of an expression: what Spark computes over leaf columns, and how the result travels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMERIC = PgType(1700, "numeric", "numeric")
 
 @dataclass(frozen=True)
 class Placement:
-    """An expression over leaf columns, for Spark, with what it is."""
+    """Spark's expression over leaf columns, how its value travels, and its type."""
 
     expr: Expr
     wire: Wire
@@ -29,13 +29,13 @@ class Placement:
 
 
 def leaf_ref(placed: Placement) -> Ref | None:
-    """The leaf column it is, if it is nothing but one."""
+    """Return the leaf column that a placement is; None if Spark computes something."""
     node = unwrapped(placed.expr.tree)
     return ref_of(node) if isinstance(node, exp.Column) else None
 
 
 def literal(value: Constant, wire: Wire) -> Expr:
-    """A value that travelled, as a constant for Spark."""
+    """Return a travelling value as a constant for Spark."""
     if value is None:
         return Expr.parse(f"CAST(NULL AS {_SPARK_TO_SQL.get(wire.spark, wire.spark)})")
     if isinstance(value, bool):
@@ -45,12 +45,12 @@ def literal(value: Constant, wire: Wire) -> Expr:
     return Expr.parse(f"CAST({quoted} AS {_SPARK_TO_SQL.get(wire.spark, wire.spark)})")
 
 
-# Spark's names of types in PostgreSQL's words, which is what an Expr is written in.
+# PostgreSQL's names of Spark's types: an Expr is written in PostgreSQL's SQL.
 _SPARK_TO_SQL = {"string": "text", "double": "double precision", "float": "real"}
 
 
 def refuse_across_tables(expression: Expr, reason: str = "") -> Unsupported:
-    """The refusal of an expression over several tables."""
+    """Return the refusal of an expression over several tables."""
     tables = ", ".join(sorted(expression.aliases))
     return Unsupported.construct(
         f"the expression {expression} over several tables ({tables})",
@@ -60,7 +60,7 @@ def refuse_across_tables(expression: Expr, reason: str = "") -> Unsupported:
 
 
 def refuse_number(expression: Expr, type_: PgType) -> Unsupported:
-    """The refusal of arithmetic on a type that Spark has no exact number for."""
+    """Return the refusal of arithmetic on a type that Spark has no exact number for."""
     return Unsupported.construct(
         f"arithmetic on {expression} of type {type_.name}",
         reason="Spark has no type that computes with it exactly.",
@@ -69,7 +69,7 @@ def refuse_number(expression: Expr, type_: PgType) -> Unsupported:
 
 
 def refuse_row(expression: Expr) -> Unsupported:
-    """The refusal of a row where a value is needed."""
+    """Return the refusal of an anonymous row that is used as a value."""
     return Unsupported.construct(
         f"the row {expression} as a value",
         reason="No column of a table has the type of such a row.",

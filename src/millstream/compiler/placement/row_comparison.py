@@ -1,16 +1,16 @@
-"""Spell out comparisons of rows, and with lists, as comparisons of values, which Spark can compute.
+"""Expand comparisons of rows, and with lists, into comparisons of values, which Spark can compute.
 
     (a, b) < (c, d)          a < c OR (a = c AND b < d)
     x = ANY (ARRAY[y, z])    x = y OR x = z                which is x IN (y, z)
     x <> ALL (ARRAY[y, z])   x <> y AND x <> z
 
-It is what PostgreSQL does, NULLs too: of rows the first pair that is not equal decides, and a NULL before that leaves
-it unknown. All else stays as it is, such as an array that is not written out: x = ANY (t.numbers).
+PostgreSQL does the same, with NULLs too: the first pair that is not equal decides, and a NULL before it makes the
+result NULL. Any other comparison stays as it is, such as one with an array column: x = ANY (t.numbers).
 
 >>> from millstream.algebra.expr import Expr
->>> Expr.of(spelled(Expr("ROW(a, b) <= ROW(c, d)").tree))
+>>> Expr.of(expand_row_comparison(Expr("ROW(a, b) <= ROW(c, d)").tree))
 Expr(sql='(a < c) OR ((a = c) AND (b <= d))')
->>> Expr.of(spelled(Expr("x <> ALL (ARRAY[y, z])").tree))
+>>> Expr.of(expand_row_comparison(Expr("x <> ALL (ARRAY[y, z])").tree))
 Expr(sql='(x <> y) AND (x <> z)')
 """
 
@@ -33,7 +33,7 @@ LONGEST = 50
 
 
 def expand_row_comparison(node: exp.Expression) -> exp.Expression:
-    """The same, spelled out where it compares rows or with a list."""
+    """Expand a comparison of rows or with a list; return any other node unchanged."""
     if values := listed_values(node):
         connective = exp.Or if isinstance(node.expression, exp.Any) else exp.And
         parts = [_pair(type(node), node.this, value) for value in values]
@@ -44,7 +44,7 @@ def expand_row_comparison(node: exp.Expression) -> exp.Expression:
 
 
 def listed_values(node: exp.Expression) -> list[exp.Expression]:
-    """The values of the list that it compares with; none where that is no list of values."""
+    """Return the values of the list that a node compares with; empty if it is not a short list of values."""
     array = unwrapped(node.expression.this) if isinstance(node, _COMPARED) and is_quantified(node) else None
     values = _values(array) if isinstance(array, exp.Array) else []
     odd = any(isinstance(one, exp.Query | exp.Array) or is_record(one) for one in values)
@@ -52,7 +52,7 @@ def listed_values(node: exp.Expression) -> list[exp.Expression]:
 
 
 def _is_flat_row(node: exp.Expression) -> bool:
-    """Is it a row, and of values? Rows inside a row are compared in another way, by which NULLs are equal."""
+    """True if a node is a row of values. Rows inside a row are compared differently: NULLs are equal there."""
     return is_row(node) and not any(map(is_record, _values(node)))
 
 

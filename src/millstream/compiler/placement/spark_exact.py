@@ -1,13 +1,13 @@
-"""What Spark computes exactly as PostgreSQL does: `SAFE` is the list, with a rule for each kind of expression.
+"""The expressions that Spark computes exactly as PostgreSQL does: `SPARK_EXACT` has a rule for each kind.
 
     AND, OR, NOT, IS                    three-valued in both
     =, <>, <, IS NOT DISTINCT FROM      of values that travel the same way; an order, where Spark's is PostgreSQL's
     +, -, *                             of integers, and of numerics whose digits fit; never of floats
-    (a, b) < (c, d), IN (a, b)          spelled out, by `spelled.py`
+    (a, b) < (c, d), IN (a, b)          expanded by `row_comparison.py`
     CASE, COALESCE                      where all alternatives can travel in one way
     CAST                                of an integer to numeric
 
-Across tables, all else is refused by name.
+Any other expression across tables is refused by name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INTEGERS = {"int2": 5, "int4": 10, "int8": 19}
 
 
 class OperandPlacer(Protocol):
-    """What a rule asks of the placer around it."""
+    """The part of the placer that a rule uses."""
 
     @property
     def types(self) -> Mapping[Expr, PgType]: ...
@@ -104,12 +104,12 @@ def _comparison(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placem
 
 
 def _numeric(placer: OperandPlacer, expression: Expr) -> bool:
-    """Is any part of it a numeric? Then both sides are compared as numbers."""
+    """True if any part of an expression is a numeric: both sides are compared as numbers then."""
     return any(placer.types[part].base == "numeric" for part in placer.parts(expression))
 
 
 def _of_any_digits(placer: OperandPlacer, *sides: Expr) -> bool:
-    """Is each side read as it is, and one of them a numeric? It may be NaN, or have more digits than Spark has."""
+    """True if both sides are leaves and one is a numeric: it may be NaN, or have too many digits for Spark."""
     types = [placer.types.get(side) for side in sides]
     exact = all(type_ is not None and order_wire_of(type_) for type_ in types)
     return exact and any(type_ is not None and type_.base == "numeric" for type_ in types)
@@ -143,7 +143,7 @@ _Travels = tuple[Wire, PgType | None]
 
 
 def result_wire(node: exp.Expression, one: _Travels, other: _Travels) -> _Travels:
-    """How the result of an operator travels."""
+    """Return how the result of an operator travels, and its type."""
     numbers = {wire.number for wire, _ in (one, other)}
     if numbers == {"int"}:
         return max(one, other, key=lambda side: _INTEGERS[side[1].base] if side[1] else 0)
@@ -226,7 +226,7 @@ def _use_of_alternatives(placer: OperandPlacer, node: exp.Expression, use: Use) 
 
 
 def _common(placed: list[Placement], node: exp.Expression) -> Wire:
-    """The one wire that fits all alternatives."""
+    """Return the wire that fits all alternatives; raise Unsupported if there is none."""
     if len({one.wire for one in placed}) == 1:
         return placed[0].wire
     # Texts of different collations travel the same way; only their order may differ.

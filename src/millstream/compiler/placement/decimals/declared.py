@@ -36,12 +36,12 @@ Known = Callable[[Ref], Digits | None]
 
 
 def digits_of(expression: Expr, known: Known) -> Digits | None:
-    """The digits of an expression; None where they cannot be told."""
+    """Return the digits of an expression; None if they are not known."""
     return _digits(expression.tree, known)
 
 
 def digits_of_type(type_: PgType) -> Digits | None:
-    """The digits of a column, as declared."""
+    """Return the digits that the type of a column declares; None if it declares none."""
     if type_.base in _INTEGERS:
         return Digits(_INTEGERS[type_.base], 0)
     if type_.base == "numeric" and type_.precision is not None and type_.scale is not None and type_.scale >= 0:
@@ -82,7 +82,7 @@ def _computed(node: exp.Expression, one: Digits | None, other: Digits | None) ->
 
 
 def _cast(node: exp.Cast, known: Known) -> Digits | None:
-    """To numeric without a modifier nothing changes; to numeric(p,s) the modifier decides."""
+    """Return the digits of a cast: unchanged by a cast to numeric; by one to numeric(p,s), those of the modifier."""
     to = node.args["to"]
     if not isinstance(to, exp.DataType) or to.this != exp.DType.DECIMAL:
         return None
@@ -94,7 +94,7 @@ def _cast(node: exp.Cast, known: Known) -> Digits | None:
 
 
 def _alternatives(node: exp.Expression) -> list[exp.Expression]:
-    """What a CASE or COALESCE may give; a missing ELSE gives NULL, which has no digits."""
+    """Return the alternatives of a CASE or COALESCE without NULLs, which have no digits."""
     if isinstance(node, exp.Case):
         default = node.args.get("default")
         values = [branch.args["true"] for branch in node.args["ifs"]] + ([default] if default is not None else [])

@@ -1,10 +1,10 @@
-"""Tell, row by row, how many digits a numeric shows after the point, where its type does not say.
+"""Compute the displayed scale of a numeric row by row, if its type does not declare it.
 
 PostgreSQL keeps the scale of each value: 1.50 + 2 is 3.50. Spark's decimal has one scale for a whole column, so the
-scale travels beside the number. It follows PostgreSQL's rules, as in `scale.py`:
+scale travels beside the number. It follows PostgreSQL's rules, as in `declared.py`:
 
     a + b, a - b    the larger scale          a * b    the sum of the scales
-    CASE, COALESCE  the scale of the part that is taken
+    CASE, COALESCE  the scale of the alternative that is chosen
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from millstream.compiler.placement.spark_exact import children
 
 
 def displayed_scale(placer: Placer, expression: Expr, placed: Placement) -> Placement | None:
-    """Beside a numeric whose digits are not known: how many it shows after the point, row by row."""
+    """Return the displayed scale of a numeric, row by row; None if its type or operands declare it."""
     digits = digits_of(placer.atoms.expanded(expression), placer.digits)
     if placed.wire.number != "decimal" or (digits is not None and digits.after == placed.wire.scale):
         return None
@@ -31,14 +31,14 @@ def displayed_scale(placer: Placer, expression: Expr, placed: Placement) -> Plac
 
 
 def displayed_scale_leaf(placer: Placer, expression: Expr) -> Placement:
-    """The same for an expression over one table."""
+    """Return the displayed scale of an expression over one table, which PostgreSQL computes while reading."""
     told = Expr.parse(f"scale({expression.sql})")
     placer.types[told] = INT4
     return placer.leaf(told, "carry")
 
 
 def _scale(placer: Placer, node: exp.Expression) -> str:
-    """The scale of an expression, by PostgreSQL's rules, for Spark; what it is of is not NULL."""
+    """Return Spark's expression for the scale of a value that is not NULL, by PostgreSQL's rules."""
     node = unwrapped(node)
     expression = Expr.of(node)
     if placer.single(expression):

@@ -1,11 +1,11 @@
-"""Tell which numerics may have more digits after the point than Spark's decimals.
+"""Find the numerics that may have more digits after the point than Spark's decimals.
 
-A column declared numeric(p,s) has s of them; one declared numeric, as a rule, what somebody typed. A quotient has as
-many as PostgreSQL chose, so that 16 are significant: 1 / 3.0 has 20. Averages are quotients, and what is not known
-to be plain is taken for one.
+A column declared numeric(p,s) has s of them; a column declared numeric usually has as many as somebody typed. A
+quotient has as many as PostgreSQL chooses for 16 significant digits: 1 / 3.0 has 20. Averages are quotients, and an
+unknown function is treated as one.
 
->>> endless(Expr.parse("x / 3"), lambda ref: False), endless(Expr.parse("round(x / 3, 2)"), lambda ref: False)
-(True, False)
+>>> [is_unbounded(Expr.parse(text), lambda ref: False) for text in ("x / 3", "round(x / 3, 2)")]
+[True, False]
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from millstream.compiler.blocks.flatten import FlatBranch, flatten
 from millstream.compiler.blocks.region import BranchNames
 
 _QUOTIENTS = (exp.Div, exp.Pow, exp.Avg)
-# With a number of digits, these cut; without, to a whole number.
+# Functions that round to a number of digits, or to a whole number.
 _CUTTING = frozenset({"round", "trunc", "ceil", "ceiling", "floor", "sign", "scale", "div"})
 _PASSING = frozenset({"abs", "greatest", "least", "nullif", "mod"})
 
 
 def is_unbounded(expression: Expr, known: Callable[[Ref], bool]) -> bool:
-    """May a value of it have more digits than its operands?"""
+    """True if a value of an expression may have more digits than its operands; `known` tells it of columns."""
     return _unbounded(expression.tree, known)
 
 
 def unbounded_columns(flats: Sequence[FlatBranch], wanted: Iterable[Ref]) -> set[Ref]:
-    """Those of some branches' columns that may."""
+    """Return the unbounded columns among the outputs of some branches."""
     atoms = [BranchNames(flat.region) for flat in flats]
     return {
         ref
@@ -43,19 +43,19 @@ def unbounded_columns(flats: Sequence[FlatBranch], wanted: Iterable[Ref]) -> set
 
 
 def is_unbounded_column(scans: Mapping[str, Scan], ref: Ref) -> bool:
-    """Is a column of a table such a one?"""
+    """True if a column of a table is unbounded."""
     return ref.alias in scans and ref.column in scans[ref.alias].table.unbounded
 
 
 def unbounded_group_columns(aggregate: Aggregate) -> frozenset[str]:
-    """The columns of an aggregate's groups that may."""
+    """Return the unbounded columns of an aggregate."""
     below = unbounded_columns(flatten(aggregate.input), aggregate.refs())
     keys = {key.name for key in aggregate.keys if is_unbounded(key.expr, below.__contains__)}
-    return frozenset(keys | {one.name for one in aggregate.measures if _endless_call(one.call, below)})
+    return frozenset(keys | {measure.name for measure in aggregate.measures if _is_unbounded_call(measure.call, below)})
 
 
 def unbounded_window_columns(window: Window) -> frozenset[str]:
-    """The columns of a window's rows that may."""
+    """Return the unbounded columns of a window."""
     below = unbounded_columns(flatten(window.input), window.input.columns)
     exprs = [*(Expr(ref.sql) for ref in window.input.columns), *(call.expr for call in window.calls)]
     return frozenset(
@@ -63,7 +63,7 @@ def unbounded_window_columns(window: Window) -> frozenset[str]:
     )
 
 
-def _endless_call(call: Call, below: set[Ref]) -> bool:
+def _is_unbounded_call(call: Call, below: set[Ref]) -> bool:
     if call.text is not None or call.function == "avg":
         return True
     return call.function != "count" and call.argument is not None and is_unbounded(call.argument, below.__contains__)
@@ -83,7 +83,7 @@ def _unbounded(node: exp.Expression, known: Callable[[Ref], bool]) -> bool:
 
 
 def _is_declared(node: exp.Expression) -> bool:
-    """Is it cast to numeric(p,s), or to a type that has no digits after the point?"""
+    """True if a node is a cast to numeric(p,s), or to a type without digits after the point."""
     to = node.args.get("to")
     if not isinstance(node, exp.Cast) or not isinstance(to, exp.DataType):
         return False
