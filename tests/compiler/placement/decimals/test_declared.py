@@ -1,0 +1,43 @@
+"""Digits of numeric expressions, from the declarations of their columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from millstream.algebra.expr import Expr
+from millstream.compiler.placement.decimals.declared import Digits, digits_of, digits_of_type
+from millstream.testing.planning_server import pg_type
+
+COLUMNS = {"price": Digits(10, 2), "rate": Digits(3, 4), "quantity": Digits(10, 0)}
+
+
+def digits(text: str) -> Digits | None:
+    return digits_of(Expr.parse(text), lambda ref: COLUMNS.get(ref.column))
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("price + rate", Digits(11, 4)),
+        ("-(price * rate)", Digits(13, 6)),
+        ("price * 1.5", Digits(11, 3)),
+        ("CAST(price AS numeric)", Digits(10, 2)),
+        ("CAST(free AS numeric(5, 1))", Digits(4, 1)),
+        ("coalesce(price, NULL)", Digits(10, 2)),
+        ("CASE WHEN true THEN price ELSE price + 1.25 END", Digits(11, 2)),
+    ],
+)
+def test_digits_follow_the_rules_of_postgresql(text: str, result: Digits) -> None:
+    assert digits(text) == result
+
+
+@pytest.mark.parametrize("text", ["price / 2", "price + free", "coalesce(price, rate)", "round(price)", "1e5"])
+def test_where_digits_differ_by_row_they_are_not_known(text: str) -> None:
+    assert digits(text) is None
+
+
+def test_types_declare_digits_or_do_not() -> None:
+    assert digits_of_type(pg_type("numeric(12,2)")) == Digits(10, 2)
+    assert digits_of_type(pg_type("int2")) == Digits(5, 0)
+    assert digits_of_type(pg_type("numeric")) is None
+    assert digits_of_type(pg_type("float8")) is None
