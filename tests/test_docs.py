@@ -122,3 +122,14 @@ def test_every_test_that_a_page_names_exists(page: str, least: int) -> None:
     named = [(path, name) for path, names in told for name in re.findall(r"test_\w+", names)]
     assert len(named) > least
     assert [one for one in named if f"def {one[1]}(" not in (ROOT / one[0]).read_text()] == []
+
+
+NAMED = re.compile(r"`([a-z_/]+\.py):(\w+)`")
+
+
+def test_every_function_that_the_life_of_a_change_names_exists() -> None:
+    named = NAMED.findall((DOCS / "explain" / "life-of-a-change.md").read_text())
+    sources = {file: (ROOT / "src" / "millstream" / file).read_text() for file, _ in named}
+    missing = [(file, name) for file, name in named if not re.search(rf"^(def|class) {name}\b", sources[file], re.M)]
+    assert len(named) > 15
+    assert missing == []
