@@ -1,4 +1,4 @@
-"""The catalog's rows of blocks: the chain that a stream table's query was cut into."""
+"""Rows of millstream.blocks: the chain of blocks that the query of a stream table was split into."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def add(conn: Connection, stream_table_id: int, blocks: Sequence[RecordedBlock])
 
 
 def of(conn: Connection, stream_table_id: int) -> list[RecordedBlock]:
-    """The blocks of a stream table, innermost first."""
+    """Return the blocks of a stream table, innermost first."""
     return [RecordedBlock(*row) for row in conn.execute(_SQL["of"], (stream_table_id,))]

@@ -62,13 +62,13 @@ def add(conn: Connection, entry: HistoryEntry) -> int:
 
 
 def add_all(conn: Connection, entries: Sequence[HistoryEntry]) -> list[int]:
-    """Record many, in one statement; return their ids in order."""
+    """Record many refreshes with one statement; return their ids in order."""
     rows = Jsonb([entry.as_dict() for entry in entries])
     return [id for (id,) in conn.execute(_SQL["add"], (rows,))]
 
 
 def recent(conn: Connection, stream_table_id: int, n: int = 20) -> list[HistoryEntry]:
-    """The last n entries of a stream table, newest first."""
+    """Return the last n entries of a stream table, newest first."""
     return [_entry(row) for row in conn.execute(_SQL["recent"], (stream_table_id, n))]
 
 

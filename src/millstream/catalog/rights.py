@@ -25,13 +25,13 @@ _SQL = load("millstream.catalog", "rights.sql")
 
 
 def current_role(conn: Connection) -> str:
-    """The role of the session."""
+    """Return the current role of the session."""
     role: str = conn.execute("SELECT current_user::text").fetchall()[0][0]
     return role
 
 
 def owner_for(conn: Connection, name: str | None) -> str:
-    """The role that a new stream table shall belong to: the one named, else the session's own."""
+    """Return the owner of a new stream table: the named role, or the session's own. Raise if we may not act as it."""
     row = conn.execute(_SQL["role"], {"name": name, "how": how(conn)}).fetchone()
     if row is None:
         raise BadSetting.of("owner", name, "the name of a role that exists")
@@ -42,7 +42,7 @@ def owner_for(conn: Connection, name: str | None) -> str:
 
 
 def not_a_member(conn: Connection, owner: str) -> NoRights:
-    """The error for an owner whose rights we do not have."""
+    """Return the error for an owner whose rights we do not have."""
     role = current_role(conn)
     return NoRights.to(
         f'maintain a stream table of role "{owner}"',
@@ -53,7 +53,7 @@ def not_a_member(conn: Connection, owner: str) -> NoRights:
 
 
 def owners(conn: Connection, relids: Sequence[int]) -> dict[int, str]:
-    """By oid of a table, the name of its owner."""
+    """Return the name of each table's owner, by oid."""
     return dict(conn.execute(_SQL["owners"], (list(relids),)).fetchall())
 
 

@@ -58,7 +58,7 @@ class StreamTable:
     planned_by: str | None = None
     """The version stamp of the planner that its blocks are of."""
     reads_clock: bool | None = None
-    """Its query asks what time it is."""
+    """True if its query reads the current time."""
     cut_at: datetime | None = None
     """When it was last refreshed; its data may be older, where it reads another stream table."""
     is_guarded: bool = False
@@ -85,7 +85,7 @@ class StreamTable:
 
 
 def get(conn: Connection, id: int) -> StreamTable:
-    """The stream table of that id."""
+    """Return the stream table with that id. Raise NoSuchStreamTable if there is none."""
     found = _select(conn, "get", (id,))
     if not found:
         raise NoSuchStreamTable.named(str(id))
@@ -93,12 +93,12 @@ def get(conn: Connection, id: int) -> StreamTable:
 
 
 def get_all(conn: Connection, ids: Sequence[int]) -> dict[int, StreamTable]:
-    """Those of these ids that exist, in one query."""
+    """Return the stream tables with these ids that exist, by id, with one query."""
     return {table.id: table for table in _select(conn, "get_all", (list(ids),))}
 
 
 def named(conn: Connection, name: str) -> StreamTable:
-    """The stream table of that name, read as PostgreSQL reads it: `totals`, `shop.totals`, `"Shop"."Totals"`."""
+    """Return the stream table of that name, read as PostgreSQL reads it: `totals`, `shop.totals`, `"Shop"."Totals"`."""
     schema, bare = _parts(conn, name)
     with users_path(conn):
         found = _select(conn, "named", {"schema_name": schema, "name": bare})
@@ -108,12 +108,12 @@ def named(conn: Connection, name: str) -> StreamTable:
 
 
 def every(conn: Connection) -> list[StreamTable]:
-    """All of them, in order of name."""
+    """Return all stream tables, ordered by name."""
     return _select(conn, "every")
 
 
 def dependants(conn: Connection, id: int) -> list[StreamTable]:
-    """The stream tables that read this one."""
+    """Return the stream tables that read this one."""
     return _select(conn, "dependants", (id,))
 
 
@@ -182,7 +182,7 @@ def add(
 
 
 def attach(conn: Connection, id: int, relid: int) -> None:
-    """Tell which table holds the rows."""
+    """Record which table holds the rows."""
     conn.execute(_SQL["attach"], (relid, id))
 
 

@@ -26,12 +26,12 @@ _KINDS = {"f": "a foreign table", "v": "a view", "m": "a materialized view"}
 
 
 def entries(conn: Connection, publication: str, tables: Sequence[int]) -> tuple[int, ...]:
-    """The entries of the publication for these tables."""
+    """Return the oids of the publication's entries for these tables."""
     return tuple(oid for (oid,) in conn.execute(_SQL["entries"], (publication, list(tables))))
 
 
 def gaps(conn: Connection, publication: str, source: Source) -> list[str]:
-    """Why what the log tells of a source can no longer be trusted, each in words; empty when it can."""
+    """Return why WAL may lack changes of a source, each reason in words; [] if it holds them all."""
     whole = conn.execute(_SQL["whole"], (publication,)).fetchone()
     if whole is None:
         return ["the publication was dropped"]
@@ -42,7 +42,7 @@ def gaps(conn: Connection, publication: str, source: Source) -> list[str]:
 
 
 def without_old_rows(conn: Connection, source: Source) -> list[Name]:
-    """The tables of a source whose replica identity is not FULL."""
+    """Return the tables of a source whose replica identity is not FULL."""
     return [Name(*row) for row in conn.execute(_SQL["identities"], ([source.relid, *source.partitions],))]
 
 
@@ -77,7 +77,7 @@ def restore_identities(conn: Connection, former: Mapping[int, str]) -> None:
 
 
 def obstacle(conn: Connection, source: Source, *, has_slot: bool, may_set_identity: bool) -> str:
-    """Why a source cannot be captured from the log, with what to do about it; empty when it can."""
+    """Return why a source cannot be captured from WAL, with what to do about it; "" if it can."""
     return (
         _of_server(conn, has_slot=has_slot)
         or next((why for row in _tables(conn, source) if (why := _of_table(*row))), "")

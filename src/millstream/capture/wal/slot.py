@@ -35,7 +35,7 @@ PATIENCE = "2s"
 
 
 def name_of(conn: Connection) -> str:
-    """What the slot and the publication of this installation are called."""
+    """Return the name of this installation's slot, which is also the name of its publication."""
     name: str = conn.execute(_SQL["name"]).fetchall()[0][0]
     return name
 
@@ -44,7 +44,7 @@ def name_of(conn: Connection) -> str:
 
 
 def published(conn: Connection) -> set[int]:
-    """The tables that stand in the publication."""
+    """Return the oids of the tables in the publication."""
     return {relid for (relid,) in conn.execute(_SQL["published"], (name_of(conn),))}
 
 
@@ -87,7 +87,7 @@ def create(conn: Connection, dsn: str) -> Slot:
 
 
 def ensure(conn: Connection, dsn: str) -> Slot:
-    """The slot, made if there is none."""
+    """Return the slot; create it if there is none."""
     return slots.get(conn, name_of(conn)) or create(conn, dsn)
 
 
@@ -115,7 +115,7 @@ def drop(conn: Connection, name: str) -> None:
 
 
 def check(conn: Connection, dsn: str, slot: Slot) -> None:
-    """Raise unless the log can be taken up where we left it."""
+    """Raise SlotLost unless WAL capture can resume at the cursor."""
     with replication(dsn, "millstream slot") as server:
         system, timeline, end, _ = server.execute("IDENTIFY_SYSTEM").fetchall()[0]
     if system != slot.system_identifier or timeline != slot.timeline:
