@@ -35,3 +35,27 @@ def shop(server: Server) -> Iterator[Connection]:
                 yield conn
         finally:
             admin.execute("DROP DATABASE plan_shop WITH (FORCE)")
+
+
+ONE_OF_EACH = """
+    CREATE TABLE t (
+        id int PRIMARY KEY, x int, s smallint, n numeric, m numeric(9,2), f double precision, t text, c char(3),
+        ok boolean, d date, ts timestamp, tz timestamptz, iv interval, j jsonb, arr int[], u uuid, b bytea,
+        r int4range, net inet
+    );
+    CREATE TABLE u (id int PRIMARY KEY, x int, t text)
+"""
+
+
+@pytest.fixture(scope="module")
+def planner(server: Server) -> Iterator[Connection]:
+    """A connection to a database with these tables and the catalog."""
+    with psycopg.connect(server.dsn, autocommit=True) as admin:
+        admin.execute("CREATE DATABASE sql_tests")
+        try:
+            with connect(server.dsn_for("tester", "sql_tests")) as conn:
+                install.install(conn)
+                conn.execute(ONE_OF_EACH)
+                yield conn
+        finally:
+            admin.execute("DROP DATABASE sql_tests WITH (FORCE)")

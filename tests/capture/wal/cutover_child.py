@@ -1,6 +1,6 @@
 """A process to be killed: takes the steps of all hand-overs until nothing is left to do.
 
-    python hand_over_child.py DSN GOAL
+    python cutover_child.py DSN GOAL
 
 It ends by itself when every source is in the mode WAL or TRIGGER, or when SETTLED: nothing of the log is left.
 MILLSTREAM_FAILPOINT says where it shall die.

@@ -25,7 +25,7 @@ from millstream.testing import forks
 if TYPE_CHECKING:
     from tests.capture.wal.conftest import Log, Logged
 
-CHILD = Path(__file__).parent / "hand_over_child.py"
+CHILD = Path(__file__).parent / "cutover_child.py"
 TO_THE_LOG = TRANSITION_FAILPOINTS[: TRANSITION_FAILPOINTS.index("handover_released") + 1]
 
 
