@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import millstream
+from millstream.bundled.server import Server
 from millstream.capture.transition import cutover
 from millstream.capture.trigger import triggers as trigger
 from millstream.capture.trigger.inventory import triggers
@@ -27,7 +28,6 @@ from millstream.capture.wal import slot
 from millstream.capture.wal.pipeline import Pipeline
 from millstream.catalog import sources
 from millstream.catalog.installation import install
-from millstream.embedded.server import Server
 from millstream.postgres import relations
 from millstream.postgres.connection import Connection, session
 

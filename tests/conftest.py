@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream
-from millstream.embedded.server import Server, embedded
+from millstream.bundled.server import Server, embedded
 from millstream.postgres.connection import Connection, connect
 
 # Nothing here survives the run, so nothing need reach the disk.

@@ -101,3 +101,11 @@ def test_a_compiled_sqlglot_is_told_with_what_to_do() -> None:
     given = "import sqlglot.parser; sqlglot.parser.__file__ = 'parser.so'; import millstream.algebra.dialect"
     ended = subprocess.run([sys.executable, "-c", given], capture_output=True, text=True, check=False)
     assert "pip uninstall sqlglotc" in ended.stderr
+
+
+def test_no_name_of_the_python_api_is_the_name_of_a_module() -> None:
+    """Importing a room sets an attribute of the package: `millstream.embedded` became a module and was no function."""
+    import millstream
+
+    modules = {path.stem for path in (ROOT / "src" / "millstream").iterdir()}
+    assert modules & set(millstream.__all__) == set()

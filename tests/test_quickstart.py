@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from millstream.embedded.server import embedded
+from millstream.bundled.server import embedded
 from millstream.postgres.connection import connect
 
 QUICKSTART = (Path(__file__).parent.parent / "docs" / "quickstart.md").read_text()

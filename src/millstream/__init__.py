@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from millstream.bundled.server import Server, embedded
     from millstream.client import Millstream, connect
-    from millstream.embedded.server import Server, embedded
     from millstream.errors import MillstreamError
     from millstream.settings import Settings
 
@@ -19,8 +19,8 @@ _HOMES = {
     "MillstreamError": "millstream.errors",
     "connect": "millstream.client",
     "Settings": "millstream.settings",
-    "Server": "millstream.embedded.server",
-    "embedded": "millstream.embedded.server",
+    "Server": "millstream.bundled.server",
+    "embedded": "millstream.bundled.server",
 }
 
 

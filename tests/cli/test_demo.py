@@ -11,11 +11,11 @@ from typing import Any
 
 from rich.console import Console
 
+from millstream.bundled.shop import Count
 from millstream.cli.demo.board import Board
 from millstream.cli.demo.loop import MODES, PEEK, keep_fresh
 from millstream.cli.demo.story import CHAPTERS
 from millstream.cli.demo.view import plain, screen, sparkline
-from millstream.embedded.shop import Count
 
 from .conftest import AT, report, status
 

@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from millstream.bundled.server import embedded
 from millstream.cli.app import COMMANDS, name_of
-from millstream.embedded.server import embedded
 from millstream.postgres.connection import connect
 
 ORDERS = """

@@ -17,7 +17,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 import millstream
-from millstream.embedded.server import Server, embedded
+from millstream.bundled.server import Server, embedded
 from millstream.postgres.connection import connect
 from millstream.testing import forks
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from millstream.bundled.server import Server
 from millstream.catalog.installation import install
-from millstream.embedded.server import Server
 from millstream.postgres.connection import Connection, connect
 
 TABLES = """

@@ -14,7 +14,7 @@ import pytest
 
 import millstream
 from millstream import Millstream
-from millstream.embedded.server import Server
+from millstream.bundled.server import Server
 from millstream.refresh.report import RefreshReport
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

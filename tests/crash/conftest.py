@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import millstream
-from millstream.embedded.server import Server
+from millstream.bundled.server import Server
 from millstream.observe.failpoint import VARIABLE
 from millstream.postgres.connection import connect
 from millstream.refresh.cut import Cut

@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream
+from millstream.bundled.server import Server
 from millstream.catalog import sources
-from millstream.embedded.server import Server
 from millstream.observe.failpoint import (
     ADOPT_FAILPOINTS,
     CREATE_FAILPOINTS,

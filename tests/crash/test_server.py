@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from millstream.embedded.server import Server, embedded
+from millstream.bundled.server import Server, embedded
 from millstream.errors import MillstreamError, ServerDown
 from millstream.observe.failpoint import FAILPOINTS
 from millstream.postgres.connection import connect

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream
-from millstream.embedded.server import Server
+from millstream.bundled.server import Server
 from millstream.errors import MillstreamError
 from millstream.postgres.connection import Connection, connect
 from millstream.refresh.cut import Cut

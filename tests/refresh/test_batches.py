@@ -17,8 +17,8 @@ import pytest
 
 import millstream
 from millstream import Millstream
+from millstream.bundled.server import Server, embedded
 from millstream.catalog.stream_tables import StreamTable
-from millstream.embedded.server import Server, embedded
 from millstream.errors import LockTableFull
 from millstream.postgres.lock_table import LockTable
 from millstream.refresh import batches as module

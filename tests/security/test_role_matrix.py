@@ -27,9 +27,9 @@ from typer.testing import CliRunner
 
 import millstream
 from millstream import Millstream
+from millstream.bundled.server import Server, embedded
 from millstream.cli import app as cli
 from millstream.cli.exit_codes import Exit
-from millstream.embedded.server import Server, embedded
 from millstream.errors import MillstreamError, NoRights, UntrustedCatalog
 from millstream.service.app import App
 from millstream.service.doctor import doctor

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream
+from millstream.bundled.server import Server
 from millstream.capture.transition import transitions
 from millstream.capture.transition.context import TransitionMemory
 from millstream.catalog import sources
-from millstream.embedded.server import Server
 from millstream.errors import NotAdopted, OtherDatabase
 from millstream.postgres.connection import Connection, connect
 from millstream.settings import Settings

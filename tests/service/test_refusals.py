@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 import millstream
+from millstream.bundled.server import free_port
 from millstream.catalog import sources, stream_tables
-from millstream.embedded.server import free_port
 from millstream.errors import (
     BadQuery,
     BadSetting,

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream
-from millstream.embedded.server import Server
+from millstream.bundled.server import Server
 from millstream.errors import MillstreamError, QueryError
 from millstream.postgres.connection import connect
 from millstream.refresh.cut import Cut

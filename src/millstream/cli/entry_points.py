@@ -15,8 +15,8 @@ import typer
 from millstream.cli.progress import Waiting
 
 if TYPE_CHECKING:
+    from millstream.bundled.server import Server
     from millstream.client import Millstream
-    from millstream.embedded.server import Server
     from millstream.service.doctor import Check
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 
-from millstream.embedded.server import Server, embedded
+from millstream.bundled.server import Server, embedded
 
 
 @contextmanager

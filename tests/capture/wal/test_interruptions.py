@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from millstream.bundled.server import Server, embedded
 from millstream.capture.wal import slot
 from millstream.capture.wal.pipeline import Options, Pipeline
 from millstream.catalog import slots
-from millstream.embedded.server import Server, embedded
 from millstream.errors import SlotLost, WalTakenOver
 from millstream.postgres import relations
 from millstream.postgres.connection import Connection, connect

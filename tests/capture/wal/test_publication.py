@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from millstream.bundled.server import embedded
 from millstream.capture.wal import publication
 from millstream.catalog.sources import Source
-from millstream.embedded.server import embedded
 from millstream.postgres.connection import Connection, connect
 from millstream.postgres.relations import partitions
 

@@ -13,9 +13,9 @@ import pytest
 
 import millstream
 from millstream import Millstream
+from millstream.bundled.server import Server
 from millstream.catalog import targets
 from millstream.catalog.installation import identity, install
-from millstream.embedded.server import Server
 from millstream.errors import OtherDatabase, TargetMoved
 from millstream.postgres.connection import Connection, connect
 from millstream.testing.restore import another_cluster, dump, restore

@@ -13,10 +13,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from millstream.bundled.server import Server, embedded
 from millstream.capture.trigger import triggers
 from millstream.catalog import blocks, sources, stream_tables, targets
 from millstream.catalog.installation import install
-from millstream.embedded.server import Server, embedded
 from millstream.errors import LockNotHad, NameTaken, NoRights, NotInstalled, StillUsed
 from millstream.observe.failpoint import UNINSTALL_FAILPOINTS, VARIABLE
 from millstream.postgres import relations

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from millstream.bundled.server import Server, embedded
 from millstream.catalog.installation import install, roles
-from millstream.embedded.server import Server, embedded
 from millstream.postgres.connection import Connection, connect
 
 READABLE = """

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from millstream.bundled.shop import Count
 from millstream.cli.demo.story import CHAPTERS, Chapter
-from millstream.embedded.shop import Count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.syntax import Syntax
 
+from millstream.bundled.shop import Size, Traffic, open_shop, rows_by_table
 from millstream.cli.commands.verify import verdict
 from millstream.cli.demo.board import Board
 from millstream.cli.demo.loop import INTERVAL, keep_fresh
@@ -24,7 +25,6 @@ from millstream.cli.entry_points import Doors
 from millstream.cli.exit_codes import Exit
 from millstream.cli.options import AsJson
 from millstream.cli.output import err, number, out, print_json
-from millstream.embedded.shop import Size, Traffic, open_shop, rows_by_table
 from millstream.postgres.connection import connect
 from millstream.settings import Settings
 

@@ -7,8 +7,8 @@ import time
 import psycopg
 import pytest
 
-from millstream.embedded.server import embedded
-from millstream.embedded.shop import EVENTS, SQL, Size, Traffic, open_shop, rows_by_table
+from millstream.bundled.server import embedded
+from millstream.bundled.shop import EVENTS, SQL, Size, Traffic, open_shop, rows_by_table
 from millstream.postgres.connection import connect
 
 SMALL = Size(customers=20, products=10, orders=100)

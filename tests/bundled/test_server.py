@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from millstream.embedded import server as servers
-from millstream.embedded.server import Server
+from millstream.bundled import server as servers
+from millstream.bundled.server import Server
 
 # Any user but the one that the server runs as.
 STRANGER = 12_345

@@ -18,7 +18,7 @@ import psycopg
 from millstream.postgres.connection import Connection, connect
 from millstream.postgres.sql_files import load
 
-SQL = load("millstream.embedded", "shop.sql")
+SQL = load("millstream.bundled", "shop.sql")
 
 # How often each event happens, per hundred.
 EVENTS: Mapping[str, int] = {
