@@ -316,8 +316,8 @@ def demand_forgets_rows_it_has_asked_for(patch: pytest.MonkeyPatch) -> None:
         known, new = honest(holistic, column, keys)
         return [rows[:0] for rows in known], new
 
-    honest = InputRows.known
-    patch.setattr(InputRows, "known", new_ones_alone)
+    honest = InputRows.split_known
+    patch.setattr(InputRows, "split_known", new_ones_alone)
 
 
 @breaks("extremes")

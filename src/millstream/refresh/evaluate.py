@@ -111,7 +111,7 @@ class Evaluation:
             whole = {other.name: InputRows(whole=self.access.everything(other, before=0)) for other in rest}
             return {name: InputRows(whole=found), **whole}
         held = read_demanded(branch, {name: found}, self.access, before=0)
-        return {**held, name: held[name].stored()}
+        return {**held, name: held[name].as_stored()}
 
     def _views(self, branch: Branch, input_rows: dict[str, InputRows]) -> dict[str, Rows]:
         return {

@@ -1,11 +1,11 @@
-"""Look whether a refresh can be trusted: the plan is of what is there, and every source is captured whole.
+"""Pre-flight checks: is the cached plan still valid, and is every source fully captured?
 
-What is not sound is put aside, and the others go on:
+A stream table that fails a check is put aside with an outcome; the others are refreshed:
 
     something under the query was replaced       a Gap: plan it again
-    a source is not captured whole               a Gap: set capture up again
-    a column that is read is not what it was     an error, told to whoever refreshes
-    code of others would run                     an error; the table waits until it is gone
+    a source is not fully captured               a Gap: set capture up again
+    a column that is read has changed            an error, which the refresh reports
+    code of an untrusted role would run          an error; the table waits until it is removed
     the owner may not read what the query reads  an error; the table waits until it may
 """
 
@@ -36,8 +36,10 @@ def preflight(
     guarded: bool,
     trusted_roles: Sequence[str] = (),
 ) -> tuple[dict[int, Outcome], dict[int, list[Change]]]:
-    """Which of these must be put aside, and what has changed under the others; those that are as they were when
-    they were last found sound are not looked at again."""
+    """Return the outcomes of the jobs that are put aside, and the changed definitions by stream table.
+
+    A job that passed before, and whose version stamps are unchanged, is not checked again.
+    """
     found = digest_cache.version_stamps(conn, {job.table.id: job.digests for job in jobs})
     new = [job for job in jobs if not memory.holds(job.table.id, job.digests, found[job.table.id])]
     changes = _changes(conn, new)
@@ -52,7 +54,7 @@ def preflight(
 
 
 def _changes(conn: Connection, jobs: Sequence[Job]) -> dict[int, list[Change]]:
-    """What is not as planned or not as recorded, by stream table: one question for all."""
+    """Return by stream table the definitions that differ from its plan or its record; one query for all."""
     found = dict[int, list[Change]]()
     if not jobs:
         return found
@@ -62,7 +64,7 @@ def _changes(conn: Connection, jobs: Sequence[Job]) -> dict[int, list[Change]]:
 
 
 def _unplanned(conn: Connection, job: Job, changes: Sequence[Change]) -> Outcome | None:
-    """Why the plan cannot be carried out, if it cannot."""
+    """Return why the plan cannot be carried out; None if it can."""
     planned_otherwise = {one.kind for one in changes if one.is_planned_otherwise}
     state = next((one.digest for one in changes if one.kind == "target"), None)
     if state == "renamed":
@@ -80,7 +82,7 @@ def _unplanned(conn: Connection, job: Job, changes: Sequence[Change]) -> Outcome
 
 
 def _check_guards(conn: Connection, jobs: Sequence[Job], guarded: bool) -> dict[int, Outcome]:
-    """Every stream table has its guard, or none has, as the setting says."""
+    """Return a Gap for each stream table that lacks its write guard, or has one although the setting says none."""
     relids = {job.table.id: job.table.relid for job in jobs if job.table.relid}
     wrong = write_guard.broken_guards(conn, list(relids.values())) if relids else {}
     aside = dict[int, Outcome]()
@@ -92,10 +94,9 @@ def _check_guards(conn: Connection, jobs: Sequence[Job], guarded: bool) -> dict[
 
 
 def _check_capture(conn: Connection, jobs: Sequence[Job], read: SourcesByTable) -> dict[int, Outcome]:
-    """Every source must be captured whole, as it was set up; otherwise nothing of it can be trusted.
+    """Return an outcome for each job that reads a source whose capture is not complete.
 
-    What can be set up again is a Gap for whoever reads it. Where a column is not what it was, the stream tables
-    that read the column are told so. The others go on.
+    If a column that the job reads has changed, it is an error. Anything else can be set up again: a Gap.
     """
     if not jobs:
         return {}
@@ -115,12 +116,12 @@ def _check_capture(conn: Connection, jobs: Sequence[Job], read: SourcesByTable) 
     return aside
 
 
-# The class of SQLSTATEs of a query that names what is not there, or not so any more.
+# The class of SQLSTATEs for a query that names a missing or changed object.
 _NO_SUCH_THING = "42"
 
 
 def _check_rights(conn: Connection, jobs: Sequence[Job], trusted_roles: Sequence[str]) -> dict[int, Outcome]:
-    """Those that would run code of others, and those whose owners may not read what their queries read."""
+    """Return an error for each job that would run code of untrusted roles, or whose owner may not read its sources."""
     relids = {job.table.id: job.table.relid or 0 for job in jobs}
     aside = dict[int, Outcome]()
     called = foreign_code.under(conn, {job.table.id: job.digests for job in jobs}, trusted_roles)
@@ -138,6 +139,7 @@ def _check_rights(conn: Connection, jobs: Sequence[Job], trusted_roles: Sequence
 
 
 def _denied(conn: Connection, job: Job, owner: str | None) -> MillstreamError | None:
+    """Return why the owner of a stream table may not run its query; None if it may."""
     try:
         rights.check(conn, job.table.canonical_query, owner or rights.current_role(conn))
     except MillstreamError as error:
@@ -153,18 +155,18 @@ def _denied(conn: Connection, job: Job, owner: str | None) -> MillstreamError | 
 
 
 def _uncaptured(job: Job, read: Sequence[sources.Source]) -> dict[int, str]:
-    """Sources that are not recorded, or whose buffers lack a column that is read: something was cut short."""
-    captured = {one.relid: {column.name for column in one.columns} for one in read}
-    wanted = [(one.scan.table.oid, one.used()) for one in job.table_inputs()]
+    """Return the sources that are not recorded, or whose buffers lack a column that is read."""
+    captured = {source.relid: {column.name for column in source.columns} for source in read}
+    wanted = [(input_.scan.table.oid, input_.used()) for input_ in job.table_inputs()]
     lacking = [oid for oid, used in wanted if oid not in captured or used - captured[oid]]
     return dict.fromkeys(lacking, "a column is not captured")
 
 
 def _changed(job: Job, drifts: Mapping[int, Mapping[str, str]]) -> SourceChanged | None:
-    """A column that the job reads, or a whole table, that is not what it was."""
-    for one in job.table_inputs():
-        table = one.scan.table
+    """Return an error if a column that the job reads, or a whole table, has changed; None otherwise."""
+    for input_ in job.table_inputs():
+        table = input_.scan.table
         for column, what in drifts.get(table.oid, {}).items():
-            if (column in one.used() or not column) and not sources.is_harmless(what):
+            if (column in input_.used() or not column) and not sources.is_harmless(what):
                 return SourceChanged.shape(f"{table.schema}.{table.name}", what)
     return None

@@ -1,17 +1,26 @@
-"""Rows that are alike go to Spark as one."""
+"""Semi-join reduction drops rows without a match; equal rows go to Spark as one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame
 
-from millstream.algebra.block import Input, Leaf
+from millstream.algebra.block import Branch, Edge, Input, Leaf, Read
 from millstream.algebra.expr import Expr
-from millstream.algebra.relation import Scan
+from millstream.algebra.relation import JoinKind, Scan
 from millstream.algebra.table import Table
 from millstream.algebra.types import Column, PgType
 from millstream.algebra.wire import wire_of
-from millstream.refresh.reads.semijoin import count_duplicates
+from millstream.compiler.blocks.demand import Id
+from millstream.refresh.reads import semijoin
+from millstream.refresh.reads.input_rows import InputRows
+from millstream.refresh.reads.semijoin import SemiJoinReduction, compares_exactly, count_duplicates
+from millstream.spark.scan import Scanned
 
 FLOAT8 = PgType(701, "double precision", "float8")
 INT4 = PgType(23, "integer", "int4")
@@ -55,3 +64,70 @@ def test_rows_without_columns_are_counted(image: int) -> None:
     """The law found it: an input of which nothing but the number of rows is asked failed in Arrow."""
     found = count_duplicates(reading(), rows((1, 1), (1, 1), (image, 0)), corrected=True)
     assert found.to_pylist() == [{"__before": 2 + image, "__after": 2}]
+
+
+# -- the reduction -----------------------------------------------------------------------------
+
+
+def branch(*, kind: JoinKind = "inner", pairs: tuple[tuple[str, str], ...] = (("c0", "c0"),)) -> Branch:
+    """`a` joined to `b` by column c0."""
+    inputs = tuple(replace(reading(INT4), name=name) for name in "ab")
+    return Branch(inputs, (Edge("a", "b", pairs, kind),), Read(inputs[0]), ())
+
+
+def keys(*values: int | None) -> pa.Table:
+    return pa.table({"c0": pa.array(values, pa.int32())})
+
+
+def reduced(joined: Branch, name: str, rows: pa.Table, partners: InputRows, waiting: Sequence[Id] = ()) -> list[int]:
+    """The keys that are left of the rows of an input, when the other end holds these partners."""
+    other = "b" if name == "a" else "a"
+    reduction = SemiJoinReduction(joined, {name: InputRows(first=rows), other: partners}, set(waiting))
+    values: list[int] = reduction.rows(name, rows)["c0"].to_pylist()
+    return values
+
+
+@pytest.fixture
+def few_rows_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(semijoin, "FEW", 0)
+
+
+@pytest.mark.usefixtures("few_rows_are_compared")
+def test_rows_without_a_match_are_dropped() -> None:
+    assert reduced(branch(), "a", keys(1, 2, None, 2), InputRows(first=keys(2), found=[keys(3)])) == [2, 2]
+
+
+@pytest.mark.usefixtures("few_rows_are_compared")
+def test_the_preserved_side_of_an_outer_join_is_not_reduced() -> None:
+    joined = branch(kind="left")
+    assert reduced(joined, "a", keys(1, 2), InputRows(first=keys(2))) == [1, 2]
+    assert reduced(joined, "b", keys(1, 2), InputRows(first=keys(2))) == [2]
+
+
+@pytest.mark.usefixtures("few_rows_are_compared")
+def test_nothing_is_dropped_before_the_answer_has_come() -> None:
+    partners = InputRows(first=keys(2))
+    assert reduced(branch(), "a", keys(1, 2), partners, waiting=[("a", "b", 1)]) == [1, 2]
+    assert reduced(branch(), "a", keys(1, 2), partners, waiting=[("b", "a", 1)]) == [2]
+
+
+@pytest.mark.usefixtures("few_rows_are_compared")
+def test_nothing_is_dropped_if_the_driver_does_not_hold_the_partners() -> None:
+    scanned = Scanned(cast(DataFrame, None), 1, lambda: 0)
+    assert reduced(branch(), "a", keys(1, 2), InputRows(whole=scanned)) == [1, 2]
+
+
+def test_few_rows_are_not_compared() -> None:
+    assert reduced(branch(), "a", keys(1, 2), InputRows(first=keys(2))) == [1, 2]
+
+
+def test_integers_compare_exactly_and_floating_point_numbers_do_not() -> None:
+    small = leaf_of(INT4)
+    large = leaf_of(PgType(20, "bigint", "int8"))
+    assert compares_exactly(small, large)
+    assert not compares_exactly(small, leaf_of(FLOAT8))
+    assert not compares_exactly(leaf_of(FLOAT8), leaf_of(FLOAT8))
+
+
+def leaf_of(type_: PgType) -> Leaf:
+    return reading(type_).leaves[0]

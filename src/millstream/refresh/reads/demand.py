@@ -1,8 +1,9 @@
-"""Gather what a block must read: the changed rows and every row they can meet.
+"""Read what a block needs: the changed rows, and every row that they can join.
 
-`compiler.blocks.demand` says which messages go along the join tree; here they are sent. A row found by two
-messages is read twice and counted once, told apart by where it is stored. What was scanned whole
-is not held by the driver, so its neighbours are asked for everything in turn.
+`compiler.blocks.demand` plans which key messages go along the join tree; this module sends them: it looks up the keys
+of the sender's rows in the receiver. A row that two messages find is read twice and counted once: column `ROW`, where
+the row is stored, identifies it. The driver does not hold the rows of a table that Spark scans, so it has no keys to
+send from there, and the neighbours of that table are read in full too.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from millstream.compiler.blocks.demand import Id, KeyMessage, messages
 from millstream.refresh.reads.access_paths import AccessPaths
 from millstream.refresh.reads.input_rows import InputRows, LookedUpKeys
 from millstream.refresh.reads.read_sql import ROW, schema_of
-from millstream.refresh.reads.semijoin import LONG_JOIN, SemiJoinReduction, alike, count_duplicates
+from millstream.refresh.reads.semijoin import LONG_JOIN, SemiJoinReduction, compares_exactly, count_duplicates
 from millstream.spark.engine import Engine, Rows
 from millstream.spark.scan import Scanned
 
-# By name of an input: its rows of which a moving filter says one thing before and another after.
+# By name of an input: its rows that cross a temporal filter.
 Crossing = Mapping[str, "pa.Table | Scanned"]
 
 
@@ -35,11 +36,16 @@ def read_demanded(
     before: int,
     crossing: Crossing = MappingProxyType({}),
 ) -> dict[str, InputRows]:
-    """Send all messages that start from the inputs that hold rows."""
-    held = {one.name: InputRows.beginning(first.get(one.name), crossing.get(one.name)) for one in branch.inputs}
-    holders = [name for name, rows in held.items() if rows.begins()]
-    answers, alls = dict[Id, "pa.Table | Scanned"](), set[Id]()
-    # Of two there is no choice.
+    """Return the rows of each input that the first rows, and the rows that cross a temporal filter, can join.
+
+    `before` is how often a stored row counts before this refresh: 1, or 0 if only the new version is computed.
+    """
+    names = [input_.name for input_ in branch.inputs]
+    held = {name: InputRows.starting_with(first.get(name), crossing.get(name)) for name in names}
+    holders = [name for name, rows in held.items() if rows.starting_rows()]
+    answers = dict[Id, "pa.Table | Scanned"]()
+    alls = set[Id]()
+    # Sizes order the messages; two inputs leave no choice of order.
     planned = messages(branch, holders, access.sizes(branch.inputs) if len(branch.inputs) > 2 else {})
     waiting = {message.id for message in planned}
     reduction = SemiJoinReduction(branch, held, waiting)
@@ -51,12 +57,12 @@ def read_demanded(
         waiting.remove(message.id)
         if answer is not None:
             answers[message.id] = answer
-    return {name: rows.reduced(partial(reduction.rows, name)) for name, rows in held.items()}
+    return {name: rows.reduce(partial(reduction.rows, name)) for name, rows in held.items()}
 
 
 def _asks_for_all(message: KeyMessage, held: dict[str, InputRows]) -> bool:
-    """Without columns to look up by, any row asks for everything."""
-    return not message.sender_columns and any(held[name].rows() for name in message.behind)
+    """Return True if a message without key columns has any row behind it: the receiver is then read in full."""
+    return not message.sender_columns and any(held[name].has_rows() for name in message.behind)
 
 
 def _answer(
@@ -70,52 +76,52 @@ def _answer(
     *,
     everything: bool,
 ) -> pa.Table | Scanned | None:
-    """What the receiver has for the sender's keys; None when there is nothing to ask for."""
+    """Return the receiver's rows for the sender's keys, and add them to the receiver; None if there are no keys."""
     receiver = held[message.receiver]
     if receiver.whole is not None:
         return receiver.whole
-    speaking = [answers[id_] for id_ in message.after if id_ in answers]
+    sent = [answers[id_] for id_ in message.after if id_ in answers]
     if message.round == 1:
-        speaking += held[message.sender].begins()
-    tables = [rows for rows in speaking if isinstance(rows, pa.Table) and rows.num_rows > 0]
-    scanned = any(isinstance(rows, Scanned) for rows in speaking)
+        sent += held[message.sender].starting_rows()
+    tables = [rows for rows in sent if isinstance(rows, pa.Table) and rows.num_rows > 0]
+    scanned = any(isinstance(rows, Scanned) for rows in sent)
     if not tables and not scanned and not everything:
         return None
-    one = branch.input(message.receiver)
+    input_ = branch.input(message.receiver)
     if scanned or everything:
         why = "everything is asked for" if scanned or message.sender_columns else "no equality ties it"
-        receiver.whole = access.everything(one, before=before, why=why)
+        receiver.whole = access.everything(input_, before=before, why=why)
         return receiver.whole
-    meeting = [reduction.rows(message.sender, rows, away=message.receiver, number=message.round) for rows in tables]
-    keys = distinct_keys(meeting, message.sender_columns, message.nulls)
+    joining = [reduction.rows(message.sender, rows, away=message.receiver, number=message.round) for rows in tables]
+    keys = distinct_keys(joining, message.sender_columns, message.nulls)
     if keys.num_rows == 0:
         return None
-    column = _by_one_column(branch, message)
-    known, new = receiver.known(column, keys) if column else ([], keys)
+    column = _single_column(branch, message)
+    known, new = receiver.split_known(column, keys) if column else ([], keys)
     if new.num_rows == 0:
         return pa.concat_tables(known)
-    answer = access.lookup(one, message.receiver_columns, new, before=before, nulls=message.nulls)
+    answer = access.lookup(input_, message.receiver_columns, new, before=before, nulls=message.nulls)
     if not isinstance(answer, pa.Table) or ROW not in answer.column_names:
         receiver.whole = answer
         return answer
     receiver.found.append(answer)
     if column:
-        receiver.asked.append(LookedUpKeys(column, new.column(0), answer))
+        receiver.lookups.append(LookedUpKeys(column, new.column(0), answer))
     return pa.concat_tables([*known, answer])
 
 
-def _by_one_column(branch: Branch, message: KeyMessage) -> str:
-    """The column that is asked by, where keys that another message has asked for can be told from others."""
+def _single_column(branch: Branch, message: KeyMessage) -> str:
+    """Return the only column that a message looks up by; empty if it has several or its keys do not compare exactly."""
     if len(message.receiver_columns) > 1 or message.nulls:
         return ""
     own, theirs = message.sender_columns[0], message.receiver_columns[0]
-    same = alike(branch.input(message.sender).leaf(own), branch.input(message.receiver).leaf(theirs))
+    same = compares_exactly(branch.input(message.sender).leaf(own), branch.input(message.receiver).leaf(theirs))
     return theirs if same else ""
 
 
 def distinct_keys(tables: list[pa.Table], columns: tuple[str, ...], nulls: tuple[int, ...] = ()) -> pa.Table:
-    """Each key once; one with a NULL in it meets nothing, but for the places where NULLs are equal."""
-    # One column may be tied to two: a.x = b.y AND a.x = b.z.
+    """Return each key once. A key with a NULL joins nothing and is left out, except at the positions `nulls`."""
+    # A column may occur twice: a.x = b.y AND a.x = b.z.
     distinct = list(dict.fromkeys(columns))
     keys = pa.concat_tables([table.select(distinct) for table in tables])
     for column in {column for place, column in enumerate(columns) if place not in nulls}:
@@ -123,18 +129,19 @@ def distinct_keys(tables: list[pa.Table], columns: tuple[str, ...], nulls: tuple
     return keys.group_by(distinct).aggregate([]).select(list(columns))
 
 
-def rows_of(one: Input, rows_read: InputRows, engine: Callable[[], Engine], *, joined: int = 1) -> Rows:
-    """All rows of an input as Spark gets them: images, and stored rows each once; so many tables are joined."""
-    schema = schema_of(one)
+def rows_of(input_: Input, rows_read: InputRows, engine: Callable[[], Engine], *, joined: int = 1) -> Rows:
+    """Return all rows of an input for Spark: the images, and each stored row once; `joined` tables are in the join."""
+    schema = schema_of(input_)
     images = rows_read.first if rows_read.first is not None else schema.empty_table()
     if isinstance(rows_read.whole, Scanned):
         return rows_read.whole.and_images(engine().frame(images)) if images.num_rows else rows_read.whole
     stored = [rows_read.whole] if rows_read.whole is not None else [_once(rows_read.found)] if rows_read.found else []
     rows = pa.concat_tables([images.select(schema.names), *(table.select(schema.names) for table in stored)])
-    return count_duplicates(one, rows, corrected=joined >= LONG_JOIN and images.num_rows > 0)
+    return count_duplicates(input_, rows, corrected=joined >= LONG_JOIN and images.num_rows > 0)
 
 
 def _once(found: list[pa.Table]) -> pa.Table:
+    """Return each stored row once."""
     if len(found) == 1:
         return found[0]
     rows = pa.concat_tables(found)

@@ -1,16 +1,16 @@
-"""Leave out rows that meet none: what is in no row of the result need not be looked up for, nor evaluated.
+"""Semi-join reduction: drop rows that cannot join before any lookup and before Spark.
 
-    lineitem -> part, of which a filter passes one in twenty:    one row of lineitem in twenty asks for its order
+    lineitem -> part, with a filter that 1 part in 20 passes:    1 row of lineitem in 20 looks up its order
 
-A row of an inner join is nothing without one of the other end's. By the time it would ask its next neighbour, the
-answers of those it has asked before are at hand; theirs, likewise, have been asked by those behind them. Rows that
-stand for both versions are compared with rows of both, so what is left out is in neither. Images are of the same
-values as the rows that they correct, and go with them.
+A row of an inner join reaches the result only with a match at the other end. When an input is about to send its keys to
+the next neighbour, the answers of the neighbours that it has sent keys to are at hand, and these were reduced in turn.
+A stored row counts before and after, and is compared with the rows of both versions, so a dropped row is in neither
+result. An image has the values of the stored row that it corrects, so both are dropped together.
 
-What is left goes to Spark with rows that are alike made one: a customer's orders, of which only the customer is asked.
+The remaining rows that are equal in all columns go to Spark as one row with summed counts (`count_duplicates`).
 
-Which columns are equal is Spark's word. Only where a comparison of what travelled says the same (whole numbers, texts)
-is anything left out.
+Spark decides which columns are equal. Rows are dropped only by columns whose transmitted values are equal exactly if
+Spark finds them equal: integers and texts.
 """
 
 from __future__ import annotations
@@ -22,53 +22,56 @@ import pyarrow.compute as pc
 
 from millstream.algebra.block import Branch, Edge, Input, Leaf
 from millstream.compiler.blocks.demand import Id
-from millstream.refresh.reads.input_rows import InputRows, among
+from millstream.refresh.reads.input_rows import InputRows, is_in
 
-# So few rows are sooner looked up for than compared.
+# Looking up this many rows costs less than comparing them first.
 FEW = 1_000
 _INTEGERS = frozenset({"int16", "int32", "int64"})
 
 
 class SemiJoinReduction:
-    """Compares the rows that the inputs of a branch hold so far."""
+    """Drops rows of a branch by comparing them with the rows that the other inputs hold so far."""
 
     def __init__(self, branch: Branch, held: Mapping[str, InputRows], waiting: Collection[Id]) -> None:
         self.branch = branch
         self.held = held
         self.waiting = waiting
-        """The messages that have not been sent yet. It shrinks."""
+        """The messages that have not been sent yet; the caller removes each one that it sends."""
 
     def rows(self, name: str, rows: pa.Table, *, away: str = "", number: int = 2) -> pa.Table:
-        """Those of an input that meet a row of each neighbour they need, but for the one that is asked next.
+        """Return the rows of an input that have a match in each neighbour that they need, as far as it is known.
 
-        The number is that of the round: rows of this one and of those before it are there.
+        `away` is the neighbour that gets the keys next: its rows are not known yet. `number` is the current round:
+        messages of this round and of earlier ones bring rows to compare with.
         """
         for edge in self.branch.edges:
             ends = edge.ends(name)
             if rows.num_rows <= FEW or ends is None or ends[0] == away or not edge.reduces(name):
                 continue
-            if not any((name, ends[0], one) in self.waiting for one in range(1, number + 1)):
-                rows = self._meeting(rows, name, edge, number)
+            answered = not any((name, ends[0], earlier) in self.waiting for earlier in range(1, number + 1))
+            if answered:
+                rows = self._with_match(rows, name, edge, number)
         return rows
 
-    def _meeting(self, rows: pa.Table, name: str, edge: Edge, number: int) -> pa.Table:
+    def _with_match(self, rows: pa.Table, name: str, edge: Edge, number: int) -> pa.Table:
+        """Return the rows that have a match at the other end of an edge, by each comparable column on its own."""
         ends = edge.ends(name)
         assert ends is not None
         other, own, theirs = ends
         pairs = [
             (place, mine, its)
             for place, (mine, its) in enumerate(zip(own, theirs, strict=True))
-            if alike(self.branch.input(name).leaf(mine), self.branch.input(other).leaf(its))
+            if compares_exactly(self.branch.input(name).leaf(mine), self.branch.input(other).leaf(its))
         ]
         partners = self._partners(other, name, number) if pairs else None
         if partners is None:
             return rows
         for place, mine, its in pairs:
-            rows = rows.filter(among(rows[mine], partners[its], nulls=place in edge.nulls))
+            rows = rows.filter(is_in(rows[mine], partners[its], nulls=place in edge.nulls))
         return rows
 
     def _partners(self, name: str, asking: str, number: int) -> pa.Table | None:
-        """The keys of an input's rows; None where they are not at hand."""
+        """Return the key columns of an input's rows; None if the driver does not hold them."""
         tables = self.held[name].tables()
         if tables is None:
             return None
@@ -79,19 +82,22 @@ class SemiJoinReduction:
         return self.rows(name, keys, away=asking, number=number)
 
 
-# From so many joined tables on, each row is sent once, not as a stored row and images that correct it: of n tables that
-# have a row twice, the join has it 2^n times.
+# From this many joined tables on, each row is sent once, not as a stored row and the image that corrects it: a join of
+# n tables that have a row twice has 2^n rows.
 LONG_JOIN = 4
 
 
-def count_duplicates(one: Input, rows: pa.Table, *, corrected: bool = False) -> pa.Table:
-    """Rows that are alike as one, counted; where a key is among the columns, none are, unless images correct them."""
-    columns = [leaf.name for leaf in one.leaves]
-    shown = {leaf.expr.as_ref.column for leaf in one.leaves if leaf.expr.as_ref is not None}
-    told_apart = bool(one.scan.table.key) and shown >= set(one.scan.table.key)
-    if (rows.num_rows <= FEW or told_apart) and not corrected:
+def count_duplicates(input_: Input, rows: pa.Table, *, corrected: bool = False) -> pa.Table:
+    """Return equal rows as one row with summed counts; drop rows whose counts cancel.
+
+    Few rows, and rows with a key among their columns, are returned as they are, unless images correct them.
+    """
+    columns = [leaf.name for leaf in input_.leaves]
+    columns_read = {leaf.expr.as_ref.column for leaf in input_.leaves if leaf.expr.as_ref is not None}
+    unique = bool(input_.scan.table.key) and columns_read >= set(input_.scan.table.key)
+    if (rows.num_rows <= FEW or unique) and not corrected:
         return rows
-    # Of floating-point numbers, some are equal and not the same: 0 and -0.
+    # Grouped by bits: the floating-point numbers 0 and -0 are equal, and print differently.
     keys = {name: _by_bits(rows[name]) for name in columns}
     same = pa.table({"__n": _numbers(rows), "__before": rows["__before"], "__after": rows["__after"], **keys})
     counts = same.group_by(columns).aggregate([("__n", "min"), ("__before", "sum"), ("__after", "sum")])
@@ -101,6 +107,7 @@ def count_duplicates(one: Input, rows: pa.Table, *, corrected: bool = False) -> 
 
 
 def _by_bits(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return floating-point numbers as integers of the same bits, and other values unchanged."""
     if not pa.types.is_floating(values.type):
         return values
     bits = pa.int64() if values.type.bit_width == 64 else pa.int32()
@@ -111,7 +118,7 @@ def _numbers(rows: pa.Table) -> pa.Array:
     return pa.array(range(rows.num_rows), pa.int64())
 
 
-def alike(one: Leaf, other: Leaf) -> bool:
-    """Is a value of one equal to a value of the other exactly where what travelled is?"""
-    wires = one.wire, other.wire
+def compares_exactly(left: Leaf, right: Leaf) -> bool:
+    """Return True if values of two leaf columns are equal exactly if their transmitted forms are."""
+    wires = left.wire, right.wire
     return all(wire.arrow in _INTEGERS for wire in wires) or all(wire.spark == "string" for wire in wires)
