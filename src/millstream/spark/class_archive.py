@@ -27,6 +27,8 @@ from millstream.observe import log
 FORGOTTEN = 30
 _MAGIC = (0xF00BABA8).to_bytes(4, "little")
 
+AT_EXIT = "-XX:ArchiveClassesAtExit"
+
 
 def java_options(java: str, directory: Path | None = None) -> str:
     """What tells Java to take its classes from the archive, or to leave one; nothing where that cannot be.
@@ -53,7 +55,7 @@ def java_options(java: str, directory: Path | None = None) -> str:
         # Another process was here at the same time, or nothing can be written here.
         log.info("java's classes are not kept", directory=str(directory), why=str(error))
         return ""
-    return f"-XX:ArchiveClassesAtExit={archive.with_suffix(f'.{os.getpid()}.new')}"
+    return f"{AT_EXIT}={archive.with_suffix(f'.{os.getpid()}.new')}"
 
 
 def _cache() -> Path:

@@ -35,7 +35,7 @@ from millstream.errors import JavaMissing
 from millstream.observe import log
 from millstream.spark import class_archive, private_files
 from millstream.spark.java import java
-from millstream.spark.watchdog import Watchdog
+from millstream.spark.watchdog import ARCHIVING, GRACE, Watchdog
 
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
 
@@ -149,7 +149,8 @@ def _launched(conf: SparkConf) -> JavaGateway:
         raise JavaMissing.ended("\n".join(_heard) or str(error)) from error
     process: Popen[bytes] | None = gateway.proc
     if process is not None:
-        _watchdogs[process.pid] = Watchdog(process.pid, directories)
+        grace = ARCHIVING if class_archive.AT_EXIT in conf.get(_JAVA, "") else GRACE
+        _watchdogs[process.pid] = Watchdog(process.pid, directories, grace=grace)
     return gateway
 
 

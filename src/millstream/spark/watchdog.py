@@ -15,16 +15,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-# Seconds that Java has for its shutdown.
+# Seconds that Java has for its shutdown, and for one that writes its class archive (see `class_archive`).
 GRACE = 5
+ARCHIVING = 60
 
 # The shell sees the number of a process and not the process: it does not signal one that is no Java any more.
-_SCRIPT = f"""
+_SCRIPT = """
 trap '' INT TERM HUP
 read -r line && exit 0
 java=$1
-shift
-left={GRACE * 5}
+left=$(($2 * 5))
+shift 2
 while [ $left -gt 0 ] && kill -0 "$java" 2>/dev/null; do sleep 0.2; left=$((left - 1)); done
 case $(cat "/proc/$java/comm" 2>/dev/null || ps -o comm= -p "$java" 2>/dev/null) in
     *java*) kill -KILL "$java" 2>/dev/null ;;
@@ -36,10 +37,10 @@ rm -rf -- "$@"
 class Watchdog:
     """The shell that watches beside one Java."""
 
-    def __init__(self, java: int, directories: Sequence[Path]) -> None:
+    def __init__(self, java: int, directories: Sequence[Path], *, grace: int = GRACE) -> None:
         # In a session of its own: what a terminal or a supervisor sends to our process group must not end it.
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", _SCRIPT, "millstream-watchdog", str(java), *map(str, directories)],
+            ["/bin/sh", "-c", _SCRIPT, "millstream-watchdog", str(java), str(grace), *map(str, directories)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

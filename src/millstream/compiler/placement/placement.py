@@ -71,7 +71,7 @@ def refuse_number(expression: Expr, type_: PgType) -> Unsupported:
 def refuse_row(expression: Expr) -> Unsupported:
     """Return the refusal of an anonymous row that is used as a value."""
     return Unsupported.construct(
-        f"the row {expression} as a value",
-        reason="No column of a table has the type of such a row.",
-        way_round="Write its columns one by one.",
+        f"the anonymous row {expression} as a value",
+        reason="No column of a table has the type of a ROW(...) that is not cast.",
+        way_round="Cast the row to a composite type of yours (CREATE TYPE), or select its columns one by one.",
     )
