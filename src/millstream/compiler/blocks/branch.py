@@ -1,12 +1,12 @@
-"""Build a branch: place its expressions, join its members, and note how demand travels between them.
+"""Build a branch: place its expressions, join its items, and add the edges along which demand travels.
 
-    conditions over one table    filters of that table's reads, unless an outer join may pad it above them
-    over one and single rows     moving filters of its reads (`move.py`)
-    equal columns of two         joins, and edges for demand
-    all else                     filters of the body
+    condition over one table           a filter of that table's reads, unless an outer join above may null-extend it
+    over one table and single rows     a temporal filter of its reads (`push_filters.py`)
+    equality of two tables' columns    a join, and an edge for demand
+    any other                          a filter of the body
 
-Members are joined in the order in which equalities lead from one to the next; those that no
-equality ties are joined last, by an edge without keys, over which everything is demanded.
+Items are joined in the order in which equalities lead from one to the next. Items without an equality are joined last,
+by an edge without keys, over which demand reads everything.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from millstream.errors import Unsupported
 
 @dataclass
 class _Sorted:
-    """The conditions of a region that are not filters of one table's reads."""
+    """The conditions of a region that are not filters of one table's reads: equalities, and the residual."""
 
     pairs: list[Pair] = field(default_factory=list)
     rest: list[Expr] = field(default_factory=list)
@@ -54,7 +54,7 @@ class BranchPlan:
         self._edges: list[Edge] = []
 
     def placeable(self, condition: Expr) -> bool:
-        """Can a condition be evaluated where the rows are read, or by Spark?"""
+        """True if PostgreSQL can evaluate a condition while reading one table, or Spark after the join."""
         if self.placer.single(condition):
             return True
         try:
@@ -64,7 +64,7 @@ class BranchPlan:
         return True
 
     def finish(self, outputs: Sequence[tuple[str, Placement]]) -> Branch:
-        """The branch, once all that is wanted of it has been placed."""
+        """Return the branch; all its outputs must be placed."""
         body = _Deferred(self)
         joined = body.region(self.flat.region)
         inputs = self.placer.inputs(self._filters, self._moving)
@@ -76,7 +76,7 @@ class BranchPlan:
         return Branch(inputs, tuple(self._edges), Project(relation, named, "b"), sources, null_extended)
 
     def equalities(self) -> list[tuple[Ref, Ref]]:
-        """Columns of tables that are equal in every row of the branch."""
+        """Return the columns of tables that are equal in every row of the branch."""
         found = []
         for condition in self.flat.region.conditions:
             one, other = self._sides(condition) or (None, None)
@@ -87,10 +87,10 @@ class BranchPlan:
     # -- conditions ------------------------------------------------------------------------
 
     def sort(self, conditions: Iterable[Expr], pushable: Iterable[Scan]) -> _Sorted:
-        """What becomes of each; `pushable` are the tables whose reads may be filtered by them."""
+        """Sort conditions into filters, equalities and the residual; reads of `pushable` tables may be filtered."""
         found, open_to = _Sorted(), [scan.alias for scan in pushable]
         for condition in conditions:
-            # A condition without columns may stand at any of them.
+            # A condition without columns may filter any of these tables.
             homes = self.atoms.homes(condition) or set(open_to[:1])
             if self.placer.single(condition) and homes and homes <= set(open_to):
                 self._filters.append((next(iter(homes)), self.atoms.expanded(condition)))
@@ -102,7 +102,7 @@ class BranchPlan:
         return found
 
     def _implied(self, condition: Expr, alias: str) -> Expr | None:
-        """What an OR says of one table alone, where each alternative says something of it."""
+        """Return the filter of one table that an OR implies; None if some alternative has no condition on the table."""
         own = [
             [part for part in conjuncts(one) if self.placer.single(part) and self.atoms.homes(part) == {alias}]
             for one in alternatives(condition)
@@ -110,7 +110,7 @@ class BranchPlan:
         return self.atoms.expanded(any_of(all_of(parts) for parts in own)) if len(own) > 1 and all(own) else None
 
     def _sides(self, condition: Expr) -> tuple[Expr, Expr] | None:
-        """Both sides of an equality of two tables."""
+        """Return both sides of an equality of two tables; None for any other condition."""
         sides = equated(condition)
         if sides is None or any(side.late for side in sides):
             return None
@@ -120,7 +120,7 @@ class BranchPlan:
         return (one, other) if correlated else None
 
     def _pair(self, condition: Expr) -> Pair | None:
-        """The equality as leaf columns that Spark can join by; None where it must be a filter."""
+        """Return an equality as leaf columns that Spark can join by; None if it must be a filter."""
         sides = self._sides(condition)
         if sides is None:
             return None
@@ -128,7 +128,7 @@ class BranchPlan:
         if not joinable(left, right):
             return None
         nulls = not isinstance(unwrapped(condition.tree), exp.EQ)
-        # A row that was padded has no key that could be looked up: as NULL it would meet NULLs.
+        # A null-extended row has no key to look up: with IS NOT DISTINCT FROM its NULL would match other NULLs.
         fits = self.placer.never_null_extended if nulls else self.placer.null_if_extended
         if not all(fits(side) for side in sides):
             return None
@@ -142,9 +142,9 @@ class BranchPlan:
     def edge(
         self, left: _Joined, right: _Joined, pairs: Sequence[Pair], kind: JoinKind, *, needed: bool = False
     ) -> None:
-        """Tie two sets of inputs by the two that share most equalities.
+        """Add an edge between two sets of inputs: the two inputs that share most equalities.
 
-        Without any, by two that cover their sides: asked for everything, they lead to all of it.
+        Without an equality, take two that have a row in each row of their side: reading them in full reaches all rows.
         """
         lefts, rights = list(left.names), list(right.names)
         oriented = [pair if pair.one.alias in lefts else pair.swap() for pair in pairs]
@@ -160,7 +160,7 @@ class BranchPlan:
         self._edges.append(Edge(best[0].one.alias, best[0].other.alias, columns, kind, nulls, needed))
 
     def selective(self, pairs: Sequence[Pair]) -> bool:
-        """Do equalities name a unique key of one of their tables? Then a row is met by few."""
+        """True if equalities cover a unique key of one of their tables: a row then has few matches."""
         named = dict[str, set[str]]()
         for end in (end for pair in pairs for end in (pair.one, pair.other)):
             if (ref := self._column(end)) is not None:
@@ -170,7 +170,7 @@ class BranchPlan:
         return any(key and set(key) <= columns for key, columns in keys)
 
     def _column(self, end: Ref) -> Ref | None:
-        """The column of a table that a leaf is."""
+        """Return the column of a table that a leaf is; None if the leaf is computed."""
         alias = next(alias for alias, name in self.placer.names.items() if name == end.alias)
         leaf = next(leaf for leaf in self.placer.leaves[alias].values() if leaf.name == end.column)
         return leaf.expr.as_ref
@@ -182,7 +182,7 @@ class _Joined:
 
     names: tuple[str, ...]
     cover: tuple[str, ...]
-    """Those that each have a row in each of its rows; of a full join, in each where the other side has none."""
+    """The inputs that have a row in each row of this part; for a full join, in each row of their own side."""
     parts: tuple[_Joined, ...] = ()
     kind: JoinKind = "inner"
     pairs: tuple[Pair, ...] = ()
@@ -203,7 +203,7 @@ class _Joined:
 
 
 class _Deferred:
-    """Joins the members of regions, from the inside out."""
+    """Joins the items of regions, from the inside out."""
 
     def __init__(self, plan: BranchPlan) -> None:
         self.plan = plan
@@ -221,14 +221,14 @@ class _Deferred:
         )  # fmt: skip
 
     def _with_next(self, joined: _Joined, waiting: list[_Joined], pairs: list[Pair]) -> _Joined:
-        """Join the next member that an equality leads to; without one, the next."""
-        correlated = {part: [pair for pair in pairs if _correlations(pair, joined, part)] for part in waiting}
+        """Join the next item that an equality leads to; without an equality, the next one."""
+        correlated = {part: [pair for pair in pairs if _connects(pair, joined, part)] for part in waiting}
         reached = [part for part in waiting if correlated[part]]
-        # By a unique key first: what is joined so leads to few rows.
+        # Joins by a unique key first: they lead to few rows.
         reached.sort(key=lambda part: not self.plan.selective(correlated[part]))
         new = reached[0] if reached else waiting[0]
         waiting.remove(new)
-        ready = [pair for pair in pairs if _correlations(pair, joined, new)]
+        ready = [pair for pair in pairs if _connects(pair, joined, new)]
         for pair in ready:
             pairs.remove(pair)
         self.plan.edge(joined, new, ready, "inner")
@@ -243,8 +243,8 @@ class _Deferred:
             left, right = self.region(item.left), self.region(item.right)
             pushable = () if item.kind == "full" else item.right.certain()
             found = self.plan.sort(item.on, pushable)
-            across = [pair for pair in found.pairs if _correlations(pair, left, right)]
-            within = [pair.condition for pair in found.pairs if not _correlations(pair, left, right)]
+            across = [pair for pair in found.pairs if _connects(pair, left, right)]
+            within = [pair.condition for pair in found.pairs if not _connects(pair, left, right)]
         asked = {Expr.of(unwrapped(one.tree)).as_ref for one in region.conditions}
         needed = item.mark is not None and item.mark in asked
         self.plan.edge(left, right, across, item.kind, needed=needed)
@@ -253,7 +253,7 @@ class _Deferred:
         return _Joined(names, cover, (left, right), item.kind, tuple(across), rest, item.mark)
 
 
-def _correlations(pair: Pair, one: _Joined, other: _Joined) -> bool:
+def _connects(pair: Pair, one: _Joined, other: _Joined) -> bool:
     aliases = pair.one.alias, pair.other.alias
     return (aliases[0] in one.names and aliases[1] in other.names) or (
         aliases[1] in one.names and aliases[0] in other.names

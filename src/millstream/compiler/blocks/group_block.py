@@ -1,4 +1,4 @@
-"""Blocks with an aggregate: keys, the state of each group, and what is read off it."""
+"""Blocks with an aggregate: keys, the state of each group, and the outputs that are read from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from millstream.errors import Unsupported
 
 @dataclass(frozen=True)
 class Peeled:
-    """What stands above the topmost aggregate, in terms of its columns."""
+    """The topmost aggregate, and the outputs and conditions above it as expressions over its columns."""
 
     aggregate: Aggregate | None
     outputs: tuple[Named, ...] = ()
@@ -36,6 +36,7 @@ class Peeled:
 
 
 def peel(relation: Relation) -> Peeled:
+    """Take the filters and projections off the topmost aggregate; without one, `aggregate` is None."""
     if isinstance(relation, Aggregate):
         named = tuple(Named(ref.column, Expr(ref.sql)) for ref in relation.columns)
         return Peeled(relation, named)
@@ -53,7 +54,7 @@ def peel(relation: Relation) -> Peeled:
 
 
 class _NotIncremental(Exception):
-    """A measure that Spark cannot keep, by its number: PostgreSQL shall compute it over the rows of a group."""
+    """Raised for a measure that Spark cannot maintain: it becomes a holistic aggregate."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -63,6 +64,7 @@ class _NotIncremental(Exception):
 def build_group_block(
     peeled: Peeled, aggregate: Aggregate, flats: Sequence[FlatBranch], columns: Sequence[Column], server: PlanningServer
 ) -> Block:
+    """Build the block of an aggregate; a measure that Spark cannot maintain becomes holistic, one after another."""
     while True:
         try:
             return _with_groups(peeled, aggregate, flats, columns, server)
@@ -116,7 +118,7 @@ def _with_groups(
 
 
 def _read_key(name: str, by_name: Mapping[str, Placement], state: aggregate_state.GroupState) -> str:
-    """A key as it shows: equal values are one group, and 2.50 shows its digits, -0 its sign, bpchar its blanks."""
+    """Return the SQL of a key as PostgreSQL displays it: with the digits of 2.50, the sign of -0, trailing blanks."""
     key, type_ = f"s.{quoted(name)}", by_name[name].type
     assert type_ is not None
     if type_.keeps_blanks:
@@ -134,7 +136,7 @@ def _read(
     state: aggregate_state.GroupState,
     plan: GroupedBranch,
 ) -> str:
-    """How a measure is read off the state."""
+    """Return the SQL that reads a measure from the state."""
     if measure.call.text is not None:
         return state.add_holistic(qualify_columns(plan.texts[number], plan.final))
     # Measures of the same argument share its columns.
@@ -152,7 +154,7 @@ def _read(
 
 
 class GroupedBranch:
-    """One branch below an aggregate: its keys, the arguments of what is kept, the columns of what is gathered."""
+    """One branch below an aggregate: its keys, the arguments of its measures, the columns of holistic aggregates."""
 
     def __init__(
         self,
@@ -187,19 +189,19 @@ class GroupedBranch:
 
     @cached_property
     def branch(self) -> Branch:
-        """The branch, once all its columns are known."""
+        """The finished branch; all its columns must be placed."""
         return self.plan.finish(self.named)
 
     def is_free(self, key: str) -> bool:
-        """Is a key a numeric whose digits after the point its type does not say?"""
+        """True if a key is a numeric whose type declares no scale."""
         return self.plan.placer.free(self.keys[key])
 
     def add_digits(self, key: str) -> None:
-        """Have a column tell how many digits such a key shows."""
+        """Add a column with the displayed scale of a key."""
         self.named.append((f"{key}s", displayed_scale_leaf(self.plan.placer, self.keys[key])))
 
     def add_signs(self) -> None:
-        """Have a column tell of each floating-point key whether it is anything but -0, which is equal to 0."""
+        """Add a column for each floating-point key: 0 for -0, which is equal to 0, and 1 for any other value."""
         for name, placed in [(name, placed) for name, placed in self.named if name in self.keys]:
             if placed.wire.number == "float":
                 # The key itself travels as 0.
@@ -208,9 +210,9 @@ class GroupedBranch:
                 self.named.append((f"{name}p", Placement(Expr.parse(plain), wire_of(INT4), INT4)))
 
     def add_blanks(self) -> None:
-        """Have a column tell of each key that is bpchar without a length how many blanks it ends with.
+        """Add a column with the number of trailing blanks of each key that is bpchar without a length.
 
-        PostgreSQL shows one of the equal values of a group; we show the longest.
+        PostgreSQL returns one of the equal values of a group; Millstream returns the longest.
         """
         for name, placed in [(name, placed) for name, placed in self.named if name in self.keys]:
             if placed.type is not None and placed.type.keeps_blanks:
@@ -252,7 +254,7 @@ _LONG = 34
 
 
 def _added(placer: Placer, argument: aggregate_state.Argument) -> tuple[Use, ...]:
-    """How a numeric of one table travels that is only added up: its main part, then those beside it."""
+    """Return the uses of a numeric of one table that is only added up: its main part, then those beside it."""
     type_ = placer.types.get(argument.expr)
     if argument.use != "number" or not placer.single(argument.expr) or type_ is None or type_.base != "numeric":
         return ()
@@ -261,11 +263,12 @@ def _added(placer: Placer, argument: aggregate_state.Argument) -> tuple[Use, ...
 
 
 def plainly(expression: Expr) -> Expr:
+    """Return an expression without the parentheses around it."""
     return Expr.of(unwrapped(expression.tree))
 
 
 def _too_early(placer: Placer, expression: Expr) -> bool:
-    """Would it be computed for rows that the join leaves out, and may fail there?"""
+    """True if an expression would be evaluated for rows that the join discards, and may raise for them."""
     return len(placer.scans) > 1 and may_raise(placer.atoms.expanded(expression).tree, placer.type_of)
 
 
@@ -297,6 +300,7 @@ def _typed(placed: Placement, key: Named) -> PgType:
 
 
 def agreed_columns(placed: list[list[tuple[str, Placement]]]) -> list[tuple[str, Placement]]:
+    """Return the columns of the branches; raise Unsupported if a column travels differently in two of them."""
     travelling = [[(name, one.wire) for name, one in branch] for branch in placed]
     if any(branch != travelling[0] for branch in travelling):
         raise Unsupported.construct(

@@ -1,8 +1,8 @@
 """Place each part of an expression: over one table in PostgreSQL, across tables in Spark.
 
-The largest parts that touch one table become leaf columns, whatever they contain: PostgreSQL
-computes them while reading. What is left, across tables, must be something that Spark computes
-exactly as PostgreSQL does; `SAFE` in `safe.py` is the list. All else is refused by name.
+The largest parts over one table become leaf columns, whatever they contain: PostgreSQL computes them while reading. The
+operators that combine them across tables must be ones that Spark computes exactly as PostgreSQL does, listed in
+`SPARK_EXACT` of `spark_exact.py`. Any other expression is refused by name.
 
     o.qty * p.price > lower(c.limit)::int   ->   leaves o.qty, p.price, lower(c.limit)::int
                                                  Spark  i0_c0 * i1_c0 > i2_c0
@@ -40,7 +40,7 @@ from millstream.compiler.server.questions import Constant, PlanningServer
 
 
 class Placer:
-    """Gathers the leaf columns of one branch."""
+    """Places the expressions of one branch, and collects their leaf columns."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Placer:
             self.types = {part: self._sharpened(part, type_) for part, type_ in self.types.items()}
 
     def parts(self, expression: Expr) -> Iterator[Expr]:
-        """The largest parts that touch at most one table."""
+        """Yield the largest parts of an expression that are over at most one table."""
         if self._is_mark(expression):
             return
         if self.single(expression):
@@ -83,7 +83,7 @@ class Placer:
                 yield from self.parts(Expr.of(child))
 
     def chain(self, node: exp.Expression) -> list[exp.Expression]:
-        """The spine of a chain of operators, beginning with the longest part that touches one table at most."""
+        """Return the spine of a chain of operators, beginning with its longest part over at most one table."""
         found = spine(node)
         homes, place = self.atoms.homes(Expr.of(found[0])), 0
         if len(found) == 1 or not self.single(Expr.of(found[0])):
@@ -111,7 +111,7 @@ class Placer:
 
     @contextmanager
     def inside(self, outer: OuterJoin) -> Iterator[None]:
-        """Place what stands inside an outer join: there its rows are not padded yet."""
+        """Place expressions inside an outer join, where its rows are not null-extended yet."""
         self._around, before = (*self._around, outer), self._around
         try:
             yield
@@ -119,7 +119,7 @@ class Placer:
             self._around = before
 
     def _sharpened(self, expression: Expr, type_: PgType) -> PgType:
-        """A numeric whose digits follow from its columns gets them back."""
+        """Return a numeric type with the digits that follow from its columns."""
         if type_.base != "numeric" or type_.precision is not None:
             return type_
         digits = digits_of(self.atoms.expanded(expression), self.digits)
@@ -128,12 +128,12 @@ class Placer:
         return replace(type_, precision=min(38, digits.before + digits.after), scale=digits.after)
 
     def digits(self, ref: Ref) -> Digits | None:
-        """Those that a column's type declares."""
+        """Return the digits that the type of a column declares."""
         column = self.scans[ref.alias].table.column(ref.column) if ref.alias in self.scans else None
         return digits_of_type(column.type) if column else None
 
     def free(self, expression: Expr) -> bool:
-        """Is it a numeric of one table whose digits are not known?"""
+        """True if an expression is a numeric over one table whose digits are not known."""
         type_ = self.types.get(expression)
         return self.single(expression) and type_ is not None and type_.base == "numeric" and type_.precision is None
 
@@ -142,7 +142,7 @@ class Placer:
         return self.free(expression) and is_unbounded(self.atoms.expanded(expression), known)
 
     def type_of(self, node: exp.Expression) -> PgType:
-        """PostgreSQL's type of an expression over several tables."""
+        """Ask the server for the type of an expression over several tables."""
         expression = self.atoms.expanded(Expr.of(node))
         marks = {ref: Expr("(true)") for ref in self.atoms.marks}
         return self.server.types([expression.substitute(marks)], list(self.scans.values()))[0]
@@ -150,7 +150,7 @@ class Placer:
     def inputs(
         self, filters: Sequence[tuple[str, Expr]], temporal_filters: Mapping[str, tuple[TemporalFilter, ...]]
     ) -> tuple[Input, ...]:
-        """The inputs with the leaves gathered so far and the filters of each, by alias."""
+        """Return the inputs with the leaves collected so far, and with their filters by alias."""
         return tuple(
             Input(
                 self.names[alias], scan, tuple(self.leaves[alias].values()),
@@ -162,9 +162,9 @@ class Placer:
     # -- one table -------------------------------------------------------------------------
 
     def leaf(self, expression: Expr, use: Use) -> Placement:
-        """An expression over one table as a leaf column; a constant belongs to a table that is always there.
+        """Place an expression over one table as a leaf column; a constant belongs to a table that always has a row.
 
-        Inside an outer or mark join that table may be out of sight: there a constant is written as it is.
+        Inside an outer or mark join that table may be out of scope, so a constant is written as it is.
         """
         if is_record(expression.tree):
             raise refuse_row(expression)
@@ -195,16 +195,16 @@ class Placer:
         return own.setdefault((expression, use), Leaf(f"c{len(own)}", expression, type_, use, wire))
 
     def _null_extended(self, expression: Expr, leaf: Leaf, scan: Scan, ref: Expr) -> Expr:
-        """What it is where an outer join left the table's columns NULL: mostly NULL, but not always."""
+        """Return a leaf with its value in null-extended rows: mostly NULL, but not for COALESCE and the like."""
         values = self._values_without_match(expression, leaf, scan)
-        # A NULL needs no telling, unless a join further in has something else to tell.
+        # NULL needs no CASE, unless a join further in has another value.
         while values and values[-1][1] is None:
             values.pop()
         whens = [f"WHEN {self._marker(side).sql} IS NULL THEN {literal(v, leaf.wire).sql}" for side, v in values]
         return Expr.parse(f"CASE {' '.join(whens)} ELSE {ref.sql} END") if whens else ref
 
     def _values_without_match(self, expression: Expr, leaf: Leaf, scan: Scan) -> list[tuple[Region, Constant]]:
-        """For each join that may pad it, outermost first: its value there."""
+        """Return the value of an expression in the rows that each join null-extends, outermost first."""
         joins = self.atoms.null_extending_joins(scan.alias, self._around)
         ref = expression.as_ref
         if ref is not None and all(ref not in outer.definitions() for outer, _ in joins):
@@ -227,7 +227,7 @@ class Placer:
         return self.server.values(expressions) if expressions else ()
 
     def null_if_extended(self, expression: Expr) -> bool:
-        """Is it NULL wherever an outer join left its table's columns NULL?"""
+        """True if an expression is NULL in all rows in which its table is null-extended."""
         scan = self._home(expression)
         if scan is None or not self.atoms.null_extending_joins(scan.alias, self._around):
             return True
@@ -236,12 +236,12 @@ class Placer:
         return all(value is None for _, value in self._values_without_match(expression, leaf, scan))
 
     def never_null_extended(self, expression: Expr) -> bool:
-        """Does its table have a row in each row here?"""
+        """True if no join null-extends the table of an expression here."""
         scan = self._home(expression)
         return scan is not None and not self.atoms.null_extending_joins(scan.alias, self._around)
 
     def _marker(self, region: Region) -> Expr:
-        """True in each row of a region, NULL where it was padded."""
+        """Return a leaf that is true in each row of a region, and NULL if the region is null-extended."""
         certain = next(region.certain(), None)
         if certain is not None:
             leaf = self._own(certain, Expr("true"), BOOL, "carry", wire_of(BOOL))
@@ -252,7 +252,7 @@ class Placer:
     # -- any expression --------------------------------------------------------------------
 
     def place(self, expression: Expr, use: Use) -> Placement:
-        """An expression of any kind, for Spark."""
+        """Place an expression of any kind; raise Unsupported if Spark cannot compute it exactly."""
         node = unwrapped(expression.node)
         expression = Expr.of(node)
         if self._is_mark(expression):
@@ -270,7 +270,7 @@ class Placer:
         return rule(self, node, use)
 
     def _spelled(self, node: exp.Expression) -> exp.Expression:
-        """The same, spelled out. A list of arrays is none: it is compared with what is in them."""
+        """Expand a comparison of rows or with a list; not with a list of arrays, which compares with their elements."""
         values = listed_values(node)
         return node if values and self.type_of(values[0]).kind == "array" else expand_row_comparison(node)
 
@@ -282,9 +282,9 @@ class Placer:
         return Placement(Expr.parse(whole), placed.wire, placed.type)
 
     def over_columns(self, expression: Expr) -> tuple[Expr, dict[Ref, Placement]]:
-        """An expression that PostgreSQL evaluates later, and what its columns are in Spark.
+        """Return an expression for PostgreSQL to evaluate while applying, and the placements of its columns.
 
-        Of a join only columns are read: what fails for some row (1 / x) must fail only if the row is in the result.
+        Only columns are read below a join: an expression that may raise (1 / x) must raise only for rows of the result.
         """
         expression = Expr.of(unwrapped(expression.tree))
         if len(self.scans) == 1 and expression.refs:
@@ -294,7 +294,7 @@ class Placer:
         return expression, {ref: told.get(ref) or self._carried(ref) for ref in sorted(expression.refs)}
 
     def _told(self, expression: Expr) -> tuple[Expr, dict[Ref, Placement]]:
-        """What is made of the time alone is read as it is: a day changes less often than the time."""
+        """Read expressions over the clock alone as leaves: current_date changes less often than now()."""
         parts = [part for part in self.parts(expression) if self._is_told(part)]
         wholes = {part: Ref("whole", part.sql) for part in parts}
 
