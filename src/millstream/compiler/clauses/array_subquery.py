@@ -23,14 +23,14 @@ _COMPARING = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 def rewrite_array_subqueries(
     tree: exp.Expression, aggregates: Aggregates, makes_rows: Callable[[exp.Expression], bool]
 ) -> exp.Expression:
-    """Change the tree in place."""
+    """Rewrite each ARRAY(subquery) of a syntax tree, in place; return the tree."""
     numbers = count()
     wrapper = exp.Paren(this=tree)
     for call in reversed([node for node in wrapper.find_all(exp.Anonymous) if _is_array_subquery(node)]):
         query = unwrapped(call.expressions[0])
-        asking = _asking(call)
-        if asking is not None:
-            asking.set("this", exp.Subquery(this=query.copy()))
+        quantifier = _quantifier(call)
+        if quantifier is not None:
+            quantifier.set("this", exp.Subquery(this=query.copy()))
         elif isinstance(query, exp.Select) and _is_plain(query, aggregates, makes_rows):
             call.replace(exp.Subquery(this=_aggregated(query)))
         else:
@@ -45,8 +45,8 @@ def _is_array_subquery(node: exp.Anonymous) -> bool:
     return str(node.this).upper() == "ARRAY" and len(listed) == 1 and isinstance(unwrapped(listed[0]), exp.Query)
 
 
-def _asking(call: exp.Expression) -> exp.Expression | None:
-    """The ANY or ALL of a comparison that the array stands in, and nothing else with it."""
+def _quantifier(call: exp.Expression) -> exp.Expression | None:
+    """Return the ANY or ALL of a comparison whose whole operand is the array; None if there is none."""
     around = call.parent
     while isinstance(around, exp.Paren):
         around = around.parent

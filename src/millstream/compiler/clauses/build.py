@@ -1,14 +1,14 @@
 """Turn PostgreSQL's canonical text of a query into a Relation.
 
-The server has resolved names, so what is left is structure:
+The server has resolved all names, so only the structure remains to be built:
 
     FROM                          scans and joins                            `from_clause.py`
     WHERE, HAVING                 a filter                                   `conditions.py`
-    GROUP BY                      an aggregate; of several sets, several     `group_by.py`, `grouping_sets.py`
+    GROUP BY                      an aggregate for each grouping set         `groups/group_by.py`, `grouping_sets.py`
     the select list               a projection                               `select_list.py`
     DISTINCT, UNION, EXCEPT       aggregates                                 `set_operations.py`
-    LIMIT, DISTINCT ON            the first rows                             `first_rows.py`
-    subqueries in expressions     joins                                      `subquery.py`
+    LIMIT, DISTINCT ON            the first rows                             `limit.py`
+    subqueries in expressions     joins                                      `../decorrelate`
 
 Views and CTEs are built in place, as often as they are used. Every alias is made unique.
 """
@@ -69,23 +69,23 @@ from millstream.errors import Unsupported
 
 
 class CatalogLookup(Protocol):
-    """What the builder asks of the catalog."""
+    """The questions that the builder asks the catalog."""
 
     def table(self, schema: str, name: str) -> Table | str:
-        """A table, or the canonical text of a view."""
+        """Return a table, or the canonical text of a view."""
 
     def types(self, select: str) -> tuple[PgType, ...]:
-        """The types of a query's output."""
+        """Return the types of a query's output."""
 
     def aggregates(self) -> frozenset[str]:
-        """The names of the aggregates that the query and the views met so far call."""
+        """Return the names of the aggregates that the query and the views read so far call."""
 
     def sets(self) -> Mapping[str, bool]:
-        """Those of the functions that return sets; of each, whether what it returns has columns of its own."""
+        """Return the names of the set-returning functions, each with True if it returns rows of several columns."""
 
 
 def build_relation(text: str, names: CatalogLookup) -> Relation:
-    """The Relation of a canonical query text."""
+    """Return the Relation of a canonical query text."""
     return _Builder(names).text(text)
 
 
@@ -96,7 +96,7 @@ class _Builder:
         self.aliases: set[str] = set()
         self.sets = SetReturningCalls(names.sets, self.fresh)
         self.depth = 0
-        """How many recursions stand around what is being built, as it is written."""
+        """The number of recursive queries that enclose, in the text, the query being built."""
 
     def table(self, schema: str, name: str) -> Table | str:
         return self.names.table(schema, name)
@@ -105,7 +105,7 @@ class _Builder:
         return self.names.types(select)
 
     def fresh(self, wanted: str) -> str:
-        """An alias that nothing else has."""
+        """Return an unused alias."""
         name, number = wanted, 1
         while name in self.aliases:
             number += 1
@@ -116,12 +116,12 @@ class _Builder:
     # -- queries ---------------------------------------------------------------------------
 
     def text(self, text: str) -> Relation:
-        """The relation of a canonical text: the query itself, or a view in it."""
+        """Build the relation of a canonical text: the query itself, or a view in it."""
         tree = self._read(text)
         return self.query(SubqueryOrder(self.aggregates, self._view).carry(tree), {})
 
     def _read(self, text: str) -> exp.Expression:
-        """The syntax tree of a canonical text, with what has a simpler form in that form."""
+        """Parse a canonical text; rewrite clock calls, SEARCH, CYCLE and ARRAY(subquery) by simpler constructs."""
         tree = clock.replace_clock_calls(search_cycle.rewrite_search_and_cycle(parsed(text)))
         return rewrite_array_subqueries(tree, self.aggregates, self.sets.inside)
 
@@ -132,7 +132,7 @@ class _Builder:
     def query(
         self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None, bindings: Bindings | None = None
     ) -> Relation:
-        """The relation of a query; of a subquery too: its last columns are what it is given."""
+        """Build the relation of a query; with `bindings`, of a subquery whose last columns are the binding columns."""
         with planning(lambda: printed(query)):
             return self._query(query, ctes, outer, bindings)
 
@@ -151,7 +151,7 @@ class _Builder:
         return self._select(query, ctes, outer, bindings)
 
     def correlated(self, query: exp.Expression, ctes: Ctes, scope: Scope, outer_rows: Relation) -> Correlated:
-        """A subquery of any kind, and what ties it to the rows around it."""
+        """Decorrelate a subquery of any kind."""
         query = inline_correlated_with(query.this if isinstance(query, exp.Subquery) else query, scope)
         columns = outer_columns(query, scope)
         if not columns:
@@ -167,14 +167,14 @@ class _Builder:
         return Correlated(relation, tuple(Expr(ref.sql) for ref in outputs), correlations)
 
     def _keyed(self, select: exp.Select, ctes: Ctes, outer: Scope) -> Correlated:
-        """A SELECT that is tied by equalities alone: it carries its own ends of them."""
+        """Decorrelate a SELECT that is correlated by equalities only: their inner sides replace the bindings."""
         scope = Scope(outer, select)
         select = inline_named_windows(select)
         relation, outside = self.from_where(select, scope, ctes)
         pairs = correlation_equalities(outside, relation)
         assert pairs is not None, f"not equalities: {outside}"
         scope.outer_refs.clear()
-        whole = self._chosen(select, relation, scope, ctes, [own for own, _ in pairs])
+        whole = self._select_rows(select, relation, scope, ctes, [own for own, _ in pairs])
         outputs, binding_refs = output_refs(whole, len(pairs))
         correlations = tuple(
             Expr.parse(f"({value.sql}) = {ref.sql}") for (_, value), ref in zip(pairs, binding_refs, strict=True)
@@ -182,20 +182,20 @@ class _Builder:
         return Correlated(whole, tuple(Expr(ref.sql) for ref in outputs), correlations)
 
     def with_queries(self, query: exp.Expression, outer: Ctes) -> Ctes:
-        """The WITH queries that a query may name."""
+        """Return the WITH queries that a query may name."""
         known = dict(outer)
         clause = query.args.get("with_") or exp.With(expressions=[])
         for cte in clause.expressions:
             recursive = bool(clause.args.get("recursive")) and reads_itself(cte)
-            waiting = self._recursing(cte, dict(known)) if recursive else self._waiting(cte, dict(known))
-            known[cte.alias] = Cte(cte, waiting, recursive)
+            build = self._recursive_cte(cte, dict(known)) if recursive else self._plain_cte(cte, dict(known))
+            known[cte.alias] = Cte(cte, build, recursive)
         return known
 
-    def _recursing(self, cte: exp.CTE, ctes: Ctes) -> Callable[[], Relation]:
+    def _recursive_cte(self, cte: exp.CTE, ctes: Ctes) -> Callable[[], Relation]:
         depth = self.depth + 1
 
         def built() -> Relation:
-            # By where it is written, not by where it is used: two uses are one block.
+            # The depth of the place where it is written, not where it is used: then two uses are one block.
             self.depth, around = depth, self.depth
             try:
                 return build_recursion(cte, ctes, depth, self)
@@ -204,12 +204,12 @@ class _Builder:
 
         return built
 
-    def _waiting(self, cte: exp.Expression, ctes: Ctes) -> Callable[[], Relation]:
-        bindings = [column.name for column in cte.args["alias"].columns]
-        return lambda: self._called(self.query(cte.this, ctes), bindings)
+    def _plain_cte(self, cte: exp.Expression, ctes: Ctes) -> Callable[[], Relation]:
+        names = [column.name for column in cte.args["alias"].columns]
+        return lambda: self._rename_columns(self.query(cte.this, ctes), names)
 
-    def _called(self, relation: Relation, names: list[str]) -> Relation:
-        """The same with its first columns under other names."""
+    def _rename_columns(self, relation: Relation, names: list[str]) -> Relation:
+        """Return a relation with other names for its first columns."""
         if not names:
             return relation
         own = [ref.column for ref in relation.columns]
@@ -225,9 +225,9 @@ class _Builder:
         select = inline_named_windows(select)
         relation, _ = self.from_where(select, scope, ctes, bindings)
         binding_refs = [scope.bindings[value] for value in bindings.values] if bindings else []
-        return self._chosen(select, relation, scope, ctes, binding_refs, bindings)
+        return self._select_rows(select, relation, scope, ctes, binding_refs, bindings)
 
-    def _chosen(
+    def _select_rows(
         self,
         select: exp.Select,
         relation: Relation,
@@ -236,7 +236,7 @@ class _Builder:
         binding_refs: list[Expr],
         bindings: Bindings | None = None,
     ) -> Relation:
-        """What a SELECT makes of the rows of its FROM and WHERE; what it carries comes last."""
+        """Build all clauses of a SELECT after WHERE; the binding columns come last."""
         subqueries = Subqueries(self, ctes)
         wanted = select_expressions(select) + distinct_on_expressions(select) + order_terms(select)
         if self.aggregates.group(select):
@@ -244,7 +244,7 @@ class _Builder:
             exprs, binding_refs = exprs[: len(wanted)], exprs[len(wanted) :]
         else:
             host = Host(relation, scope)
-            exprs = [subqueries.expression(one, host) for one in wanted]
+            exprs = [subqueries.expression(node, host) for node in wanted]
             relation = refuse_unresolved(lambda: host.apply_joins(relation))
         if scope.outer_refs:
             raise Unsupported.construct(
@@ -252,7 +252,7 @@ class _Builder:
                 reason="Millstream does not maintain it yet.",
                 way_round="Write it as a join, or tie it in the WHERE clause of the subquery itself.",
             )
-        exprs = [partition_windows(one, binding_refs) for one in exprs] if binding_refs else exprs
+        exprs = [partition_windows(expr, binding_refs) for expr in exprs] if binding_refs else exprs
         relation, exprs = build_windows(relation, [*exprs, *binding_refs], self.fresh)
         relation, exprs = self.sets.expanded(relation, exprs)
 
@@ -264,8 +264,12 @@ class _Builder:
     def _grouping_sets(
         self, select: exp.Select, sets: list[Set], ctes: Ctes, outer: Scope | None, bindings: Bindings | None
     ) -> Relation:
-        """One aggregate for each set, their rows together; what asks for more comes after."""
-        if select.args.get("distinct") or limit_text(select) or any(one.find(exp.Window) for one in select.expressions):
+        """Build one SELECT for each grouping set, and their UNION ALL."""
+        if (
+            select.args.get("distinct")
+            or limit_text(select)
+            or any(item.find(exp.Window) for item in select.expressions)
+        ):
             raise Unsupported.construct(
                 "DISTINCT, LIMIT or a window function beside GROUPING SETS",
                 reason="Millstream does not maintain it yet.",
@@ -278,41 +282,40 @@ class _Builder:
         their = self.types(standalone_text(select_of_keys(select, sets), ctes, outer, self.types))
         key_types = dict(zip(all_keys(sets), their, strict=True))
         selects = (select_for_set(select, keys, key_types, self.aggregates) for keys in sets)
-        parts = [self._select(one, ctes, outer, bindings) for one in selects]
+        parts = [self._select(part, ctes, outer, bindings) for part in selects]
         binding_refs, more = (bindings.names, bindings.key_types) if bindings else ((), ())
         return UnionAll(tuple(parts), (*names, *binding_refs), (*types, *more), self.fresh("u"))
 
     def from_where(
         self, select: exp.Select, scope: Scope, ctes: Ctes, bindings: Bindings | None = None
     ) -> tuple[Relation, list[Expr]]:
-        """FROM and WHERE, and the conjuncts of WHERE that mention the query around this one."""
+        """Build FROM and WHERE; return also the conjuncts of WHERE that refer to outer columns."""
         where = select.args.get("where")
-        plain, asking = list[exp.Expression](), list[exp.Expression]()
-        for part in and_operands(where.this) if where else ():
-            (asking if has_subquery(part) else plain).append(part)
-        # Below a LATERAL they leave fewer rows to compute it for, unless a join above would bring other rows.
+        parts = and_operands(where.this) if where else []
+        with_subqueries = [part for part in parts if has_subquery(part)]
+        plain = [part for part in parts if not has_subquery(part)]
+        # Filter before a LATERAL, so that it is computed for fewer rows; a RIGHT or FULL JOIN above forbids that.
         scope.early_conditions = [] if _brings_rows(select) else plain
         relation = FromClause(self, ctes, bindings).rows(select, scope)
         relation = join_clock_to_from(select, relation, scope, self.aggregates, self.fresh)
         conditions = [scope.resolve(part) for part in (plain if _brings_rows(select) else scope.early_conditions)]
         own = set(relation.columns)
-        inside = [one for one in conditions if one.refs <= own]
-        relation = filter_rows(relation, inside)
-        # What asks for more comes after what can be told at once.
-        relation = filter_with_subqueries(relation, asking, scope, Subqueries(self, ctes))
-        return relation, [one for one in conditions if not one.refs <= own]
+        relation = filter_rows(relation, [condition for condition in conditions if condition.refs <= own])
+        # Subqueries come after plain conditions, which leave fewer rows for them.
+        relation = filter_with_subqueries(relation, with_subqueries, scope, Subqueries(self, ctes))
+        return relation, [condition for condition in conditions if not condition.refs <= own]
 
     def _set_operation(
         self, query: exp.SetOperation, ctes: Ctes, outer: Scope | None, bindings: Bindings | None
     ) -> Relation:
         operations = flatten_chain(query)
-        written = [operations[0].this, *(one.expression for one in operations)]
+        written = [operations[0].this, *(operation.expression for operation in operations)]
         parts = [self.query(part, ctes, outer, bindings) for part in written]
         binding_refs = len(bindings.values) if bindings else 0
         names = tuple(ref.column for ref in output_refs(parts[0], binding_refs)[0])
-        # Under names of our own: the user may give one name to two columns.
+        # Names of our own: the user may give one name to two columns.
         listed = ", ".join(f"c{number}" for number in range(len(names)))
-        # Rows without columns have one of ours.
+        # A query without columns has one column of ours.
         bare = not next(query.find_all(exp.Select)).expressions
 
         def types_of_query(part: exp.Expression) -> tuple[PgType, ...]:
@@ -324,12 +327,12 @@ class _Builder:
         relation = combine_rows(query, parts, (*names, *more), every, self.fresh)
         types = every[-1][: len(names)]
         order = query.args.get("order")
-        places = [int(one.this.name) - 1 for one in order.expressions] if order and limit_text(query) else []
+        places = [int(term.this.name) - 1 for term in order.expressions] if order and limit_text(query) else []
         ordering = [Expr(relation.columns[place].sql) for place in places]
         output = OutputColumns(names, binding_refs, lambda: types)
         return apply_limit(query, relation, ordering, output, self.fresh)
 
 
 def _brings_rows(select: exp.Select) -> bool:
-    """Is there a RIGHT or FULL join in its FROM?"""
+    """Return True if a RIGHT or FULL JOIN in FROM may add rows that WHERE has not seen."""
     return any(join.side in ("RIGHT", "FULL") for join in select.find_all(exp.Join))

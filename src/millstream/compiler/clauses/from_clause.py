@@ -1,9 +1,9 @@
-"""FROM: items become scans and joins, each made and joined in the order in which it is written.
+"""Build FROM: items become scans and joins, in the order in which they are written.
 
-    a table, a view, a WITH query      a scan, or what it stands for
-    (q) AS s, LATERAL (q) AS s         a subquery; LATERAL is tied to the rows so far
-    f(x) AS s                          a function, called for each of the rows so far
-    a JOIN b ON ..., USING (k)         a join; with RIGHT the sides change places
+    a table, a view, a WITH query      a scan, or the relation of the query
+    (q) AS s, LATERAL (q) AS s         a subquery; a LATERAL one is correlated with the items before it
+    f(x) AS s                          a function, called for each row of the items before it
+    a JOIN b ON ..., USING (k)         a join; RIGHT JOIN becomes a left join with its sides exchanged
 
 Views and WITH queries are built in place, as often as they are used. Every alias is made unique.
 """
@@ -38,7 +38,7 @@ from millstream.errors import Unsupported
 
 
 class QueryBuilder(SubqueryBuilder, Protocol):
-    """What a FROM clause asks of the builder of queries, besides."""
+    """The part of the query builder that a FROM clause calls."""
 
     def query(
         self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None, bindings: Bindings | None = None
@@ -50,7 +50,7 @@ class QueryBuilder(SubqueryBuilder, Protocol):
 
 
 class FromClause:
-    """Builds the FROM of one SELECT, with the WITH queries in sight and what a subquery is given."""
+    """Builds the FROM of one SELECT; `ctes` are the WITH queries it may name, `bindings` those of its subquery."""
 
     def __init__(self, builder: QueryBuilder, ctes: Ctes, bindings: Bindings | None) -> None:
         self.builder = builder
@@ -60,7 +60,7 @@ class FromClause:
         self.subqueries = Subqueries(builder, ctes)
 
     def rows(self, select: exp.Select, scope: Scope) -> Relation:
-        """The rows of a SELECT's FROM; from then on the scope knows their columns."""
+        """Build the rows of FROM, and add their columns to the scope."""
         bindings = self.bindings
         clause = select.args.get("from_")
         joins = select.args.get("joins") or []
@@ -68,38 +68,38 @@ class FromClause:
             alias = self.fresh("given")
             scope.bind(bindings.columns_under(alias), bindings.casts)
             called_first = [exp.Join(this=clause.this.copy())] if clause else []
-            return self._joined(bindings.distinct_values(alias), [*called_first, *joins], scope)
+            return self._join_items(bindings.distinct_values(alias), [*called_first, *joins], scope)
         if clause is None:
             return Scan(ONE, self.fresh("one"))
         relation = self._from_item(clause.this, scope)
-        relation = self._joined(relation, joins, scope)
+        relation = self._join_items(relation, joins, scope)
         return (
             relation if bindings is None or scope.bindings else bindings.join_to(relation, scope, self.fresh("given"))
         )
 
-    def _joined(self, relation: Relation, joins: list[exp.Join], scope: Scope) -> Relation:
-        """The rows so far, joined to one item after the other."""
+    def _join_items(self, relation: Relation, joins: list[exp.Join], scope: Scope) -> Relation:
+        """Join items to a relation, one after the other."""
         bindings = self.bindings
         for join in joins:
             if refers_to_earlier_items(join, scope):
-                relation = self._joined(relation, unnest_join(join.this), scope)
+                relation = self._join_items(relation, unnest_join(join.this), scope)
                 continue
             if bindings and not scope.bindings and scope.outer and outer_columns(join, scope.outer):
                 relation = bindings.join_to(relation, scope, self.fresh("given"))
-            if is_function_item(join.this) and (join.this.find(exp.Column) or not _stands_apart(join)):
-                relation = self._expanded(relation, join, scope)
+            if is_function_item(join.this) and (join.this.find(exp.Column) or not _cannot_be_called_per_row(join)):
+                relation = self._expand(relation, join, scope)
                 continue
             made = None
             if isinstance(join.this, exp.Lateral):
                 relation = filter_rows(relation, scope.take_ready_conditions())
-                made = self._computed(relation, join, scope)
-            relation = made or self._with_item(relation, join, scope)
+                made = self._add_lateral_columns(relation, join, scope)
+            relation = made or self._join_item(relation, join, scope)
         return relation
 
-    def _computed(self, relation: Relation, join: exp.Join, scope: Scope) -> Relation | None:
-        """LATERAL that has one row for each row so far: more columns of it. None of any other.
+    def _add_lateral_columns(self, relation: Relation, join: exp.Join, scope: Scope) -> Relation | None:
+        """Add the columns of a LATERAL that has exactly one row for each row; return None for any other LATERAL.
 
-        RIGHT and FULL JOIN keep its row where there is no row so far.
+        None for RIGHT and FULL JOIN too: they preserve its row where no row is before it.
         """
         item = join.this
         conditional = join.args.get("on") is not None and unwrapped(join.args["on"]) != exp.true()
@@ -111,17 +111,17 @@ class FromClause:
             return None
         before = relation.columns
         kept = [Named(f"c{n}", Expr(ref.sql)) for n, ref in enumerate(before)]
-        made = [Named(f"f{n}", one) for n, one in enumerate(exprs)]
+        made = [Named(f"f{n}", expr) for n, expr in enumerate(exprs)]
         whole = refuse_unresolved(lambda: Project(host.apply_joins(relation), (*kept, *made), self.fresh("x")))
         scope.rename(dict(zip(before, whole.columns, strict=False)))
-        names = unique_names([one.alias_or_name for one in item.this.this.expressions])
-        bindings = [column.name for column in item.args["alias"].columns]
-        names[: len(bindings)] = bindings
+        names = unique_names([output.alias_or_name for output in item.this.this.expressions])
+        renamed = [column.name for column in item.args["alias"].columns]
+        names[: len(renamed)] = renamed
         scope.add(item.alias, names, whole.columns[len(before) :])
         return whole
 
-    def _with_item(self, relation: Relation, join: exp.Join, scope: Scope) -> Relation:
-        """The rows so far joined to the next item."""
+    def _join_item(self, relation: Relation, join: exp.Join, scope: Scope) -> Relation:
+        """Join the next item to a relation."""
         own, correlations = Scope(scope.outer, scope.select), list[Expr]()
         if isinstance(join.this, exp.Lateral):
             correlated = self.builder.correlated(join.this.this, self.ctes, scope, relation)
@@ -130,7 +130,7 @@ class FromClause:
         else:
             right = self._from_item(join.this, own)
         if clock.mentions_clock(join.args.get("on")):
-            # On the optional side, where what it decides is a filter.
+            # The clock goes to the nullable side, where the condition can become a filter.
             if join.side == "RIGHT":
                 relation = join_clock(relation, scope, self.fresh)
             else:
@@ -151,40 +151,40 @@ class FromClause:
             return whole
         return filter_with_subqueries(whole, list(filter(has_subquery, on)), scope, self.subqueries)
 
-    def _expanded(self, relation: Relation, join: exp.Join, scope: Scope) -> Relation:
-        """A function in FROM: the rows it makes of each row so far."""
+    def _expand(self, relation: Relation, join: exp.Join, scope: Scope) -> Relation:
+        """Call a function in FROM for each row of a relation."""
         on = and_operands(join.args["on"]) if join.args.get("on") else []
         on = [part for part in on if part != exp.true()]
         optional = join.side == "LEFT"
-        if _stands_apart(join):
+        if _cannot_be_called_per_row(join):
             raise Unsupported.construct(
                 "a function over a table that is joined by USING, or LEFT JOIN by a subquery in ON",
                 reason="It is called while a row is read.",
                 way_round="Call it in a subquery of FROM, over the table it is of.",
             )
-        bindings = function_item(join.this)
-        if clock.mentions_clock(bindings.call) or any(map(clock.mentions_clock, on)):
+        function = function_item(join.this)
+        if clock.mentions_clock(function.call) or any(map(clock.mentions_clock, on)):
             relation = join_clock(relation, scope, self.fresh)
-        alias = self.fresh(bindings.alias)
+        alias = self.fresh(function.alias)
         inside = Scope(scope)
-        inside.add(bindings.alias, bindings.columns, [Ref(alias, name) for name in bindings.columns])
+        inside.add(function.alias, function.columns, [Ref(alias, name) for name in function.columns])
         condition = _joined_by([inside.resolve(part) for part in on]) if optional else None
         expansion = Expansion(
-            alias, bindings.columns, scope.resolve(bindings.call), optional, bindings.numbered, condition
+            alias, function.columns, scope.resolve(function.call), optional, function.numbered, condition
         )
         before = relation.columns
         expand = refuse_unresolved(lambda: Expand(relation, expansion, self.fresh("x")))
         scope.rename(dict(zip(before, expand.columns, strict=False)))
-        scope.add(bindings.alias, bindings.columns, expand.columns[len(before) :])
+        scope.add(function.alias, function.columns, expand.columns[len(before) :])
         return expand if optional else filter_with_subqueries(expand, on, scope, self.subqueries)
 
-    def _condition(self, join: exp.Join, scope: Scope, right: Scope) -> Expr | None:
-        """What a join asks of its pairs; from then on the scope knows both sides."""
+    def _condition(self, join: exp.Join, scope: Scope, right_scope: Scope) -> Expr | None:
+        """Return the join condition of ON or USING, without subqueries; add the right side's columns to the scope."""
         using = [column.name for column in join.args.get("using") or ()]
-        pairs = {name: (scope.unqualified(name), right.unqualified(name)) for name in using}
-        scope.join(right, {name: _merged(*pair, join.side) for name, pair in pairs.items()})
+        pairs = {name: (scope.unqualified(name), right_scope.unqualified(name)) for name in using}
+        scope.join(right_scope, {name: _merged(*pair, join.side) for name, pair in pairs.items()})
         if using:
-            return Expr.parse(" AND ".join(f"({one.sql} = {other.sql})" for one, other in pairs.values()))
+            return Expr.parse(" AND ".join(f"({left.sql} = {right.sql})" for left, right in pairs.values()))
         on = join.args.get("on")
         if on is not None and has_subquery(on):
             return _joined_by([scope.resolve(part) for part in and_operands(on) if not has_subquery(part)])
@@ -192,7 +192,7 @@ class FromClause:
 
     def _from_item(self, item: exp.Expression, scope: Scope) -> Relation:
         if isinstance(item, exp.Lateral) and isinstance(item.this, exp.Subquery):
-            # Nothing stands before it that it could name.
+            # The first item of FROM: a LATERAL has nothing before it to refer to.
             item = exp.Subquery(this=item.this.this.copy(), alias=item.args["alias"].copy())
         if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Select | exp.SetOperation | exp.Values):
             relation = self._derived(item, scope)
@@ -200,20 +200,20 @@ class FromClause:
             relation = self.builder.query(item, self.ctes)
             self._name(item, relation, scope)
         elif isinstance(item, exp.Table) and isinstance(item.this, exp.Values):
-            # So it is read where it stands first in a join in parentheses.
+            # The parser reads VALUES so if it is the first item of a parenthesized join.
             relation = self.builder.query(item.this, self.ctes)
             self._name(item, relation, scope)
         elif isinstance(item, exp.Subquery):  # parentheses around a join
             relation = self._parenthesised(item, scope)
         elif is_function_item(item):
-            relation = self._expanded(Scan(ONE, self.fresh("one")), exp.Join(this=item), scope)
+            relation = self._expand(Scan(ONE, self.fresh("one")), exp.Join(this=item), scope)
         else:
             assert isinstance(item, exp.Table), f"unexpected {type(item).__name__}"
             relation = self._table(item, scope)
-        return self._joined(relation, item.args.get("joins") or [], scope)
+        return self._join_items(relation, item.args.get("joins") or [], scope)
 
     def _derived(self, item: exp.Subquery, scope: Scope) -> Relation:
-        """A subquery in FROM: it may be given something by the query around this one."""
+        """Build a subquery in FROM, with the bindings if it refers to a column of an enclosing query."""
         bindings = self.bindings
         if bindings is None or scope.outer is None or not outer_columns(item.this, scope.outer):
             relation = self.builder.query(item.this, self.ctes)
@@ -261,31 +261,31 @@ class FromClause:
 
     def _name(self, item: exp.Expression, relation: Relation, scope: Scope, shown: int | None = None) -> None:
         alias = item.args.get("alias")
-        bindings = [column.name for column in alias.columns] if alias else []
+        renamed = [column.name for column in alias.columns] if alias else []
         refs = relation.columns[:shown]
         names = [ref.column for ref in refs]
-        names[: len(bindings)] = bindings
+        names[: len(renamed)] = renamed
         scope.add(item.alias_or_name, tuple(names), refs)
 
 
 _KINDS: dict[str, JoinKind] = {"LEFT": "left", "RIGHT": "left", "FULL": "full"}
 
 
-def _stands_apart(join: exp.Join) -> bool:
-    """Is it joined in a way that a function is not which is called for each row?"""
+def _cannot_be_called_per_row(join: exp.Join) -> bool:
+    """Return True if a join cannot be made by calling a function for each row: RIGHT, FULL, USING, a subquery in ON."""
     on = join.args.get("on")
-    asks = join.side == "LEFT" and on is not None and has_subquery(on)
-    return join.side in ("RIGHT", "FULL") or bool(join.args.get("using")) or asks
+    has_outer_subquery = join.side == "LEFT" and on is not None and has_subquery(on)
+    return join.side in ("RIGHT", "FULL") or bool(join.args.get("using")) or has_outer_subquery
 
 
 def _joined_by(conditions: list[Expr | None]) -> Expr | None:
-    """All that a join asks."""
-    parts = [one for one in conditions if one is not None]
+    """Return the AND of the conditions that are not None; None if there are none."""
+    parts = [condition for condition in conditions if condition is not None]
     return all_of(parts) if parts else None
 
 
-def _merged(one: Expr, other: Expr, side: str) -> Expr:
-    """What a column of USING is."""
+def _merged(left: Expr, right: Expr, side: str) -> Expr:
+    """Return the merged column of USING."""
     if side == "FULL":
-        return Expr.parse(f"COALESCE({one.sql}, {other.sql})")
-    return other if side == "RIGHT" else one
+        return Expr.parse(f"COALESCE({left.sql}, {right.sql})")
+    return right if side == "RIGHT" else left

@@ -32,14 +32,14 @@ class Node:
     fields: dict[str, Value] = field(default_factory=dict)
 
     def word(self, name: str) -> str:
-        """A field that is one word; empty when absent or `<>`."""
+        """Return a field that is one word; '' if it is absent or `<>`."""
         value = self.fields.get(name, "")
         if isinstance(value, list):
             value = value[0] if value and isinstance(value[0], str) else ""
         return value if isinstance(value, str) and value != "<>" else ""
 
     def number(self, name: str) -> int:
-        """A field that is a number; 0 when absent."""
+        """Return a field that is a number; 0 if it is absent."""
         word = self.word(name)
         return int(word) if word.lstrip("-").isdigit() else 0
 
@@ -47,7 +47,7 @@ class Node:
         return self.word(name) == "true"
 
     def filled(self, name: str) -> bool:
-        """Does the field hold anything?"""
+        """Return True if a field is not empty."""
         value = self.fields.get(name, "<>")
         return value not in ("<>", "", [])
 
@@ -68,7 +68,7 @@ class _OpenNode:
 
 
 def parse(text: str) -> Value:
-    """The tree in the text of a `pg_node_tree`. Without recursion: a sum of 1,000 terms is 1,000 levels deep."""
+    """Parse the text of a `pg_node_tree`, without recursion: a sum of 1,000 terms is 1,000 levels deep."""
     around = [_OpenNode()]
     tokens = iter(_TOKEN.findall(text))
     for token in tokens:
@@ -93,7 +93,7 @@ def parse(text: str) -> Value:
 
 
 def walk(value: Value) -> Iterator[Node]:
-    """Every node, from the top."""
+    """Yield every node of a tree, from the top."""
     waiting: list[Value] = [value]
     while waiting:
         one = waiting.pop()
@@ -119,7 +119,7 @@ _TYPE_FIELD = {
 
 
 def result_type(node: Node) -> int:
-    """The oid of the type of an expression; 0 where the node does not say."""
+    """Return the oid of an expression's type; 0 if the node does not have it."""
     if node.kind in ("BOOLEXPR", "NULLTEST", "BOOLEANTEST", "SCALARARRAYOPEXPR"):
         return 16
     return node.number(_TYPE_FIELD.get(node.kind, ""))
@@ -130,7 +130,7 @@ _CONVERSIONS = ("1", "2")
 
 
 def converted_types(tree: Value) -> set[int]:
-    """The oids of all types that a query converts values from or to, written out or not."""
+    """Return the oids of all types that a query casts from or to, explicitly or implicitly."""
     found = set[int]()
     for node in walk(tree):
         is_cast = node.kind == "FUNCEXPR" and node.word("funcformat") in _CONVERSIONS

@@ -1,4 +1,4 @@
-"""Plan a query: ask PostgreSQL what it means, check it, cut it into blocks."""
+"""Plan a query: analyse it with PostgreSQL, refuse what cannot be maintained, split it into blocks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from millstream.store.names import PART, ROW_ID, BlockNames, PlanningNames
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """A query, understood."""
+    """The plan of a query: its analysis, its relation and its blocks."""
 
     query: str
     canonical: Canonical
@@ -67,11 +67,11 @@ class QueryPlan:
 
     @property
     def reads_clock(self) -> bool:
-        """True if the query asks what time it is."""
+        """True if the query reads the time."""
         return any(block.reads_clock for block in self.blocks)
 
     def sources(self) -> dict[int, tuple[Table, tuple[str, ...]]]:
-        """Each source with the columns the query uses."""
+        """Each source, with the columns that the query reads."""
         used = dict[int, tuple[Table, set[str]]]()
         for one in (one for block in self.blocks for one in block.inputs()):
             table = one.scan.table
@@ -80,7 +80,7 @@ class QueryPlan:
         return {oid: (table, tuple(sorted(columns))) for oid, (table, columns) in used.items()}
 
     def row_key(self) -> RowKey:
-        """What tells the rows apart, for the catalog."""
+        """The key of the rows, for the catalog."""
         return RowKey(self.block.key, {oid: table.key for oid, (table, _) in self.sources().items()})
 
     def stored_in(self, target: Digests) -> QueryPlan:
@@ -88,7 +88,7 @@ class QueryPlan:
         return replace(self, digests=self.digests | target)
 
     def keyed(self, key: Key) -> QueryPlan:
-        """The same plan with another key."""
+        """Return the plan with another key."""
         return replace(self, blocks=(*self.blocks[:-1], replace(self.block, key=key)))
 
 
@@ -314,7 +314,7 @@ def _unnamed(tree: exp.Expression) -> exp.Expression:
 
 
 def _placed(error: Unsupported, query: str) -> Unsupported:
-    """Find the place in the query of a refusal that came from the planner."""
+    """Find the position in the query of a refusal that the planner raised."""
     if error.facts.get("position"):
         return error
     words = re.findall(r'"(\w+)"', error.message) + re.findall(r"\b(sum|avg|min|max|count|[A-Z]{2,})\b", error.message)
@@ -335,7 +335,7 @@ def state_sql(block: Block, names: BlockNames, *, inner: bool) -> list[str]:
 
 
 class _Server:
-    """Answers the planner's questions, in a transaction that is rolled back."""
+    """A `PlanningServer` that asks PostgreSQL, in a transaction that is rolled back."""
 
     def __init__(self, conn: Connection) -> None:
         self.conn = conn
@@ -381,7 +381,7 @@ def _but_ours(key: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class _Catalog:
-    """Answers the builder's questions."""
+    """A `CatalogLookup` that asks PostgreSQL."""
 
     def __init__(
         self, conn: Connection, query: str, called: _Called, keys: Mapping[int, Sequence[str]], rights: Rights
@@ -394,7 +394,7 @@ class _Catalog:
         self.rights = rights
 
     def table(self, schema: str, name: str) -> Table | str:
-        """A table, or the canonical text of a view; asked for once, however often the query names it."""
+        """Return a table, or the canonical text of a view; the server is asked once for each."""
         if (schema, name) not in self._known:
             self._known[schema, name] = self._found(schema, name)
         return self._known[schema, name]

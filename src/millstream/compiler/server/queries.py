@@ -36,7 +36,7 @@ class Canonical:
 
     @property
     def operators(self) -> list[int]:
-        """The operators it applies, in order."""
+        """The operators of the query, in order."""
         return [number for node in node_tree.walk(self.tree) if (number := node.number("opno"))]
 
 
@@ -63,7 +63,7 @@ class Function:
 
 @contextmanager
 def rolled_back(conn: Connection) -> Iterator[None]:
-    """A transaction (or savepoint) that leaves nothing behind."""
+    """Run the body in a transaction or savepoint that is rolled back at the end."""
     with conn.transaction(force_rollback=True):
         yield
 
@@ -75,19 +75,19 @@ def canonical(conn: Connection, query: str) -> Canonical:
 
 
 def reread(conn: Connection, query: str) -> Canonical:
-    """The same for a query whose names are qualified: its canonical text, or one of our own."""
+    """Analyse a query whose names are qualified: a canonical text, or a text of our own."""
     with rolled_back(conn):
         return _described(conn, temporary_view(conn, query))
 
 
 def view(conn: Connection, oid: int) -> Canonical:
-    """The same for a view that exists."""
+    """Analyse the query of an existing view."""
     with rolled_back(conn):
         return _described(conn, oid)
 
 
 def columns_of(conn: Connection, select: str) -> tuple[Column, ...]:
-    """Names, types and collations of a query that we wrote ourselves."""
+    """Return names, types and collations of the columns of a query of our own."""
     try:
         with rolled_back(conn):
             return relations.columns(conn, temporary_view(conn, select))
@@ -111,7 +111,7 @@ def _anonymous_row(message: str) -> Unsupported:
 
 
 def temporary_view(conn: Connection, query: str) -> int:
-    """Make the view, and tell its oid; the caller rolls it back."""
+    """Create a temporary view and return its oid; the caller rolls back."""
     _create_view(conn, query)
     oid: int = conn.execute("SELECT 'pg_temp.__millstream_query'::pg_catalog.regclass::pg_catalog.oid").fetchall()[0][0]
     return oid
@@ -161,7 +161,7 @@ SELECT current_user::pg_catalog.text, pg_catalog.current_database()::pg_catalog.
 
 
 def rejected(query: str, offset: int, error: psycopg.Error) -> BadQuery:
-    """The error for a query that the server refuses."""
+    """Return the error for a query that the server refuses."""
     diag = error.diag
     where = None
     if diag.statement_position is not None and int(diag.statement_position) > len(_PREFIX):
@@ -192,7 +192,7 @@ def _described(conn: Connection, oid: int) -> Canonical:
 
 
 def functions(conn: Connection, tree: node_tree.Value) -> list[Function]:
-    """Every function a query calls: by name, by operator, by cast and by aggregate."""
+    """Return every function that a query calls: by name, operator, cast or aggregate."""
     oids, operators, outputs, inputs = set[int](), set[int](), set[int](), set[int]()
     for node in node_tree.walk(tree):
         oids |= {node.number(name) for name in ("funcid", "opfuncid", "aggfnoid", "winfnoid")}
@@ -226,7 +226,7 @@ def _looked_up(
 
 
 def relation_kinds(conn: Connection, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, str]]:
-    """The oid and relkind of relations, by schema and name."""
+    """Return the oid and relkind of relations, by schema and name."""
     rows = conn.execute(
         """
         SELECT n.nspname, c.relname, c.oid::int8, c.relkind::text

@@ -1,10 +1,10 @@
-"""A WITH query that reads itself becomes a recursion.
+"""Build a WITH query that reads itself as a Recursion.
 
     WITH RECURSIVE r AS (base UNION step)      base and step are built on their own
     FROM r in step                             a scan of the recursion itself, known by its depth
 
-PostgreSQL has seen to it that base comes first and does not read r, that step reads it once, not below an aggregate,
-in a subquery of an expression or on the optional side of a join, and that step has the types of base.
+PostgreSQL guarantees that base comes first and does not read r, that step has the types of base, and that step reads r
+once: not below an aggregate, not in a subquery of an expression, not on the nullable side of a join.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from millstream.compiler.clauses.with_queries import Cte, Ctes, text_with
 
 
 class RecursionBuilder(Protocol):
-    """What is asked of the builder around it."""
+    """The part of the query builder that a recursion calls."""
 
     def fresh(self, wanted: str) -> str: ...
 
@@ -35,30 +35,30 @@ class RecursionBuilder(Protocol):
 
 
 def reads_itself(cte: exp.CTE) -> bool:
-    """Does a query of WITH RECURSIVE name itself?"""
-    named = (one for one in cte.this.find_all(exp.Table) if not one.db and one.name == cte.alias)
-    return any(not _hidden(one, cte) for one in named)
+    """Return True if a query of WITH RECURSIVE refers to itself."""
+    tables = [table for table in cte.this.find_all(exp.Table) if not table.db and table.name == cte.alias]
+    return any(not _is_hidden(table, cte) for table in tables)
 
 
-def _hidden(table: exp.Table, cte: exp.CTE) -> bool:
-    """Does a WITH further in give the name to something else?"""
+def _is_hidden(table: exp.Table, cte: exp.CTE) -> bool:
+    """Return True if an inner WITH gives the name to another query."""
     around = table.parent
     while around is not None and around is not cte:
         clause = around.args.get("with_")
-        if clause is not None and any(one.alias == cte.alias for one in clause.expressions):
+        if clause is not None and any(inner.alias == cte.alias for inner in clause.expressions):
             return True
         around = around.parent
     return False
 
 
 def build_recursion(cte: exp.CTE, outer: Ctes, depth: int, builder: RecursionBuilder) -> Relation:
-    """The rows of a query that reads itself, under its names."""
+    """Build the rows of a query that reads itself, under its column names."""
     union = cte.this.unnest()
     known = builder.with_queries(union, outer)
     check_types(cte, lambda query: builder.types(text_with(query, known)))
     base = builder.query(union.this, known)
-    bindings = [column.name for column in cte.args["alias"].columns]
-    names = [*bindings, *(ref.column for ref in base.columns[len(bindings) :])]
+    renamed = [column.name for column in cte.args["alias"].columns]
+    names = [*renamed, *(ref.column for ref in base.columns[len(renamed) :])]
     text = text_with(exp.select("*").from_(exp.table_(cte.alias, quoted=True)), {**outer, cte.alias: _itself(cte)})
     listed = ", ".join(f"c{n}" for n in range(len(names)))
     types = builder.types(f"SELECT * FROM ({text}) AS u ({listed})")
