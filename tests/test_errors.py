@@ -253,7 +253,7 @@ def test_tables_in_our_schema_are_moved_as_the_hint_says(database: str) -> None:
         conn.execute('CREATE TABLE millstream."My notes" (id int); CREATE TABLE millstream.notes (id int)')
         with pytest.raises(errors.StillUsed) as caught:
             connected.uninstall()
-        moves = caught.value.hint.partition(": ")[2].partition(" Or lose")[0]
+        moves = caught.value.hint.partition(": ")[2].partition(" Or drop")[0]
         conn.execute(moves.encode())
         connected.uninstall()
         conn.execute('SELECT FROM public."My notes", public.notes')

@@ -245,7 +245,7 @@ def test_a_command_in_a_directory_that_somebody_prepared_runs_no_java_of_theirs(
     command = [sys.executable, "-m", "millstream", "list", "--dsn", "postgresql://nobody@127.0.0.1:1/none"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ended.returncode == 2
-    assert "not trusted with spark_conf" in ended.stderr
+    assert "not trusted to set spark_conf" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

@@ -60,7 +60,7 @@ def test_a_source_that_lost_the_key_is_an_error(ms: Millstream, writer: psycopg.
     writer.execute("ALTER TABLE t DROP CONSTRAINT t_pkey; INSERT INTO t VALUES (1, 77)")
     if again:
         restarted(ms)
-    with pytest.raises(SourceChanged, match="no longer told apart"):
+    with pytest.raises(SourceChanged, match="no longer identifies its rows"):
         ms.refresh("st")
     writer.execute("DELETE FROM t WHERE v = 77; ALTER TABLE t ADD PRIMARY KEY (id); DELETE FROM t WHERE id = 2")
     ms.refresh("st")
@@ -83,16 +83,16 @@ def test_a_unique_index_of_ours_that_is_gone_is_an_error(
     writer.execute("CREATE INDEX ON st ((true)); INSERT INTO t VALUES (10, 10)")
     ms.refresh("st")
     writer.execute(drop.encode())
-    with pytest.raises(TargetDiffers, match="as the last refresh left it") as caught:
+    with pytest.raises(TargetDiffers, match="was changed since the last refresh") as caught:
         ms.refresh("st")
     assert "unique index" in caught.value.detail
     create = caught.value.hint.partition(": ")[2].partition("; Or drop")[0]
     writer.execute(create.encode())
     # Nothing but a comment says that a table is ours; the second hint has the statement that makes it again.
-    with pytest.raises(TargetMoved, match="no mark") as unmarked:
+    with pytest.raises(TargetMoved, match="not have Millstream's mark") as unmarked:
         ms.refresh("st")
     hint = unmarked.value.hint
-    writer.execute(hint[hint.index("COMMENT") : hint.index(". Or leave")].encode())
+    writer.execute(hint[hint.index("COMMENT") : hint.index(". Or keep")].encode())
     assert ms.refresh("st").action in ("DIFFERENTIAL", "REINITIALIZE", "NO_DATA")
     assert ms.verify("st").ok
 

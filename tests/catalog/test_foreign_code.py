@@ -199,7 +199,7 @@ def test_a_function_that_came_into_other_hands_is_not_called_any_more(
             "CREATE OR REPLACE FUNCTION public.more(int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS "
             "$$ BEGIN PERFORM traps.attack(); RETURN $1; END $$; INSERT INTO traps.t VALUES (6, 6, 'x')"
         )
-        with pytest.raises(ForeignCode, match="calls code of a role"):
+        with pytest.raises(ForeignCode, match="calls code of an untrusted role"):
             ms.refresh("st")
         assert ms.tick() == []
         assert not is_superuser(admin, evil)

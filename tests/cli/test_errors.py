@@ -97,7 +97,7 @@ def test_an_error_that_nobody_expected_is_told_without_a_traceback(line: Line, e
     line.double.answers["status"] = error
     ended = line("list")
     assert (ended.code, ended.out) == (Exit.FAILED, "")
-    assert "error: Millstream met an error that it did not expect [MS903]" in ended.err
+    assert "error: unexpected error in Millstream [MS903]" in ended.err
     assert f"detail: {type(error).__name__}: " in ended.err
     assert "Traceback" not in ended.err
     document = json.loads(line("list", "--json").err)["error"]

@@ -141,9 +141,9 @@ def test_what_the_query_itself_names_is_an_error_until_it_has_its_name_again(
     ms.create_stream_table("literal", PLACES["literal"], schedule="1h")
     for what, (there, back) in RENAMED.items():
         writer.execute(there + "; " + CHANGE)
-        with pytest.raises(SourceChanged, match="no longer holds") as raised:
+        with pytest.raises(SourceChanged, match="no longer valid") as raised:
             ms.refresh("literal")
-        assert "Give the source back what the query uses" in raised.value.hint
+        assert "Restore what the query needs in the source" in raised.value.hint
         writer.execute(back)
         assert ms.refresh("literal").action in ("DIFFERENTIAL", "REINITIALIZE"), what
         oracle.check(ms.app.conn, PLACES["literal"], "literal")

@@ -49,4 +49,4 @@ def test_java_killed_between_refreshes_or_amid_one_is_started_again_and_the_refr
 
 
 def test_a_given_session_that_has_ended_is_not_replaced_but_named(orders: str) -> None:
-    assert ran(orders, "given") == {"code": "MS012", "message": "the Spark session that Millstream was given has ended"}
+    assert ran(orders, "given") == {"code": "MS012", "message": "the Spark session passed to Millstream has ended"}

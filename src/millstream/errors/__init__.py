@@ -1,14 +1,14 @@
-"""Every trouble a user can meet, one class per kind.
+"""The errors that Millstream raises on purpose, one class per kind.
 
 An error says what happened (message), why (detail) and what to do next (hint). Its code is
-stable; its facts are attributes. Whether trying again can help is decided by the class.
+stable; its facts are attributes. The class decides whether trying again can help.
 
-    MS0xx  the surroundings: server, Java, settings, rights
-    MS1xx  the query: refused, or wrong
+MS0xx  the environment: server, Java, settings, privileges
+    MS1xx  the query: not supported, or invalid
     MS2xx  a stream table: its name, its state
     MS3xx  capture
     MS4xx  refresh
-    MS9xx  a broken promise of our own: please report it
+    MS9xx  a bug in Millstream: please report it
 """
 
 from millstream.errors.base import MillstreamError, typed

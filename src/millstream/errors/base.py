@@ -13,9 +13,9 @@ class MillstreamError(Exception):
     code = "MS000"
     retryable = False
     waits = False
-    """The stream table waits in status ERROR until the cause is gone, and then goes on by itself."""
+    """True if the stream table waits in status ERROR until the cause is gone, and then resumes without help."""
 
-    # Facts are of any type: they are what the message was made of.
+    # Facts have any type: they are the values that the message was built from.
     def __init__(self, message: str, *, detail: str = "", hint: str = "", **facts: Any) -> None:
         super().__init__(message)
         self.message = message
@@ -31,7 +31,7 @@ class MillstreamError(Exception):
         raise AttributeError(name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuilt, (type(self), self.message, self.detail, self.hint, self.facts))
+        return (_unpickle, (type(self), self.message, self.detail, self.hint, self.facts))
 
     def __str__(self) -> str:
         lines = [f"{self.message} [{self.code}]"]
@@ -40,7 +40,7 @@ class MillstreamError(Exception):
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the document that `--json` prints."""
         facts = {
             name: value if isinstance(value, int | float | bool) else str(value) for name, value in self.facts.items()
         }
@@ -48,7 +48,7 @@ class MillstreamError(Exception):
 
 
 def typed(*parts: str) -> str:
-    """Return a name as it is typed in a command: quoted for SQL, and then for the shell, where it must be.
+    """Return a name as a user types it in a command: quoted for SQL, then for the shell, if either is needed.
 
     >>> print(typed("shop", "totals"), typed("Big 'Totals'"))
     shop.totals '"Big '"'"'Totals'"'"'"'
@@ -58,7 +58,7 @@ def typed(*parts: str) -> str:
     return shlex.quote(".".join('"{}"'.format(part.replace('"', '""')) for part in parts))
 
 
-def _rebuilt(
+def _unpickle(
     kind: type[MillstreamError], message: str, detail: str, hint: str, facts: dict[str, Any]
 ) -> MillstreamError:
     return kind(message, detail=detail, hint=hint, **facts)

@@ -1,4 +1,4 @@
-"""Capture of changes from a source (MS3xx)."""
+"""Errors of change capture (MS3xx)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from millstream.errors.base import MillstreamError
 
 
 class SourceChanged(MillstreamError):
-    """A source no longer has the shape the stream table was created over."""
+    """A source no longer has the columns, types or key that the stream table was created with."""
 
     code = "MS301"
 
@@ -18,63 +18,63 @@ class SourceChanged(MillstreamError):
         return cls(
             f'source "{source}" has changed',
             detail=what,
-            hint="Drop the stream table and create it again over the new shape.",
+            hint="Drop the stream table and create it again.",
             source=source,
         )
 
     @classmethod
     def query(cls, name: str, what: str) -> Self:
         return cls(
-            f'the query of stream table "{name}" no longer holds',
+            f'the query of stream table "{name}" is no longer valid',
             detail=what,
-            hint="Give the source back what the query uses, or drop the stream table and create it again.",
+            hint="Restore what the query needs in the source, or drop the stream table and create it again.",
             name=name,
         )
 
     @classmethod
     def key(cls, name: str, columns: tuple[str, ...]) -> Self:
         return cls(
-            f'the rows of stream table "{name}" are no longer told apart by their key',
-            detail=f"It was created with the key ({', '.join(columns)}), which a key of its sources vouched for.",
-            hint="Give the source its primary key or unique index back, or drop the stream table and create it again.",
+            f'the key of stream table "{name}" no longer identifies its rows',
+            detail=f"The key is ({', '.join(columns)}). It was unique because of a key of a source that is gone.",
+            hint="Create the source's primary key or unique index again, or drop the stream table and create it again.",
             source=name,
         )
 
 
 class LockNotHad(MillstreamError):
-    """A lock on a source or a stream table was not to be had in time."""
+    """A lock on a source or a stream table was not granted in time."""
 
     code = "MS302"
     retryable = True
 
     @classmethod
     def somewhere(cls, seconds: float, holders: Sequence[str]) -> Self:
-        held = f"Locks are held by {', '.join(holders)}." if holders else "Whoever held it has ended by now."
+        held = f"Locks are held by {', '.join(holders)}." if holders else "The holder's transaction has ended since."
         return cls(
-            f"a lock was not to be had within {seconds:g} s",
-            detail=f"{held} Nothing was done.",
-            hint="Try again when that transaction has ended (see pg_stat_activity and pg_prepared_xacts).",
+            f"could not obtain a lock within {seconds:g} s",
+            detail=f"{held} Nothing was changed.",
+            hint="Try again after that transaction has ended (see pg_stat_activity and pg_prepared_xacts).",
             holders=list(holders),
         )
 
     @classmethod
     def installing(cls, database: str, seconds: float, holders: Sequence[str]) -> Self:
-        held = f"It is one of: {', '.join(holders)}." if holders else "Its transaction has just ended."
+        held = f"Possible holders: {', '.join(holders)}." if holders else "Its transaction has ended since."
         return cls(
-            f'another session creates or upgrades schema millstream in database "{database}", and has not ended',
-            detail=f"We waited {seconds:g} s for it. {held}",
-            hint="Try again when that transaction has ended (see pg_stat_activity).",
+            f'another session is creating or upgrading schema millstream in database "{database}"',
+            detail=f"Millstream waited {seconds:g} s for it. {held}",
+            hint="Try again after that transaction has ended (see pg_stat_activity).",
             database=database,
             holders=list(holders),
         )
 
     @classmethod
     def on(cls, source: str, seconds: float, *, holders: list[str] | None = None) -> Self:
-        held = f"It is held by {', '.join(holders)}. " if holders else "A long transaction writes to it. "
+        held = f"It is held by {', '.join(holders)}. " if holders else "A long transaction is writing to it. "
         return cls(
             f"could not lock {source} within {seconds:g} s",
-            detail=held + "We do not make other writers queue behind us.",
-            hint="Try again when that transaction has ended (see pg_stat_activity and pg_prepared_xacts).",
+            detail=held + "Millstream stopped waiting so that other writers do not queue behind it.",
+            hint="Try again after that transaction has ended (see pg_stat_activity and pg_prepared_xacts).",
             source=source,
             holders=holders or [],
         )
@@ -83,8 +83,8 @@ class LockNotHad(MillstreamError):
     def by_reader(cls, source: str) -> Self:
         return cls(
             f"could not read {source}: it is locked",
-            detail="Another transaction has truncated or altered it, or waits to, and has not committed.",
-            hint="Try again when that transaction has ended (see pg_locks and pg_prepared_xacts).",
+            detail="A transaction that has not committed has truncated or altered it, or is waiting to.",
+            hint="Try again after that transaction has ended (see pg_locks and pg_prepared_xacts).",
             source=source,
             holders=[],
         )
@@ -94,29 +94,30 @@ class LockNotHad(MillstreamError):
         return cls(
             f'could not write to stream table "{name}": it is locked',
             detail=reason.strip(),
-            hint="It is tried again at the next tick; see pg_locks for who holds the lock.",
+            hint="The next tick tries again. See pg_locks for the session that holds the lock.",
             source=name,
             holders=[],
         )
 
 
 class SlotLost(MillstreamError):
-    """The slot is not the one we left, or no longer holds changes we still need."""
+    """The replication slot is missing, was replaced, or no longer has changes that are still needed."""
 
     code = "MS303"
 
     @classmethod
     def because(cls, slot: str, what: str) -> Self:
         return cls(
-            f'replication slot "{slot}" cannot be continued from',
+            f'cannot resume from replication slot "{slot}"',
             detail=what,
-            hint="Changes may be missing: have its sources captured by triggers, and refresh their readers in full.",
+            hint="Changes may be missing. Capture its sources by triggers (cdc_mode = trigger), and refresh the stream "
+            "tables that read them in full.",
             slot=slot,
         )
 
 
 class WalBroken(MillstreamError):
-    """The connection that brings the log has ended or fallen silent."""
+    """The replication connection has ended or no longer answers."""
 
     code = "MS304"
     retryable = True
@@ -124,29 +125,29 @@ class WalBroken(MillstreamError):
     @classmethod
     def off(cls, slot: str, reason: str) -> Self:
         return cls(
-            f'the log of slot "{slot}" is interrupted',
+            f'WAL streaming from slot "{slot}" was interrupted',
             detail=reason.strip(),
-            hint="It is taken up again by itself, from what is durable.",
+            hint="Millstream reconnects and resumes from the last durable position; no action is needed.",
             slot=slot,
         )
 
 
 class WalNotUnderstood(MillstreamError):
-    """A message of the log that does not read as PostgreSQL describes it."""
+    """A logical decoding message does not have the format that PostgreSQL documents."""
 
     code = "MS305"
 
     @classmethod
     def at(cls, data: bytes, why: str) -> Self:
         return cls(
-            "a message of the log cannot be read",
+            "cannot decode a message of the WAL stream",
             detail=f"It has {len(data)} bytes and starts with {data[:40]!r}: {why}.",
-            hint="Please report it, with the server's version; nothing after it has been captured.",
+            hint="Please report it with the server's version. No change after this message was captured.",
         )
 
 
 class WalBehind(MillstreamError):
-    """What the log has to tell up to the cut is not there yet."""
+    """WAL capture has not reached the snapshot of the refresh."""
 
     code = "MS307"
     retryable = True
@@ -154,14 +155,14 @@ class WalBehind(MillstreamError):
     @classmethod
     def after(cls, seconds: float, what: str) -> Self:
         return cls(
-            f"the log has not come as far as the cut in {seconds:.0f} s",
+            f"WAL capture did not reach the snapshot of the refresh within {seconds:.0f} s",
             detail=what,
-            hint="It is on its way; the next refresh goes on. `millstream health` tells how far it is.",
+            hint="Capture continues, and the next refresh tries again. `millstream health` shows the lag.",
         )
 
 
 class SpillFailed(MillstreamError):
-    """A large transaction of the log could not be written to the disk of this machine."""
+    """The changes of a large transaction could not be spilled to disk on this machine."""
 
     code = "MS308"
     retryable = True
@@ -170,22 +171,22 @@ class SpillFailed(MillstreamError):
     def into(cls, directory: str, reason: str) -> Self:
         return cls(
             f"the changes of a large transaction do not fit into {directory}",
-            detail=f"{reason}. They wait in the server's log; what is captured by triggers goes on.",
+            detail=f"{reason}. The server keeps them in WAL; capture by triggers continues.",
             hint=f"Make room in {directory}, or restart with the variable TMPDIR set to a larger directory.",
             directory=directory,
         )
 
 
 class WalTakenOver(MillstreamError):
-    """Another process has begun to read the log of this database."""
+    """Another process has begun to capture from WAL in this database."""
 
     code = "MS306"
 
     @classmethod
     def by_other(cls, slot: str) -> Self:
         return cls(
-            f'another process reads the log of slot "{slot}" now',
-            detail="One process per database captures from the log; what this one had not yet stored, the other will.",
-            hint="Stop one of the two.",
+            f'another process is now reading slot "{slot}"',
+            detail="One process per database captures from WAL. The other one stores what this one has not stored yet.",
+            hint="Stop one of the two processes.",
             slot=slot,
         )

@@ -1,4 +1,4 @@
-"""A broken promise of Millstream's own (MS9xx): please report it."""
+"""Bugs in Millstream, and tables that were changed behind its back (MS9xx)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from millstream.errors.base import MillstreamError, typed
 
 
 class PlanningFailed(MillstreamError):
-    """Planning a query raised something unexpected; nothing was created or changed."""
+    """Planning a query raised an unexpected exception; nothing was created or changed."""
 
     code = "MS902"
 
@@ -18,35 +18,35 @@ class PlanningFailed(MillstreamError):
         return cls(
             "the query could not be planned",
             detail=f"While planning {part or 'the query'}: {type(error).__name__}: {reason}",
-            hint="This is a defect of Millstream: please report it, with the query and this message. Until it is "
-            "mended, write that part in another way, or compute it in a view over a stream table.",
+            hint="This is a bug in Millstream: please report it with the query and this message. Until it is fixed, "
+            "write that part differently, or compute it in a view over a stream table.",
             part=part,
         )
 
 
 class InternalError(MillstreamError):
-    """An error that Millstream did not expect; its `__cause__` has the traceback."""
+    """An unexpected exception; `__cause__` is the original."""
 
     code = "MS903"
 
     @classmethod
     def of(cls, error: BaseException) -> Self:
         return cls(
-            "Millstream met an error that it did not expect",
+            "unexpected error in Millstream",
             detail=f"{type(error).__name__}: {error}",
-            hint="Please report it, with the traceback: that of `__cause__`, or what `millstream --verbose` prints.",
+            hint="Please report it with the traceback, which is in `__cause__`; `millstream --verbose` prints it.",
         )
 
 
 class TargetDiffers(MillstreamError):
-    """The stored table is not what the last refresh left behind."""
+    """The table of a stream table does not have the rows or the index that the last refresh left."""
 
     code = "MS901"
 
     @classmethod
     def at(cls, name: str, what: str) -> Self:
         return cls(
-            f'stream table "{name}" is not as the last refresh left it',
+            f'stream table "{name}" was changed since the last refresh',
             detail=what,
             hint=f"Was it written to by hand? Repair it with: millstream refresh --full {typed(name)}",
             name=name,
@@ -55,8 +55,8 @@ class TargetDiffers(MillstreamError):
     @classmethod
     def without_index(cls, name: str, columns: str, statement: str) -> Self:
         return cls(
-            f'stream table "{name}" is not as the last refresh left it',
-            detail=f"Its unique index over ({columns}), which tells its rows apart, is gone.",
+            f'stream table "{name}" was changed since the last refresh',
+            detail=f"Its unique index on ({columns}), which identifies its rows, is gone.",
             hint=f"Create the index again: {statement}; "
             f"Or drop the stream table with: millstream drop {typed(name)}. Then create it again.",
             name=name,

@@ -1,4 +1,4 @@
-"""A query that is refused, or wrong (MS1xx)."""
+"""Errors of the defining query: not supported, or invalid (MS1xx)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from millstream.errors.base import MillstreamError
 
 
 class QueryError(MillstreamError):
-    """The defining query cannot be used; `position` is the character where, from 1."""
+    """The defining query cannot be used; `position` is the character at fault, counted from 1."""
 
     code = "MS100"
 
@@ -32,7 +32,7 @@ class BadQuery(QueryError):
 
 
 class Unsupported(QueryError):
-    """A construct that cannot be maintained (yet), refused aloud."""
+    """The query has a construct that Millstream does not maintain incrementally."""
 
     code = "MS102"
 
@@ -50,7 +50,7 @@ class Unsupported(QueryError):
 
 
 class Volatile(QueryError):
-    """A function whose result depends on more than its arguments."""
+    """The query calls a function whose result depends on more than its arguments."""
 
     code = "MS103"
 
@@ -75,7 +75,7 @@ class Volatile(QueryError):
 
 
 class BadSource(QueryError):
-    """A relation that changes cannot be captured from."""
+    """The query reads a relation whose changes cannot be captured."""
 
     code = "MS104"
 
@@ -85,7 +85,7 @@ class BadSource(QueryError):
 
 
 class Cycle(QueryError):
-    """A stream table that would read itself, directly or through views, functions and other stream tables."""
+    """The stream table would read itself, directly or through views, functions and other stream tables."""
 
     code = "MS105"
 
@@ -93,8 +93,8 @@ class Cycle(QueryError):
     def along(cls, name: str, path: str) -> Self:
         return cls(
             f'stream table "{name}" would read itself',
-            detail=f"The path is: {path}. Its rows would depend on the rows that it had before.",
-            hint="Change one of these so that it no longer reads the next one, or drop a stream table on the path.",
+            detail=f"The path is: {path}. Its rows would depend on its own earlier rows.",
+            hint="Change one of them so that it does not read the next one, or drop a stream table on the path.",
             name=name,
             path=path,
             position=None,
@@ -102,7 +102,7 @@ class Cycle(QueryError):
 
 
 class QueryTooDeep(QueryError):
-    """A query is nested more deeply than it can be planned or evaluated; nothing was created or applied."""
+    """The query is nested too deeply to be planned or evaluated; nothing was created or applied."""
 
     code = "MS106"
 

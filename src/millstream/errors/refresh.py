@@ -1,4 +1,4 @@
-"""A refresh that could not be done (MS4xx)."""
+"""Errors of a refresh (MS4xx)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from millstream.errors.base import MillstreamError, typed
 
 
 class Busy(MillstreamError):
-    """Another session refreshes, creates or drops the same stream table."""
+    """Another session is refreshing, creating or dropping the same stream table."""
 
     code = "MS401"
     retryable = True
@@ -17,7 +17,7 @@ class Busy(MillstreamError):
     @classmethod
     def adopting(cls, holder: str | None) -> Self:
         return cls(
-            "another process adopts the catalog, or moves sources between triggers and WAL",
+            "another process is adopting the catalog, or moving sources between triggers and WAL",
             detail=f"It is {holder or 'a session that has just ended'}.",
             hint="Try again when it has finished.",
             holder=holder,
@@ -25,10 +25,10 @@ class Busy(MillstreamError):
 
     @classmethod
     def working_on(cls, name: str, holder: str | None, seconds: float = 0.0) -> Self:
-        waited = f" We waited {seconds:g} s for it." if seconds else ""
+        waited = f" Millstream waited {seconds:g} s for it." if seconds else ""
         return cls(
-            f'stream table "{name}" is being worked on by another session',
-            detail=f"By {holder or 'a session that has just ended'}.{waited}",
+            f'stream table "{name}" is in use by another session',
+            detail=f"It is {holder or 'a session that has just ended'}.{waited}",
             hint="Try again when it has finished.",
             name=name,
             holder=holder,
@@ -51,18 +51,18 @@ class RefreshFailed(MillstreamError):
 
 
 class ValueOutOfRange(MillstreamError):
-    """A value that the engine cannot hold exactly; never rounded, never dropped."""
+    """Spark cannot represent a value exactly; the refresh fails rather than round it."""
 
     code = "MS403"
 
     @classmethod
     def in_column(cls, column: str, value: str) -> Self:
         return cls(
-            f"a value of {column} cannot be computed with exactly",
-            detail=f"A condition or a CASE over several tables computes with it. {value} needs more digits than the "
-            "engine's decimals have (38 in all, 20 before and 18 after the point where the column has no declared "
+            f"a value of {column} cannot be computed exactly",
+            detail=f"A condition or a CASE over several tables uses it in Spark. {value} needs more digits than "
+            "Spark's decimals have (38 in all; 20 before and 18 after the point if the column has no declared "
             "precision), or is not a number.",
-            hint="Declare the column, or cast it in the query, as numeric(p,s) with p <= 38, or leave such rows out.",
+            hint="Declare the column, or cast it in the query, as numeric(p,s) with p <= 38, or filter such rows out.",
             column=column,
             value=value,
         )
@@ -77,14 +77,14 @@ class RecursionTooDeep(MillstreamError):
     def after(cls, steps: int) -> Self:
         return cls(
             f"a recursive query has not ended after {steps} steps",
-            detail="With UNION ALL, rows that lead back to themselves never end, in PostgreSQL neither.",
-            hint="Use UNION, or stop at rows that are in the path already; or set max_recursion_steps higher.",
+            detail="With UNION ALL, rows that lead back to themselves recurse forever, in PostgreSQL too.",
+            hint="Use UNION, or stop at rows that are already in the path; or raise the setting max_recursion_steps.",
             steps=steps,
         )
 
 
 class Conflict(MillstreamError):
-    """A concurrent transaction changed what this one had read; trying again helps."""
+    """A concurrent transaction changed rows that the refresh had read; trying again helps."""
 
     code = "MS404"
     retryable = True
@@ -92,15 +92,15 @@ class Conflict(MillstreamError):
     @classmethod
     def on(cls, name: str, reason: str) -> Self:
         return cls(
-            f'refresh of "{name}" met a concurrent change',
+            f'refresh of "{name}" conflicts with a concurrent change',
             detail=reason,
-            hint="It is tried again by itself.",
+            hint="Millstream tries again; no action is needed.",
             name=name,
         )
 
 
 class LockTableFull(MillstreamError):
-    """The server's lock table has no room for all that one transaction must lock; nothing was applied."""
+    """The server's lock table is too small for one transaction of a refresh; nothing was applied."""
 
     code = "MS406"
     retryable = True
@@ -108,11 +108,11 @@ class LockTableFull(MillstreamError):
     @classmethod
     def by_graph(cls, names: Sequence[str], locks: int, room: int, setting: int, needed: int) -> Self:
         return cls(
-            f'refreshing "{names[0]}" takes more locks than the server has room for',
-            detail=f"It is one of {len(names)} stream tables that read each other and share a transaction, which takes "
-            f"about {locks} locks; there is room for {room}.",
+            f'refreshing "{names[0]}" needs more locks than the server has room for',
+            detail=f"It is one of {len(names)} stream tables that read each other and share a transaction. The "
+            f"transaction needs about {locks} locks; there is room for {room}.",
             hint=f"Set max_locks_per_transaction to {needed} or more (it is {setting}) and restart the server; "
-            "or set max_lock_share higher.",
+            "or raise the setting max_lock_share.",
             name=names[0],
             locks=locks,
             room=room,
@@ -124,14 +124,14 @@ class LockTableFull(MillstreamError):
         return cls(
             f'refresh of "{name}" failed because the server is out of memory',
             detail=reason,
-            hint="Nothing was applied, and the next refresh tries again. If it is shared memory that is out again and "
-            "again, set max_locks_per_transaction higher and restart the server.",
+            hint="Nothing was applied, and the next refresh tries again. If shared memory runs out repeatedly, raise "
+            "max_locks_per_transaction and restart the server.",
             name=name,
         )
 
 
 class Cancelled(MillstreamError):
-    """A refresh was cancelled, by Ctrl-C, pg_cancel_backend or in Spark; nothing was applied, and it has not failed."""
+    """A refresh was cancelled by Ctrl-C, pg_cancel_backend or in Spark. Nothing was applied; it is no failure."""
 
     code = "MS407"
     retryable = True
@@ -147,7 +147,7 @@ class Cancelled(MillstreamError):
 
 
 class ServerTrouble(MillstreamError):
-    """The server, Spark or this machine lacks something for the moment: connections, memory, disk, time."""
+    """The server, Spark or this machine is short of connections, memory, disk or time for the moment."""
 
     code = "MS408"
     retryable = True
@@ -157,7 +157,7 @@ class ServerTrouble(MillstreamError):
         return cls(
             f'refresh of "{name}" failed: {what}',
             detail=reason,
-            hint=f"Nothing was applied; it is tried again at the next tick, and is not suspended. {remedy}".strip(),
+            hint=f"Nothing was applied. The next tick tries again; this error never suspends it. {remedy}".strip(),
             name=name,
             sqlstate=sqlstate,
         )

@@ -1,4 +1,4 @@
-"""A stream table: its name, its state, its table (MS2xx)."""
+"""Errors about a stream table: its name, its state, its table (MS2xx)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from millstream.errors.base import MillstreamError, typed
 
 
 class NameTaken(MillstreamError):
-    """There is already a relation of that name."""
+    """A relation of that name already exists."""
 
     code = "MS201"
 
@@ -26,8 +26,8 @@ class NameTaken(MillstreamError):
     @classmethod
     def by_schema(cls, name: str, owner: str) -> Self:
         return cls(
-            f'schema "{name}" already exists, without a catalog of Millstream in it',
-            detail=f'It belongs to role "{owner}". Millstream installs only into schemas that it creates itself.',
+            f'schema "{name}" already exists and has no Millstream catalog',
+            detail=f'It belongs to role "{owner}". Millstream installs only into schemas that it has created.',
             hint=f"Rename it with ALTER SCHEMA {name} RENAME TO another_name, or drop it.",
             name=name,
             owner=owner,
@@ -35,7 +35,7 @@ class NameTaken(MillstreamError):
 
 
 class NoSuchStreamTable(MillstreamError):
-    """There is no stream table of that name."""
+    """No stream table of that name exists."""
 
     code = "MS202"
 
@@ -45,14 +45,14 @@ class NoSuchStreamTable(MillstreamError):
 
 
 class StillUsed(MillstreamError):
-    """Something depends on it, or stands in it."""
+    """Other objects depend on the stream table, or are in the schema, that would be dropped."""
 
     code = "MS203"
 
     @classmethod
     def by(cls, name: str, dependants: list[str]) -> Self:
         return cls(
-            f'stream table "{name}" is still used',
+            f'stream table "{name}" is still in use',
             detail=f"Used by: {', '.join(dependants)}.",
             hint=f"Drop these first, or together with: millstream drop --cascade {typed(name)}",
             name=name,
@@ -61,16 +61,16 @@ class StillUsed(MillstreamError):
     @classmethod
     def schema(cls, name: str, tables: list[str]) -> Self:
         return cls(
-            f'schema "{name}" holds tables that are not ours',
+            f'schema "{name}" contains tables that are not Millstream\'s',
             detail=f"They are: {', '.join(tables)}.",
-            hint=f"Move them, for example: {' '.join(f'ALTER TABLE {one} SET SCHEMA public;' for one in tables)} "
-            "Or lose them with: millstream uninstall --cascade --yes",
+            hint=f"Move them, for example: {' '.join(f'ALTER TABLE {table} SET SCHEMA public;' for table in tables)} "
+            "Or drop them too with: millstream uninstall --cascade --yes",
             name=name,
         )
 
 
 class TargetMoved(MillstreamError):
-    """The table of a stream table has another name, or is gone."""
+    """The table of a stream table was renamed, replaced or dropped."""
 
     code = "MS204"
 
@@ -78,19 +78,19 @@ class TargetMoved(MillstreamError):
     def renamed(cls, name: str) -> Self:
         return cls(
             f'the table of stream table "{name}" has been renamed',
-            detail="A table that has its name by now is not ours, and is left alone.",
-            hint="Give it its name back with ALTER TABLE. Or leave the table as it is, and forget the stream table "
-            f"with: millstream drop --forget {typed(name)}",
+            detail="A table that has its name now is another table; Millstream does not touch it.",
+            hint="Rename it back with ALTER TABLE ... RENAME TO. Or keep the table and remove the stream table from "
+            f"the catalog with: millstream drop --forget {typed(name)}",
             name=name,
         )
 
     @classmethod
     def another(cls, name: str, found: str) -> Self:
         return cls(
-            f'the table of stream table "{name}" is {found} by now',
-            detail="It was renamed, or it is another table. It is left alone, and nothing was done.",
-            hint="Give it its name back with ALTER TABLE. Or leave the table as it is, and forget the stream table "
-            f"with: millstream drop --forget {typed(name)}",
+            f'the table of stream table "{name}" is now {found}',
+            detail="It was renamed, or it is another table. Nothing was changed.",
+            hint="Rename it back with ALTER TABLE ... RENAME TO. Or keep the table and remove the stream table from "
+            f"the catalog with: millstream drop --forget {typed(name)}",
             name=name,
             found=found,
         )
@@ -98,11 +98,11 @@ class TargetMoved(MillstreamError):
     @classmethod
     def unmarked(cls, name: str, marks: Sequence[str]) -> Self:
         return cls(
-            f'the table of stream table "{name}" has no mark of ours',
-            detail="A comment on its unique index says that Millstream made it; it is gone. Nothing was done.",
+            f'the table of stream table "{name}" does not have Millstream\'s mark',
+            detail="The mark is a comment on its unique index, and it is gone. Nothing was changed.",
             hint="If the table is the stream table's, mark it with: "
-            f"{'; '.join(marks) or 'CREATE UNIQUE INDEX over its key first'}. Or leave the table as it is, and forget "
-            f"the stream table with: millstream drop --forget {typed(name)}",
+            f"{'; '.join(marks) or 'CREATE UNIQUE INDEX on its key first'}. Or keep the table and remove the stream "
+            f"table from the catalog with: millstream drop --forget {typed(name)}",
             name=name,
             marks=list(marks),
         )
@@ -111,13 +111,13 @@ class TargetMoved(MillstreamError):
     def dropped(cls, name: str) -> Self:
         return cls(
             f'the table of stream table "{name}" has been dropped',
-            hint=f"Drop what is left of it with: millstream drop {typed(name)}. Then create it again.",
+            hint=f"Remove the stream table with: millstream drop {typed(name)}. Then create it again.",
             name=name,
         )
 
 
 class TargetAltered(MillstreamError):
-    """The table of a stream table was altered so that the rows of its query cannot be stored in it."""
+    """The table of a stream table was altered and cannot store the rows of the query."""
 
     code = "MS206"
 
@@ -126,8 +126,8 @@ class TargetAltered(MillstreamError):
         return cls(
             f'the table of stream table "{name}" was altered',
             detail=what,
-            hint="Give it back the query's columns, by name and type, with ALTER TABLE: the next refresh fills them. "
-            f"Or drop it with: millstream drop {typed(name)}. Then create it again.",
+            hint="Restore the query's columns, with their names and types, by ALTER TABLE: the next refresh fills "
+            f"them. Or drop the stream table with: millstream drop {typed(name)}. Then create it again.",
             name=name,
         )
 
@@ -136,7 +136,7 @@ class TargetAltered(MillstreamError):
         return cls(
             f'the table of stream table "{name}" was altered',
             detail=what,
-            hint=f"Take that back with: {remedy}",
+            hint=f"Undo it with: {remedy}",
             name=name,
         )
 
@@ -150,35 +150,35 @@ class TriggerInterferes(MillstreamError):
     def by(cls, name: str, table: str, triggers: str, what: str) -> Self:
         drops = "; ".join(f"DROP TRIGGER {trigger} ON {table}" for trigger in triggers.split(", "))
         return cls(
-            f'a trigger on stream table "{name}" changes the rows that are written to it',
+            f'a trigger on stream table "{name}" changes the rows that a refresh writes',
             detail=f"{what} BEFORE ROW triggers: {triggers}.",
-            hint=f"Make it an AFTER trigger, or drop it with: {drops}",
+            hint=f"Use an AFTER trigger instead, or drop it with: {drops}",
             name=name,
             triggers=triggers,
         )
 
 
 class NotFilled(MillstreamError):
-    """A stream table that another one reads has no rows yet."""
+    """A stream table reads another one that has never been refreshed."""
 
     code = "MS205"
     retryable = True
 
     @classmethod
     def upstream(cls, name: str, upstream: str) -> Self:
-        # Its schema and its name.
+        # `upstream` is schema.name.
         address = typed(*upstream.split(".", 1))
         return cls(
             f'stream table "{name}" reads "{upstream}", which has not been filled yet',
-            detail="Computed now, it would look as if there were no rows.",
-            hint=f"See why with: millstream history {address}. It is filled by: millstream refresh {address}",
+            detail="If it were refreshed now, it would treat that table as empty.",
+            hint=f"See why with: millstream history {address}. Fill it with: millstream refresh {address}",
             name=name,
             upstream=upstream,
         )
 
 
 class NotAdopted(MillstreamError):
-    """Stream tables that cannot be resolved in the database that the catalog came to."""
+    """Some stream tables of a restored catalog cannot be adopted in this database."""
 
     code = "MS208"
 
@@ -188,6 +188,7 @@ class NotAdopted(MillstreamError):
         return cls(
             f"{len(unresolved)} stream tables cannot be adopted",
             detail=" ".join(f"{name}: {reason}." for name, reason in unresolved) + " Nothing was changed.",
-            hint=f"Repair them and adopt again, or leave their tables alone and forget them: millstream adopt {names}",
+            hint="Repair them and adopt again. Or keep their tables and remove them from the catalog with: "
+            f"millstream adopt {names}",
             unresolved=list(unresolved),
         )

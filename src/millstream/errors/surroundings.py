@@ -1,4 +1,4 @@
-"""The surroundings: server, Java, settings, rights, the installation (MS0xx)."""
+"""Errors of the environment: server, Java, settings, privileges, installation (MS0xx)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ServerDown(MillstreamError):
         return cls(
             "cannot connect to PostgreSQL",
             detail=reason.strip() or f"No answer from {dsn}.",
-            hint="Check that the server runs and that the address, the database and the role are right.",
+            hint="Check that the server is running and that the address, the database and the role are correct.",
             dsn=dsn,
         )
 
@@ -29,7 +29,7 @@ class ServerDown(MillstreamError):
         return cls(
             "the connection to PostgreSQL was lost",
             detail=reason.strip(),
-            hint="Nothing half-done is kept: try again, and we connect anew.",
+            hint="The transaction was rolled back. Try again: Millstream reconnects.",
         )
 
     @classmethod
@@ -37,7 +37,7 @@ class ServerDown(MillstreamError):
         return cls(
             "the embedded PostgreSQL server did not start",
             detail=log.strip(),
-            hint=f"Its log is in {directory}.",
+            hint=f"See the server log in {directory}.",
             directory=directory,
         )
 
@@ -50,7 +50,7 @@ class ServerDown(MillstreamError):
 
 
 class WrongVersion(MillstreamError):
-    """The server's version is not one we support."""
+    """The server's version is not supported."""
 
     code = "MS002"
 
@@ -65,7 +65,7 @@ class WrongVersion(MillstreamError):
 
 
 class JavaMissing(MillstreamError):
-    """Spark needs Java 17 or newer."""
+    """Java 17 or newer, which Spark needs, is missing or does not start."""
 
     code = "MS003"
 
@@ -83,12 +83,12 @@ class JavaMissing(MillstreamError):
         return cls(
             "Java ended before Spark had started",
             detail=said.strip(),
-            hint="Check JAVA_HOME, the memory that is free, and the Java options in the setting spark_conf.",
+            hint="Check JAVA_HOME, the free memory, and the Java options in the setting spark_conf.",
         )
 
 
 class JavaEnded(MillstreamError):
-    """Java, in which Spark runs, has ended; it is started again by the next refresh."""
+    """The Java process that runs Spark has ended; the next refresh starts it again."""
 
     code = "MS012"
     retryable = True
@@ -98,30 +98,30 @@ class JavaEnded(MillstreamError):
         return cls(
             f'Java ended while "{name}" was being refreshed',
             detail=how,
-            hint="Nothing was applied; the next refresh starts Java again. If it was out of memory, set "
-            "spark_driver_memory higher.",
+            hint="Nothing was applied; the next refresh starts Java again. If Java ran out of memory, raise "
+            "spark_driver_memory.",
             name=name,
         )
 
     @classmethod
     def while_working(cls, how: str) -> Self:
         return cls(
-            "Java, in which Spark runs, has ended",
+            "the Java process that runs Spark has ended",
             detail=how,
-            hint="Try again: Java is then started anew. If it was out of memory, set spark_driver_memory higher.",
+            hint="Try again: Millstream starts Java again. If Java ran out of memory, raise spark_driver_memory.",
         )
 
     @classmethod
     def of_given_session(cls, how: str) -> Self:
         return cls(
-            "the Spark session that Millstream was given has ended",
+            "the Spark session passed to Millstream has ended",
             detail=how,
-            hint="Connect again with a session that runs, or without one: then Millstream starts its own.",
+            hint="Connect again with a running session, or without one: Millstream then starts its own.",
         )
 
 
 class NoRights(MillstreamError):
-    """The role may not do what is needed."""
+    """The role lacks a privilege."""
 
     code = "MS004"
 
@@ -147,7 +147,7 @@ class NoRights(MillstreamError):
 
 
 class BadSetting(MillstreamError):
-    """A setting or a parameter has a value that makes no sense."""
+    """A setting or a parameter has an invalid value."""
 
     code = "MS005"
 
@@ -159,18 +159,18 @@ class BadSetting(MillstreamError):
     def by_others(cls, file: Path, reason: str, names: Sequence[str]) -> Self:
         listed = ", ".join(names)
         return cls(
-            f"{file} of the working directory is not trusted with {listed}",
-            detail=f"{reason[:1].upper()}{reason[1:]}, and these settings decide which code runs with your rights and "
-            "where rows go.",
-            hint=f"Look at {file.absolute()}. If you want what it says: make it yours and close it to others (chown, "
-            f"chmod go-w), or name it, with MILLSTREAM_CONFIG={file.absolute()} in the environment.",
+            f"{file} in the working directory is not trusted to set {listed}",
+            detail=f"{reason[:1].upper()}{reason[1:]}, and these settings decide which code runs with your privileges "
+            "and where rows are sent.",
+            hint=f"Check {file.absolute()}. To use it, make it yours and writable only by you (chown, chmod go-w), or "
+            f"set MILLSTREAM_CONFIG={file.absolute()} in the environment.",
             file=file,
             names=list(names),
         )
 
 
 class NotInstalled(MillstreamError):
-    """The catalog is not in this database, or is of another version."""
+    """The catalog is missing from this database, or has another version."""
 
     code = "MS006"
 
@@ -202,27 +202,27 @@ class NotInstalled(MillstreamError):
 
 
 class NotYet(MillstreamError):
-    """Something that is designed and not built."""
+    """The feature is planned but not implemented."""
 
     code = "MS007"
 
     @classmethod
     def feature(cls, what: str, way_round: str) -> Self:
-        return cls(f"{what} is not there yet", hint=way_round, feature=what)
+        return cls(f"{what} is not implemented yet", hint=way_round, feature=what)
 
 
 class UntrustedCatalog(MillstreamError):
-    """The catalog, or something in our schemas, belongs to a role that could have its own code run with our rights."""
+    """Another role owns the catalog, or objects in Millstream's schemas, and could run code with our privileges."""
 
     code = "MS008"
 
     @classmethod
     def owned_by(cls, owner: str, role: str) -> Self:
         return cls(
-            f'the catalog in schema millstream belongs to role "{owner}"; role "{role}" does not trust it',
-            detail=f'Working with it would let role "{owner}" run code with the rights of role "{role}".',
-            hint=f'Connect as role "{owner}" if it installed Millstream. If nobody knows these schemas, an '
-            "administrator removes them: "
+            f'the catalog in schema millstream belongs to role "{owner}", which role "{role}" does not trust',
+            detail=f'Using it would let role "{owner}" run code with the privileges of role "{role}".',
+            hint=f'Connect as role "{owner}" if it installed Millstream. If these schemas are unknown, an '
+            "administrator can remove them: "
             "DROP SCHEMA IF EXISTS millstream, millstream_changes, millstream_state CASCADE;",
             owner=owner,
             role=role,
@@ -231,43 +231,43 @@ class UntrustedCatalog(MillstreamError):
     @classmethod
     def holding(cls, found: Sequence[str], remedies: Sequence[str]) -> Self:
         return cls(
-            "other roles have objects or rights in Millstream's schemas",
-            detail=f"Found: {'; '.join(found)}. Working on could run their code with our rights.",
-            hint=f"As an administrator, after looking at each: {' '.join(remedies)}",
+            "other roles have objects or privileges in Millstream's schemas",
+            detail=f"Found: {'; '.join(found)}. Continuing could run their code with Millstream's privileges.",
+            hint=f"As an administrator, after checking each object: {' '.join(remedies)}",
             found=list(found),
         )
 
 
 class OtherDatabase(MillstreamError):
-    """The catalog was made in another database: restored from a dump, or copied; its oids are not of this one."""
+    """The catalog was created in another database, then restored or copied; its oids are not valid here."""
 
     code = "MS009"
 
     @classmethod
     def because(cls, database: str, found: Sequence[str]) -> Self:
         return cls(
-            f'the catalog in database "{database}" was made in another database',
+            f'the catalog in database "{database}" was created in another database',
             detail=f"It was restored or copied: {'; '.join(found)}. "
-            "By its oids other tables would be dropped or written.",
-            hint="Make it this database's own with: millstream adopt (--dry-run only says what it would do). Or remove "
-            "it, and leave the stream tables as tables like any other: millstream uninstall --forget --yes",
+            "Its oids may belong to other tables here, which Millstream would then write to or drop.",
+            hint="Adopt it in this database with: millstream adopt (--dry-run shows what it would do). Or remove the "
+            "catalog and keep the stream tables as ordinary tables: millstream uninstall --forget --yes",
             database=database,
             found=list(found),
         )
 
 
 class ServerError(MillstreamError):
-    """PostgreSQL raised an error that no step of ours has a name for."""
+    """PostgreSQL raised an error that has no class of its own here."""
 
     code = "MS013"
 
     @classmethod
     def because(cls, message: str, *, sqlstate: str, detail: str = "", hint: str = "") -> Self:
-        return cls(message, detail=detail, hint=hint or "The server's log may tell more.", sqlstate=sqlstate)
+        return cls(message, detail=detail, hint=hint or "See the server log for more.", sqlstate=sqlstate)
 
 
 class Closed(MillstreamError):
-    """The connection to Millstream was closed by its user."""
+    """The connection to Millstream was closed by the caller."""
 
     code = "MS014"
 
@@ -280,7 +280,7 @@ class Closed(MillstreamError):
 
 
 class OwnerLacksRight(MillstreamError):
-    """The owner of a stream table may not read what its query reads."""
+    """The owner of a stream table may not read all that the query reads."""
 
     code = "MS010"
     waits = True
@@ -288,10 +288,10 @@ class OwnerLacksRight(MillstreamError):
     @classmethod
     def to_read(cls, owner: str, reason: str) -> Self:
         return cls(
-            f'role "{owner}" may not read what the query reads',
-            detail=f"PostgreSQL says of the query under that role: {reason}.",
-            hint=f'Grant the missing right to role "{owner}", or to the owner of the view below which it is missing. '
-            "Or create the stream table for another role, with the parameter owner.",
+            f'role "{owner}" may not read all tables of the query',
+            detail=f"PostgreSQL reports, for the query run as that role: {reason}.",
+            hint=f'Grant the missing privilege to role "{owner}", or to the owner of the view that reads the table. Or '
+            "create the stream table for another role, with the parameter owner.",
             owner=owner,
             reason=reason,
         )
@@ -300,9 +300,9 @@ class OwnerLacksRight(MillstreamError):
     def by_policy(cls, owner: str, reason: str) -> Self:
         return cls(
             f'row-level security hides rows of the query from role "{owner}" or from the owner of a view',
-            detail=f"PostgreSQL says: {reason}. A stream table has one content for everybody who may read it.",
+            detail=f"PostgreSQL reports: {reason}. A stream table has the same rows for everybody who may read it.",
             hint="Create the stream table for a role that the policies do not apply to, with the parameter owner: the "
-            "owner of the table (without FORCE ROW LEVEL SECURITY) or a role with BYPASSRLS. It then holds all rows: "
+            "owner of the table (without FORCE ROW LEVEL SECURITY) or a role with BYPASSRLS. It then has all rows: "
             "grant SELECT on it only to roles that may see them.",
             owner=owner,
             reason=reason,
@@ -310,31 +310,31 @@ class OwnerLacksRight(MillstreamError):
 
 
 class ForeignCode(MillstreamError):
-    """Code of a role that does not have our rights would run with them."""
+    """Code of an untrusted role would run with Millstream's privileges."""
 
     code = "MS011"
     waits = True
 
     @classmethod
     def under_query(cls, found: Sequence[str], owners: Sequence[str], role: str) -> Self:
-        return cls._with("the query calls code of a role that is not trusted", found, owners, role)
+        return cls._with("the query calls code of an untrusted role", found, owners, role)
 
     @classmethod
     def under_table(cls, name: str, found: Sequence[str], owners: Sequence[str], role: str) -> Self:
-        return cls._with(f'the query of "{name}" calls code of a role that is not trusted', found, owners, role)
+        return cls._with(f'the query of "{name}" calls code of an untrusted role', found, owners, role)
 
     @classmethod
     def on_table(cls, name: str, found: Sequence[str], owners: Sequence[str], role: str) -> Self:
-        return cls._with(f'code of a role that is not trusted is on stream table "{name}"', found, owners, role)
+        return cls._with(f'code of an untrusted role is attached to stream table "{name}"', found, owners, role)
 
     @classmethod
     def _with(cls, message: str, found: Sequence[str], owners: Sequence[str], role: str) -> Self:
         listed, named = "; ".join(found), ", ".join(f'"{owner}"' for owner in owners)
         return cls(
             message,
-            detail=f'It would run with the rights of role "{role}": {listed}, of role {named}.',
+            detail=f'It would run with the privileges of role "{role}": {listed}, owned by role {named}.',
             hint=f'Give these objects to role "{role}" (ALTER ... OWNER TO), or run Millstream as role {named}, or, if '
-            f'that role may act with all rights of role "{role}", name it in the setting trusted_roles.',
+            f'that role may have all privileges of role "{role}", add it to the setting trusted_roles.',
             found=list(found),
             owners=list(owners),
         )

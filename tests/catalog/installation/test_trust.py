@@ -222,7 +222,7 @@ def test_a_superuser_who_has_set_the_role_does_not_trust_it_either(login: Login,
     install.install(login("mill"))
     visiting = login("tester")
     visiting.execute(f"SET ROLE {roles['mill']}")
-    with pytest.raises(UntrustedCatalog, match='role "tester" does not trust it'):
+    with pytest.raises(UntrustedCatalog, match='which role "tester" does not trust'):
         trust.check(visiting)
 
 

@@ -165,7 +165,7 @@ def test_a_row_that_does_not_fit_its_layout_is_an_error() -> None:
 def test_a_row_with_bytes_left_over_is_an_error() -> None:
     rows = laid_out([(0, Insert(7, (b"1", b"2", b"3")))])
     longer = Rows(rows.data, rows.starts, rows.ends + 1, rows.letters, rows.transactions, rows.layouts, rows.trailer)
-    with pytest.raises(WalNotUnderstood, match="cannot be read"):
+    with pytest.raises(WalNotUnderstood, match="cannot decode"):
         decode(longer, SOURCE)
 
 

@@ -85,7 +85,7 @@ def test_a_message_of_an_unknown_kind_is_passed_over(letter: str) -> None:
 
 def test_a_value_of_an_unknown_kind_is_an_error() -> None:
     message = encode(Insert(1, (b"x",))).replace(b"t", b"b")
-    with pytest.raises(WalNotUnderstood, match="cannot be read"):
+    with pytest.raises(WalNotUnderstood, match="cannot decode"):
         parse(message)
 
 
