@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +18,7 @@ import typer
 from docs.capabilities import KEPT, KINDS, REFUSED
 from pydantic.fields import FieldInfo
 
-from millstream import duration, errors
+from millstream import errors
 from millstream.cli.app import COMMANDS, app, name_of
 from millstream.cli.exit_codes import MEANINGS, exit_code
 from millstream.observe import failpoint
@@ -133,9 +132,9 @@ def settings() -> str:
 
 
 def setting_row(name: str, field: FieldInfo) -> tuple[str, str, str, str]:
-    """A setting: its names, its default as it would stand in the file, its meaning."""
-    value = field.get_default(call_default_factory=True)
-    default = duration.printed(value) if isinstance(value, timedelta) else str(value)
+    """Return a setting's names, its default as written in the file, and its meaning."""
+    # Built without reading the environment and the file.
+    default = Settings.model_construct().model_dump()[name]
     return f"`{name}`", f"`{PREFIX}{name.upper()}`", f"`{default}`", field.description or ""
 
 

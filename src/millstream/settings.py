@@ -1,14 +1,14 @@
-"""What can be set, with its default and its meaning: one schema for every place it is set in.
+"""The settings: their names, types, defaults and meaning, and the places they are read from.
 
-    given in code  >  MILLSTREAM_<NAME> in the environment  >  the TOML file  >  the default
+    passed in code  >  MILLSTREAM_<NAME> in the environment  >  the TOML file  >  the default
 
 The file is `millstream.toml` in the working directory, or the one MILLSTREAM_CONFIG names. An unknown
-name or a bad value is refused, wherever it stands: a misspelt setting that does nothing is worse
-than none. `docs/reference/settings.md` is printed from this class.
+name or a bad value is refused in every place: a misspelt setting must not be ignored silently.
+`docs/reference/settings.md` is generated from this class.
 
-A file in the working directory may be somebody else's: a directory that was unpacked, or is shared. One that others
-could have written sets only what can do no harm (`HARMLESS`): not where rows are sent, which code runs, or whom we
-trust. A file that MILLSTREAM_CONFIG names is the user's own choice.
+A file in the working directory may come from somebody else: the directory was unpacked, or is shared. If another user
+could have written the file, it may set only the `HARMLESS` settings: not where rows are sent, which code runs, or which
+roles are trusted. A file that MILLSTREAM_CONFIG names is always trusted.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from millstream.errors import BadSetting
 PREFIX = "MILLSTREAM_"
 FILE = Path("millstream.toml")
 
-# What a file in the working directory that others could have written may set. A new setting is not among them until it
-# is known to run no code, to send nothing anywhere and to lower no protection.
+# Settings that a file in the working directory may set even if another user could have written it. Add a setting only
+# if it cannot run code, send rows anywhere or lower a protection.
 HARMLESS = frozenset(
     {
         "min_schedule", "differential_max_change_ratio", "max_lookup_rows", "max_lock_share", "max_recursion_steps",
@@ -45,18 +45,18 @@ HARMLESS = frozenset(
     }
 )  # fmt: skip
 
-# Variables of our prefix that are not settings, and who reads them.
+# Environment variables with our prefix that are not settings, and their meaning.
 OTHER_VARIABLES: dict[str, str] = {
     "MILLSTREAM_DSN": "the database of every command, unless --dsn is given",
     "MILLSTREAM_CONFIG": "the settings file, instead of millstream.toml in the working directory",
-    "MILLSTREAM_FAILPOINT": "for tests: the process kills itself at this step of a refresh",
+    "MILLSTREAM_FAILPOINT": "for tests: the process kills itself at this failpoint",
 }
-# The suite has variables of its own, such as another server's bin directory.
+# Prefix of the test suite's own variables, such as the bin directory of another server.
 TEST_VARIABLES = "MILLSTREAM_TEST_"
 
 
-def _read(value: object) -> object:
-    """A duration as people write it; a bare number would be of seconds, or of milliseconds: nobody could tell."""
+def _parse_duration(value: object) -> object:
+    """Read a duration with its unit. A bare number is refused: its unit would be a guess."""
     if isinstance(value, timedelta):
         return value
     if isinstance(value, str):
@@ -64,126 +64,135 @@ def _read(value: object) -> object:
     raise ValueError(f"not a duration; expected {duration.EXPECTED}")
 
 
-# What is finer than a millisecond would be printed as 0.
+# At least a millisecond, which is the smallest unit that is printed.
 Duration = Annotated[
-    timedelta, BeforeValidator(_read), PlainSerializer(duration.printed), Field(ge=duration.UNITS["ms"])
+    timedelta, BeforeValidator(_parse_duration), PlainSerializer(duration.printed), Field(ge=duration.UNITS["ms"])
 ]
 
 _UNITS = {"B": 0, "kB": 10, "MB": 20, "GB": 30, "TB": 40}
 
 
-def _bytes(value: object) -> object:
-    """Sizes as PostgreSQL writes them: `100MB`."""
+def _parse_size(value: object) -> object:
+    """Read a size as PostgreSQL writes it: `100MB`. A bare number counts bytes."""
     if not isinstance(value, str) or value.isdigit():
         return value
     match = re.fullmatch(r"(\d+)\s*(B|kB|MB|GB|TB)", value.strip())
     if match is None:
-        raise ValueError("a size is written as 100MB, with B, kB, MB, GB or TB")
+        raise ValueError("not a size; expected a number and a unit (B, kB, MB, GB or TB), such as 100MB")
     return int(match[1]) << _UNITS[match[2]]
 
 
-def _printed(size: int) -> str:
+def print_size(size: int) -> str:
+    """Return a size with the largest unit that divides it.
+
+    >>> print_size(100 << 20), print_size(1 << 30), print_size(1500)
+    ('100MB', '1GB', '1500B')
+    """
     unit = next(unit for unit, bits in reversed(_UNITS.items()) if size % (1 << bits) == 0)
     return f"{size >> _UNITS[unit]}{unit}"
 
 
-Size = Annotated[int, BeforeValidator(_bytes), PlainSerializer(_printed), Field(gt=0)]
+Size = Annotated[int, BeforeValidator(_parse_size), PlainSerializer(print_size), Field(gt=0)]
 
 
 _MASTER = re.compile(r"local(-cluster)?(\[[\d*, ]+\])?|yarn|[a-z][a-z0-9+.-]*://\S+")
 
 
-def _master(value: str) -> str:
-    """A place where Spark may run: one that it does not know would end its start in an error of Java's."""
+def _check_master(value: str) -> str:
+    """Refuse a master URL that Spark does not know, which it would report as a Java exception while starting."""
     if not _MASTER.fullmatch(value):
-        raise ValueError("Spark runs in local[*], local[4], spark://host:port, yarn or k8s://address")
+        raise ValueError("not a Spark master; expected local[*], local[4], spark://host:port, yarn or k8s://address")
     return value
 
 
-SparkMaster = Annotated[str, AfterValidator(_master)]
+SparkMaster = Annotated[str, AfterValidator(_check_master)]
 
 CdcMode = Literal["trigger", "auto", "wal"]
 CDC_MODES: tuple[str, ...] = get_args(CdcMode)
 
 
 class Settings(BaseSettings):
-    """All settings; frozen, and right from birth: a bad one raises `BadSetting`."""
+    """All settings, frozen. The constructor raises `BadSetting` for an invalid one."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
-    min_schedule: Duration = Field(timedelta(milliseconds=200), description="The shortest schedule accepted.")
+    min_schedule: Duration = Field(
+        timedelta(milliseconds=200), description="Shortest schedule that a stream table may have."
+    )
     differential_max_change_ratio: float = Field(
         0.15,
         gt=0,
         le=1,
-        description="In mode AUTO: when a larger share of a source has changed, refresh in full.",
+        description="In mode AUTO, recompute a stream table in full if a larger share of a source's rows has changed.",
     )
     max_lookup_rows: int = Field(
         1_000_000,
         ge=0,
-        description="When a lookup by key would return more rows than this, scan the table instead.",
+        description="If a lookup by key would return more rows than this, scan the table instead.",
     )
     max_lock_share: float = Field(
         0.5,
         gt=0,
         le=1,
-        description="A transaction of a refresh may hold this share of the server's locks that others have left. "
-        "Stream tables that do not fit into one are refreshed in several, except where they read each other.",
+        description="Share of the server's free locks that one transaction of a refresh may hold. Stream tables that "
+        "need more are refreshed in several transactions, except those that read each other.",
     )
     max_recursion_steps: int = Field(
         1_000,
         ge=1,
-        description="A recursive query that has not ended after this many steps in one refresh is an error.",
+        description="Fail a refresh if a recursive query has not ended after this many steps.",
     )
     cdc_mode: CdcMode = Field(
         "auto",
-        description="How changes are captured: by `trigger`; `auto`: by triggers first, from the log where that is "
-        "possible; `wal`: from the log, and what cannot be is refused.",
+        description="How changes are captured. `trigger`: by triggers. `auto`: by triggers first, then from WAL for "
+        "sources that allow it. `wal`: from WAL; sources that do not allow it are refused.",
     )
     wal_transition_timeout: Duration = Field(
-        timedelta(seconds=300), description="A hand-over to the log that takes longer is given up."
+        timedelta(seconds=300), description="Abandon a transition of a source to WAL capture that takes longer."
     )
     auto_replica_identity: bool = Field(
-        False, description="May Millstream set REPLICA IDENTITY FULL on sources, so that the log tells old rows whole?"
+        False,
+        description="Allow Millstream to set REPLICA IDENTITY FULL on source tables, which WAL capture needs.",
     )
-    slot_lag_warning: Size = Field(100 << 20, description="An alert is sent when the slot lags further behind.")
+    slot_lag_warning: Size = Field(100 << 20, description="Send an alert if the replication slot lags further behind.")
     slot_lag_critical: Size = Field(
-        1024 << 20, description="When the slot lags further behind, its sources return to triggers."
+        1024 << 20, description="Return the sources to trigger capture if the replication slot lags further behind."
     )
     heartbeat_interval: Duration = Field(
         timedelta(seconds=15),
         ge=timedelta(milliseconds=100),
-        description="How often a message is sent through the log to see it come back.",
+        description="How often to write a heartbeat message to WAL, which the replication stream must return.",
     )
     heartbeat_timeout: Duration = Field(
-        timedelta(minutes=10), description="Without any sign of life for so long the log is taken up anew."
+        timedelta(minutes=10), description="Reconnect the replication stream if nothing was received for this long."
     )
     max_consecutive_errors: int = Field(
-        3, ge=1, description="After this many failures in a row the scheduler suspends a stream table."
+        3, ge=1, description="Suspend a stream table after this many failed refreshes in a row."
     )
     allow_direct_writes: bool = Field(
-        False, description="May users write to stream tables? What they write stays until a full refresh."
+        False, description="Allow users to write to stream tables. Their changes stay until the next full refresh."
     )
     trusted_roles: tuple[str, ...] = Field(
         (),
-        description="Roles whose functions, domains and triggers may run with the rights of the role that Millstream "
-        "connects as; without it only those of that role itself and of superusers do. In the environment: JSON.",
+        description="Roles whose functions, domains and triggers may run with the privileges of the role that "
+        "Millstream connects as. That role itself and superusers are always trusted. In the environment: a JSON list.",
     )
-    spark_master: SparkMaster = Field("local[*]", description="Where Spark runs, as Spark writes it.")
+    spark_master: SparkMaster = Field("local[*]", description="Spark master URL: where Spark runs.")
     spark_driver_memory: Size | None = Field(
         None,
         ge=256 << 20,
-        description="The memory of Spark's driver, in which local Spark does all its work. Without it: a quarter of "
-        "the machine's, between 1GB and 4GB.",
+        description="Memory of the Spark driver, where local Spark does all its work. Default: a quarter of the "
+        "machine's memory, at least 1GB and at most 4GB.",
     )
     spark_conf: dict[str, str] = Field(
         default_factory=dict,
-        description="Further Spark properties; they win over ours, Java's options are added. In the environment: JSON.",
+        description="Further Spark properties. They override Millstream's own; Java options are appended. In the "
+        "environment: a JSON object.",
     )
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
-        """Each of these pairs makes sense in one order only."""
+        """Raise ValueError if a lower limit is not below its upper limit."""
         for lower, higher in _ORDERED:
             if not getattr(self, lower) < getattr(self, higher):
                 raise ValueError(f"{lower} must be less than {higher}")
@@ -192,20 +201,22 @@ class Settings(BaseSettings):
     def __setattr__(self, name: str, value: object) -> None:
         raise BadSetting(
             f"settings cannot be changed: {name}",
-            hint=f"Make others with: millstream.Settings({name}=...), and connect with them.",
+            hint=f"Create new settings with millstream.Settings({name}=...) and connect with them.",
             name=name,
             value=value,
         )
 
-    # Settings come by name from anywhere; pydantic checks each.
-    def __init__(self, **given: Any) -> None:
+    # The values have any type; pydantic checks each.
+    def __init__(self, **values: Any) -> None:
         _refuse_unknown_variables()
         try:
-            super().__init__(**given)
+            super().__init__(**values)
         except ValidationError as error:
             raise _bad_value(error) from error
         except SettingsError as error:
-            raise BadSetting(str(error), hint="A setting that is a table is written as a JSON object.") from error
+            raise BadSetting(
+                str(error), hint="Write the value as JSON: an object for spark_conf, a list for trusted_roles."
+            ) from error
         except tomllib.TOMLDecodeError as error:
             raise BadSetting.of("settings file", str(_file()), f"TOML ({error})") from error
         except (OSError, UnicodeDecodeError) as error:
@@ -220,16 +231,16 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The places to look in, the strongest first."""
+        """Return the places that settings are read from, the strongest first."""
         return init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=_from_file())
 
 
-# The first must be less than the second.
+# Pairs of settings of which the first must be less than the second.
 _ORDERED = (("slot_lag_warning", "slot_lag_critical"), ("heartbeat_interval", "heartbeat_timeout"))
 
 
 def _file() -> Path:
-    """The settings file; one that is named must be there."""
+    """Return the path of the settings file. Raise BadSetting if MILLSTREAM_CONFIG names a file that does not exist."""
     named = os.environ.get("MILLSTREAM_CONFIG")
     if named is not None and not Path(named).is_file():
         raise BadSetting.of("MILLSTREAM_CONFIG", named, "the path of a settings file")
@@ -238,12 +249,12 @@ def _file() -> Path:
 
 # TOML has values of many types; pydantic checks each.
 def _from_file() -> dict[str, Any]:
-    """What the settings file says; nothing where there is none."""
+    """Return the values of the settings file; none if there is no file."""
     path = _file()
     if not path.is_file():
         return {}
     with path.open("rb") as file:
-        # One that the user has named is the user's choice.
+        # A file that MILLSTREAM_CONFIG names is trusted.
         reason = ownership.distrust_opened(file, path) if path is FILE else None
         values = tomllib.load(file)
     refused = sorted(name for name in values if name in Settings.model_fields and name not in HARMLESS)
@@ -262,18 +273,18 @@ def _refuse_unknown_variables() -> None:
 
 
 def _bad_value(error: ValidationError) -> BadSetting:
-    """The first complaint, in our own words."""
+    """Translate the first error that pydantic reports."""
     first = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return BadSetting(f"unknown setting {name}", hint=f"The settings are: {_names()}.", name=name)
     if not name:
         message = first["msg"].removeprefix("Value error, ")
-        return BadSetting(message, hint="docs/reference/settings.md lists every setting with its meaning.")
+        return BadSetting(message, hint="See docs/reference/settings.md for every setting and its meaning.")
     return BadSetting(
         f"bad value for {name}: {first['input']!r}",
         detail=f"{first['msg'].removeprefix('Value error, ')}.",
-        hint="docs/reference/settings.md lists every setting with its meaning.",
+        hint="See docs/reference/settings.md for every setting and its meaning.",
         name=name,
         value=first["input"],
     )
