@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import os
 import re
 import runpy
@@ -109,3 +111,13 @@ def test_no_name_of_the_python_api_is_the_name_of_a_module() -> None:
 
     modules = {path.stem for path in (ROOT / "src" / "millstream").iterdir()}
     assert modules & set(millstream.__all__) == set()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [file for file in sorted((ROOT / "src").rglob("*.py")) if ">>> " in file.read_text()],
+    ids=lambda file: file.stem,
+)
+def test_examples_in_docstrings_are_true(module: Path) -> None:
+    name = ".".join(module.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+    assert doctest.testmod(importlib.import_module(name)).failed == 0

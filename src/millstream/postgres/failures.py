@@ -172,7 +172,7 @@ _MARK = re.compile(r"\[SQLSTATE ([0-9A-Z]{5})\] ([^\n]*)")
 def sqlstate_in_text(text: str) -> tuple[str, str] | None:
     """Return the SQLSTATE and the message that a task has put into the text of its error.
 
-    >>> found_in("job aborted: [SQLSTATE 53300] sorry, too many clients already")
+    >>> sqlstate_in_text("job aborted: [SQLSTATE 53300] sorry, too many clients already")
     ('53300', 'sorry, too many clients already')
     """
     match = _MARK.search(text)

@@ -6,7 +6,8 @@ A stream table must not read itself, however long the way round: its rows would 
 with every refresh. So a cycle is refused, and named link by link:
 
 >>> names = {1: "a", 2: "b", 3: "c"}
->>> graph = Graph(names, (Read(1, 2, ("view v",)), Read(2, 3), Read(3, 1)))
+>>> links = (Dependency(1, 2, ("view v",)), Dependency(2, 3), Dependency(3, 1))
+>>> graph = Graph(names, links)
 >>> graph.printed(graph.cycle(1))
 'a -> view v -> b -> c -> a'
 >>> acyclic = graph.reading(3, ())
