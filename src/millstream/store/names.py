@@ -1,4 +1,4 @@
-"""The names of what a stream table keeps in the database beside itself.
+"""The names of the relations that belong to a stream table, besides the table itself.
 
 State lives in schema `millstream_state`; staging in temporary tables of the session, which stream tables of one
 shape share (`staging.py`), so that a refresh makes no new catalog rows.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from millstream.algebra.table import Table, quoted
 
 ROW_ID = "__ms_row_id"
-# In what a block shows of stored rows: the partition, or the row's own hash.
+# A column of the stored rows that an inner block shows: the partition, or the hash of the row.
 PART = "__ms_part"
 
 
@@ -24,20 +24,20 @@ class BlockNames:
     name: str
     block: int = 0
     term: int | None = None
-    """Of a recursion: which of its terms."""
+    """For a term of a recursion: its number."""
     shapes: tuple[str, ...] = ()
-    """Of each block, the shape that its staging tables have; known in a cut."""
+    """The shape of the staging tables of each block; known in a cut."""
 
     def of_term(self, term: int) -> BlockNames:
-        """Those of a term."""
+        """Return the names for a term of the recursion."""
         return replace(self, term=term)
 
     def at(self, block: int) -> BlockNames:
-        """Those of another block."""
+        """Return the names for another block of the stream table."""
         return replace(self, block=block)
 
     def source(self, table: Table) -> str:
-        """Where the rows of an input are: in a table, or in what an inner block shows."""
+        """Return the relation that an input reads: a table, or the view of an inner block."""
         return table.relation if table.block is None else self.at(table.block).shown
 
     @property
@@ -50,68 +50,68 @@ class BlockNames:
 
     @property
     def shown(self) -> str:
-        """A view: the rows of an inner block, read off its state."""
+        """The view that computes the rows of an inner block from its state."""
         return f"millstream_state.block_{self.id}_{self.block}"
 
     @property
     def materialized(self) -> str:
-        """The rows of a block that are stored as they are."""
+        """The table of a block's materialized rows."""
         return f"millstream_state.rows_{self.id}_{self.block}"
 
     # -- staging tables ----------------------------------------------------------------------
 
     def _staging(self, kind: str) -> str:
-        # With the block's place: two blocks of one shape in one chain are staged side by side.
+        # With the block's position: a chain may have two blocks of one shape, which are staged side by side.
         return f"pg_temp.ms_{kind}_{self.shapes[self.block]}_{self.block}"
 
     def staging(self, terms: int = 0) -> list[str]:
-        """All of the block's."""
+        """Return the names of all staging tables of the block; `terms` is the number of terms of a recursion."""
         own = [self.new, self.delta, self.groups, self.group_rows, self.rows, self.steps, self.gone, self.changes]
         return [*own, *(self.of_term(number).delta for number in range(terms))]
 
     @property
     def new(self) -> str:
-        """Those rows as they shall be, of what was touched."""
+        """The new materialized rows of the touched parts."""
         return self._staging("new")
 
     @property
     def delta(self) -> str:
-        """What Spark sent, as it travelled."""
+        """The rows that Spark sent, not decoded yet."""
         return self._staging("delta") + ("" if self.term is None else f"_{self.term}")
 
     @property
     def groups(self) -> str:
-        """Touched groups, decoded, with what their state gains or becomes."""
+        """The touched groups, decoded, with the difference or the new value of their state."""
         return self._staging("groups")
 
     @property
     def group_rows(self) -> str:
-        """The rows of touched groups, as they travelled."""
+        """The rows of touched groups, not decoded yet."""
         return self._staging("members")
 
     @property
     def rows(self) -> str:
-        """Rows of the stream table as they shall be, or shall no longer be."""
+        """The rows of the stream table to write or to delete."""
         return self._staging("rows")
 
     @property
     def steps(self) -> str:
-        """Rows of a recursion that were found, with the step that found them."""
+        """The rows of a recursion that were derived, with the step that derived them."""
         return self._staging("steps")
 
     @property
     def gone(self) -> str:
-        """Rows of a recursion that were taken out, likewise."""
+        """The rows of a recursion that were removed, with the step that removed them."""
         return self._staging("gone")
 
     @property
     def changes(self) -> str:
-        """What a refresh did to the rows of an inner block: images, as in a change buffer."""
+        """The changes of a refresh to the rows of an inner block: images, as in a change buffer."""
         return self._staging("changes")
 
 
 class PlanningNames(BlockNames):
-    """Names for the time of planning: a block's rows can be asked about before there is a stream table."""
+    """Names of temporary relations for planning, when the stream table does not exist yet."""
 
     @property
     def state(self) -> str:
@@ -127,5 +127,8 @@ class PlanningNames(BlockNames):
 
 
 def row_hash(columns: list[str]) -> str:
-    """128 bits of a row's exact text; ROW(...)::text tells NULL from '' and one column from the next."""
+    """Return the expression for 128 bits of a row's exact text.
+
+    ROW(...)::text distinguishes NULL from '' and separates the columns.
+    """
     return f"substring(sha256(convert_to(ROW({', '.join(columns)})::text, 'UTF8')) FROM 1 FOR 16)"

@@ -1,9 +1,12 @@
 """The SQL that reads an input: its slice of changes, its rows by key, or all of it.
 
-All three select the same leaf columns, so what is read one way cannot differ from what is read
-another. A row that stands in the table counts (1, 1) before and after; an image of the slice
-corrects `before`. Where a moving filter says one thing of a row before and another after, it counts
-in the version that it passes.
+All three select the same leaf columns, so a row read one way cannot differ from the row read another way. Each row has
+two counts, before and after the refresh:
+
+    a stored row                                    1, 1
+    the image of an inserted row in the slice      -1, 0     the row was not there before
+    the image of a deleted row in the slice        +1, 0
+    a stored row that crosses a temporal filter     1 in the version in which it passes, 0 in the other
 """
 
 from __future__ import annotations
@@ -22,30 +25,30 @@ from millstream.store.names import BlockNames
 from millstream.store.staging_columns import unstage
 
 ROW = "__row"
-"""Where a row is stored: tells it apart from others read in the same snapshot."""
+"""The column that says where a row is stored: it identifies the row within a snapshot."""
 
-# Types whose modifier cuts or rounds.
+# Types whose modifier truncates or rounds a value.
 _MODIFIED = frozenset({"numeric", "bpchar", "varchar", "bit", "varbit", "time", "timestamp", "timestamptz"})
 
 
 @dataclass(frozen=True)
 class FilterVersions:
-    """The moving filters of an input in one refresh."""
+    """The temporal filters of an input, as conditions before and after one refresh."""
 
     items: tuple[str, ...] = ()
-    """FROM items: the single rows they look at."""
+    """FROM items: the single rows that the conditions read."""
     was: str = ""
     now: str = ""
     between: str = ""
-    """What flipped rows meet, for an index; empty where that is not known."""
+    """A condition that all crossing rows satisfy, for an index; empty if none is known."""
 
     @property
     def flips(self) -> bool:
-        """May they say one thing of a row before and another after?"""
+        """True if a row may pass the filters in one version and not in the other."""
         return self.was != self.now
 
     def stored(self, before: int) -> tuple[list[str], list[str]]:
-        """How often a stored row counts before and after, and the condition for it to be read."""
+        """Return the counts of a stored row, before and after, and the conditions under which it is read."""
         if not self.flips or before == 0:
             return [str(before), "1"], [f"({self.now})"] if self.now else []
         counts = [f"CASE WHEN {passed} THEN 1 ELSE 0 END" for passed in (self.was, self.now)]
@@ -55,27 +58,27 @@ class FilterVersions:
 UNCHANGED_FILTERS = FilterVersions()
 
 
-def schema_of(one: Input, *, located: bool = False) -> pa.Schema:
-    """The Arrow columns of an input's rows."""
-    fields = [(leaf.name, leaf.wire.arrow_type) for leaf in one.leaves]
+def schema_of(input_: Input, *, located: bool = False) -> pa.Schema:
+    """Return the Arrow columns of an input's rows; `located`, with column `ROW`."""
+    fields = [(leaf.name, leaf.wire.arrow_type) for leaf in input_.leaves]
     fields += [("__before", pa.int64()), ("__after", pa.int64())]
     return pa.schema(fields + ([(ROW, pa.string())] if located else []))
 
 
-def changes_sql(one: Input, own: BlockNames, filter_versions: FilterVersions = UNCHANGED_FILTERS) -> str:
-    """What this refresh did to the block that an input reads."""
-    assert one.scan.table.block is not None
-    columns = [column for column in one.scan.table.columns if column.name in one.used()]
-    images = unstage(columns, own.at(one.scan.table.block).changes, "s.__ms_action")
-    return images_sql(one, images, filter_versions)
+def changes_sql(input_: Input, own: BlockNames, filter_versions: FilterVersions = UNCHANGED_FILTERS) -> str:
+    """Return the query for the changes that this refresh made to the block that an input reads."""
+    assert input_.scan.table.block is not None
+    columns = [column for column in input_.scan.table.columns if column.name in input_.used()]
+    images = unstage(columns, own.at(input_.scan.table.block).changes, "s.__ms_action")
+    return images_sql(input_, images, filter_versions)
 
 
 def slice_sql(
-    one: Input, condition: str, filter_versions: FilterVersions = UNCHANGED_FILTERS, *, consolidated: bool = False
+    input_: Input, condition: str, filter_versions: FilterVersions = UNCHANGED_FILTERS, *, consolidated: bool = False
 ) -> str:
-    """The images in a source's buffer that meet the condition of a slice; `netted`, without those that cancel."""
-    table = one.scan.table
-    used = one.used()
+    """Return the query for a slice of a source's buffer; `consolidated`, without images that cancel."""
+    table = input_.scan.table
+    used = input_.used()
     columns = [c for c in table.columns if c.name in used]
     listed = "".join(f", {slices.column_name(c.attnum).as_string()} AS {quoted(c.name)}" for c in columns)
     changes = (
@@ -83,12 +86,16 @@ def slice_sql(
         f" WHERE action IN ('I', 'D') AND {condition})"
     )
     return images_sql(
-        one, _uncancelled(changes, [quoted(c.name) for c in columns]) if consolidated else changes, filter_versions
+        input_, _uncancelled(changes, [quoted(c.name) for c in columns]) if consolidated else changes, filter_versions
     )
 
 
 def _uncancelled(images: str, columns: Sequence[str]) -> str:
-    """Images without those of rows that came and went: an expression may fail for such a row, and for no other."""
+    """Return a FROM item of images without pairs that cancel.
+
+    A row that was inserted and deleted within the slice is in no result of the query, so an expression that raises for
+    it must not be evaluated.
+    """
     alike = f"PARTITION BY ROW({', '.join(columns)})::text"
     came, went = (f"count(*) FILTER (WHERE __ms_action = '{action}') OVER ({alike})" for action in "ID")
     numbered = f"row_number() OVER ({alike}, __ms_action) AS __ms_nth, least({came}, {went}) AS __ms_pairs"
@@ -98,44 +105,47 @@ def _uncancelled(images: str, columns: Sequence[str]) -> str:
     )
 
 
-def step_sql(one: Input, relation: str, filter_versions: FilterVersions = UNCHANGED_FILTERS) -> str:
-    """The rows of a recursion's last step, as its own term reads them: as often as they came, not as they were."""
+def step_sql(input_: Input, relation: str, filter_versions: FilterVersions = UNCHANGED_FILTERS) -> str:
+    """Return the query for the rows of a recursion's last step, with their net counts as the counts after."""
     passed = [f"({filter_versions.now})"] if filter_versions.now else []
-    return _select(one, one.scan.item(relation), ["0", "__ms_net"], passed, filter_versions)
+    return _select(input_, input_.scan.item(relation), ["0", "__ms_net"], passed, filter_versions)
 
 
 _BEFORE = "CASE __ms_action WHEN 'I' THEN -1 ELSE 1 END"
 
 
-def images_sql(one: Input, images: str, filter_versions: FilterVersions = UNCHANGED_FILTERS) -> str:
-    """The same of images that stand in a relation: of a block, or of the clock."""
+def images_sql(input_: Input, images: str, filter_versions: FilterVersions = UNCHANGED_FILTERS) -> str:
+    """Return the query for the images in a relation: of a source, a block or the clock."""
     passed = [f"({filter_versions.was})"] if filter_versions.was else []
-    return _select(one, one.scan.item(images), [_BEFORE, "0"], passed, filter_versions)
+    return _select(input_, input_.scan.item(images), [_BEFORE, "0"], passed, filter_versions)
 
 
 def all_sql(
-    one: Input,
+    input_: Input,
     relation: str,
     *,
     before: int,
     where: Sequence[str] = (),
     filter_versions: FilterVersions = UNCHANGED_FILTERS,
 ) -> str:
-    """Every row that passes the input's filters, of its relation or of one that holds part of it."""
+    """Return the query for every row that passes the input's filters; `relation` may hold a part of the table."""
     counts, passed = filter_versions.stored(before)
-    return _select(one, one.scan.item(relation), counts, [*where, *passed], filter_versions)
+    return _select(input_, input_.scan.item(relation), counts, [*where, *passed], filter_versions)
 
 
-def crossing_sql(one: Input, relation: str, filter_versions: FilterVersions, *, limit: int) -> str:
-    """The rows of which the moving filters say one thing before and another after."""
+def crossing_sql(input_: Input, relation: str, filter_versions: FilterVersions, *, limit: int) -> str:
+    """Return the query for the rows that cross the temporal filters."""
     counts, _ = filter_versions.stored(1)
     where = [f"({filter_versions.between})"] if filter_versions.between else []
     where.append(f"(({filter_versions.was}) IS TRUE) <> (({filter_versions.now}) IS TRUE)")
-    return _select(one, one.scan.item(relation), [*counts, _located(one)], where, filter_versions) + f" LIMIT {limit}"
+    return (
+        _select(input_, input_.scan.item(relation), [*counts, _located(input_)], where, filter_versions)
+        + f" LIMIT {limit}"
+    )
 
 
 def lookup_sql(
-    one: Input,
+    input_: Input,
     relation: str,
     columns: Sequence[str],
     keys: str,
@@ -145,30 +155,33 @@ def lookup_sql(
     limit: int,
     filter_versions: FilterVersions = UNCHANGED_FILTERS,
 ) -> str:
-    """The rows whose leaf columns equal one of the keys; `keys` is a FROM item `k` with columns k0, k1, ..."""
-    same = [_same(_compared(one.leaf(column)), f"__ms_k.k{n}", n in nulls) for n, column in enumerate(columns)]
-    item = one.scan.item(relation)
-    source = f"{keys} JOIN {f'({item})' if one.scan.expansions else item} ON {' AND '.join(same)}"
+    """Return the query for the rows whose leaf columns equal a key; `keys` is a FROM item __ms_k (k0, k1, ...).
+
+    `nulls` are the positions of the columns at which a NULL equals a NULL.
+    """
+    same = [_same(_compared(input_.leaf(column)), f"__ms_k.k{n}", n in nulls) for n, column in enumerate(columns)]
+    item = input_.scan.item(relation)
+    source = f"{keys} JOIN {f'({item})' if input_.scan.expansions else item} ON {' AND '.join(same)}"
     counts, passed = filter_versions.stored(before)
-    return _select(one, source, [*counts, _located(one)], passed, filter_versions) + f" LIMIT {limit}"
+    return _select(input_, source, [*counts, _located(input_)], passed, filter_versions) + f" LIMIT {limit}"
 
 
-def _located(one: Input) -> str:
-    """Where a row is stored."""
-    alias = quoted(one.scan.alias)
+def _located(input_: Input) -> str:
+    """Return the expression that says where a row is stored, and which row of its expansions it is."""
+    alias = quoted(input_.scan.alias)
     stored = f"{alias}.tableoid::text || {alias}.ctid::text"
-    rows = [stored if one.scan.table.stored else f"{alias}.{STANDS}"]
-    return " || '.' || ".join([*rows, *(f"coalesce({made.number}, 0)" for made in one.scan.expansions)])
+    rows = [stored if input_.scan.table.stored else f"{alias}.{STANDS}"]
+    return " || '.' || ".join([*rows, *(f"coalesce({expansion.number}, 0)" for expansion in input_.scan.expansions)])
 
 
-def keys_sql(one: Input, columns: Sequence[str], relation: str) -> str:
-    """A FROM item that gives the keys in the types of the leaf columns, each once."""
-    decoded = [f"{_key(one.leaf(column), f'__ms_w.w{n}')} AS k{n}" for n, column in enumerate(columns)]
+def keys_sql(input_: Input, columns: Sequence[str], relation: str) -> str:
+    """Return a FROM item with each key once, in the types of the leaf columns."""
+    decoded = [f"{_key(input_.leaf(column), f'__ms_w.w{n}')} AS k{n}" for n, column in enumerate(columns)]
     return f"(SELECT DISTINCT {', '.join(decoded)} FROM {relation} AS __ms_w) AS __ms_k"
 
 
 def _key(leaf: Leaf, value: str) -> str:
-    # The sender's value may not fit the receiver's own type: a bigint meets an integer, numeric(9,4) a numeric(5,2).
+    # The sender's value may not fit the receiver's type: a bigint joins an integer, numeric(9,4) joins numeric(5,2).
     if leaf.wire.number == "int":
         return value
     if leaf.type.kind == "base" and leaf.type.base in _MODIFIED:
@@ -178,7 +191,7 @@ def _key(leaf: Leaf, value: str) -> str:
 
 
 def _compared_type(leaf: Leaf) -> PgType:
-    """The type that a leaf is compared in: no operator takes a domain over an enum, a range or the like."""
+    """Return the type in which a leaf is compared: operators do not take a domain over an enum, a range or the like."""
     return leaf.type.unwrapped() if leaf.type.output else leaf.type
 
 
@@ -194,10 +207,10 @@ def _same(expression: str, key: str, nulls: bool) -> str:
 
 
 def _select(
-    one: Input, source: str, extra: Sequence[str], where: Sequence[str], filter_versions: FilterVersions
+    input_: Input, source: str, extra: Sequence[str], where: Sequence[str], filter_versions: FilterVersions
 ) -> str:
-    columns = ", ".join([*(leaf.sql for leaf in one.leaves), *extra])
+    columns = ", ".join([*(leaf.sql for leaf in input_.leaves), *extra])
     source = " CROSS JOIN ".join([source, *filter_versions.items])
-    conditions = [f"({condition.sql})" for condition in one.filters] + list(where)
+    conditions = [f"({condition.sql})" for condition in input_.filters] + list(where)
     tail = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"SELECT {columns} FROM {source}{tail}"
