@@ -97,8 +97,8 @@ def _objection(app: App, table: StreamTable) -> str:
     """Return why the table of that name is not the stream table's, or its query no longer holds; empty when neither."""
     [target] = targets.inspect(app.conn, [table.id])
     if target.state != "ours":
-        filter_versions = targets.moved(app.conn, target, table.name)
-        return f"{filter_versions.message}; {filter_versions.hint}"
+        error = targets.moved(app.conn, target, table.name)
+        return f"{error.message}; {error.hint}"
     try:
         app.plan(table)
     except MillstreamError as error:
