@@ -261,7 +261,7 @@ def test_code_that_others_put_on_a_stream_table_stops_it_and_is_not_run(
             with pytest.raises(TargetAltered if what in REFUSED_FROM_ANYBODY else ForeignCode) as caught:
                 ms.refresh("traps.st")
             if isinstance(caught.value, ForeignCode):
-                assert "on stream table" in caught.value.message
+                assert "attached to stream table" in caught.value.message
                 assert caught.value.owners == [evil], what
                 assert [one.status for one in ms.status()] == ["ERROR"]
             assert not is_superuser(admin, evil), what

@@ -18,7 +18,7 @@ class Busy(MillstreamError):
     def adopting(cls, holder: str | None) -> Self:
         return cls(
             "another process is adopting the catalog, or moving sources between triggers and WAL",
-            detail=f"It is {holder or 'a session that has just ended'}.",
+            detail=f"The lock is held by {holder or 'a session that has just ended'}.",
             hint="Try again when it has finished.",
             holder=holder,
         )
@@ -28,7 +28,7 @@ class Busy(MillstreamError):
         waited = f" Millstream waited {seconds:g} s for it." if seconds else ""
         return cls(
             f'stream table "{name}" is in use by another session',
-            detail=f"It is {holder or 'a session that has just ended'}.{waited}",
+            detail=f"The lock is held by {holder or 'a session that has just ended'}.{waited}",
             hint="Try again when it has finished.",
             name=name,
             holder=holder,
