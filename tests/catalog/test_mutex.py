@@ -136,7 +136,7 @@ def test_who_holds_a_lock_is_told_with_process_application_and_time(conn: Connec
         with pytest.raises(Busy) as busy, second.stream_table(a, "a", Patience(seconds=0.3)):
             pass
     assert f"held by process {pid} (millstream locks, since 20" in busy.value.detail
-    assert "We waited 0.3 s" in busy.value.detail
+    assert "Millstream waited 0.3 s" in busy.value.detail
 
 
 def test_rows_of_stream_tables_that_are_gone_are_removed(conn: Connection, make: Make) -> None:
