@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -22,21 +24,6 @@ TABLES = """
     CREATE VIEW paid_orders AS SELECT id, customer, amount FROM orders WHERE paid;
 """
 
-
-@pytest.fixture(scope="module")
-def shop(server: Server) -> Iterator[Connection]:
-    """A connection to a database with the shop's tables."""
-    with psycopg.connect(server.dsn, autocommit=True) as admin:
-        admin.execute("CREATE DATABASE plan_shop")
-        try:
-            with connect(server.dsn_for("tester", "plan_shop")) as conn:
-                install.install(conn)
-                conn.execute(TABLES)
-                yield conn
-        finally:
-            admin.execute("DROP DATABASE plan_shop WITH (FORCE)")
-
-
 ONE_OF_EACH = """
     CREATE TABLE t (
         id int PRIMARY KEY, x int, s smallint, n numeric, m numeric(9,2), f double precision, t text, c char(3),
@@ -47,15 +34,29 @@ ONE_OF_EACH = """
 """
 
 
-@pytest.fixture(scope="module")
-def planner(server: Server) -> Iterator[Connection]:
-    """A connection to a database with these tables and the catalog."""
+@contextmanager
+def planning_database(server: Server, name: str, tables: LiteralString) -> Iterator[Connection]:
+    """Open a connection to a new database with the catalog and these tables; drop it at the end."""
     with psycopg.connect(server.dsn, autocommit=True) as admin:
-        admin.execute("CREATE DATABASE sql_tests")
+        admin.execute(f"CREATE DATABASE {name}".encode())
         try:
-            with connect(server.dsn_for("tester", "sql_tests")) as conn:
+            with connect(server.dsn_for("tester", name)) as conn:
                 install.install(conn)
-                conn.execute(ONE_OF_EACH)
+                conn.execute(tables)
                 yield conn
         finally:
-            admin.execute("DROP DATABASE sql_tests WITH (FORCE)")
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@pytest.fixture(scope="module")
+def shop(server: Server) -> Iterator[Connection]:
+    """A connection to a database with the shop's tables."""
+    with planning_database(server, "plan_shop", TABLES) as conn:
+        yield conn
+
+
+@pytest.fixture(scope="module")
+def planner(server: Server) -> Iterator[Connection]:
+    """A connection to a database with a table that has a column of many types."""
+    with planning_database(server, "plan_types", ONE_OF_EACH) as conn:
+        yield conn

@@ -2,7 +2,8 @@
 
 Java sees by its standard input that this process is gone, and shuts down. While Spark's optimizer works on a large
 query that takes minutes, and a Java that hangs never ends. So a shell watches beside each Java: its standard input is a
-pipe from this process, which ends at the moment this process does, whatever ends it. Then Java has GRACE seconds.
+pipe from this process, which ends at the moment this process does, whatever ends it. Then Java has GRACE seconds;
+the first one, which leaves its classes for the next, has ARCHIVING seconds.
 
     this process ──pipe──▶ shell      end of the pipe: wait for Java, SIGKILL, remove the private directories
                  ──line──▶ shell      Java was seen to have ended: nothing to do
