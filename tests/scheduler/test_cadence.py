@@ -49,12 +49,55 @@ def test_what_is_no_schedule_is_refused_with_what_was_expected(text: str) -> Non
     assert caught.value.hint.startswith("Expected")
 
 
-@pytest.mark.notimpl
-@pytest.mark.parametrize("text", ["calculated", "*/5 * * * *", "0 0 1 * * *", "@hourly"])
-def test_schedules_that_need_the_scheduler_are_refused_aloud(text: str) -> None:
-    with pytest.raises(BadSetting, match="bad value for schedule") as caught:
+@pytest.mark.parametrize(
+    ("text", "last", "due"),
+    [
+        ("*/5 * * * *", NOON, NOON + timedelta(minutes=5)),
+        ("*/5 * * * *", NOON + timedelta(minutes=4, seconds=59), NOON + timedelta(minutes=5)),
+        ("@hourly", NOON + timedelta(seconds=1), NOON + timedelta(hours=1)),
+        ("@DAILY", NOON, NOON + timedelta(hours=12)),
+        # Six in the morning in Berlin, where it is summer.
+        ("CRON_TZ=Europe/Berlin 0 6 * * *", NOON, datetime(2024, 6, 2, 4, tzinfo=UTC)),
+    ],
+)
+def test_a_cron_expression_is_due_at_its_next_time_after_the_last_refresh(
+    text: str, last: datetime, due: datetime
+) -> None:
+    cadence = Cadence.parse(text)
+    assert cadence.due_at(last) == due
+    assert not cadence.due(last, due - timedelta(milliseconds=1))
+    assert cadence.due(last, due)
+    assert cadence.target(last) == due - last
+    assert Cadence.parse(str(cadence)) == cadence
+
+
+def test_a_time_that_a_change_of_clocks_skips_is_not_lost() -> None:
+    cadence = Cadence.parse("CRON_TZ=Europe/Berlin 30 2 31 3 *")
+    # On 31 March 2024 the clocks in Berlin went from 2:00 to 3:00.
+    assert cadence.due_at(datetime(2024, 3, 30, tzinfo=UTC)) == datetime(2024, 3, 31, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@often",
+        "* * * *  * * * *",
+        "61 * * * *",
+        "0 0 31 2 *",
+        "CRON_TZ=Europe/Berlin",
+        "CRON_TZ=Nowhere/City 0 6 * * *",
+    ],
+)
+def test_a_cron_expression_that_never_fires_is_refused(text: str) -> None:
+    with pytest.raises(BadSetting, match="bad value for schedule"):
         Cadence.parse(text)
-    assert "come with the scheduler" in caught.value.hint
+
+
+def test_a_calculated_schedule_is_never_due_by_itself() -> None:
+    cadence = Cadence.parse("calculated")
+    assert str(cadence) == "calculated"
+    assert not cadence.due(None, NOON)
+    assert cadence.target(NOON) is None
 
 
 def test_a_schedule_shorter_than_the_setting_allows_is_refused() -> None:

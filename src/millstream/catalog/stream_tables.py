@@ -66,6 +66,12 @@ class StreamTable:
     transient_errors: int = 0
     """Refreshes in a row that failed for a reason that passes by itself."""
     last_transient_error: str | None = None
+    next_try_at: datetime | None = None
+    """After a failed refresh: the scheduler does not try again before."""
+    no_data_refreshes: int = 0
+    """Scheduled refreshes that found no change."""
+    last_verified_at: datetime | None = None
+    last_verified_ok: bool | None = None
 
     @property
     def qualified(self) -> str:

@@ -1,39 +1,68 @@
-"""How often a stream table wants to be refreshed: its schedule, read and printed.
+"""How often a stream table is to be refreshed: its schedule, parsed and printed.
 
-    500ms, 1s, 5m, 1h, 2d    so long after its last refresh it is due again
-    continuous               due at every tick
-    manual                   never due; refreshed when someone asks
+    500ms, 1s, 5m, 1h, 2d                  this long after its last refresh
+    */5 * * * *, @hourly                   at the times of a cron expression, in UTC
+    CRON_TZ=Europe/Berlin 0 6 * * *        the same in another time zone
+    continuous                             again as soon as possible
+    calculated                             whenever a stream table that reads it is refreshed
+    manual                                 only when someone asks
 
-Cron expressions and `calculated` need the scheduler and are refused until it is there: a schedule
-that is accepted and never kept would be a lie.
+A schedule is a freshness target. `due_at` is its deadline: what is most overdue is refreshed first.
 
->>> cadence = Cadence.parse("60s")
->>> str(cadence), cadence.due(None, datetime(2024, 1, 1))
-('1m', True)
+>>> noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
+>>> Cadence.parse("60s").due_at(noon)
+datetime.datetime(2024, 1, 1, 12, 1, tzinfo=datetime.timezone.utc)
+>>> str(Cadence.parse("@hourly")), Cadence.parse("@hourly").due_at(noon).hour
+('@hourly', 13)
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal, Self
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
 
 from millstream import duration
 from millstream.errors import BadSetting
 
-EXPECTED = "a duration such as 500ms, 1s, 5m or 1h, or continuous, or manual"
+EXPECTED = (
+    "a duration such as 500ms, 1s, 5m or 1h, a cron expression such as */5 * * * * or @hourly, "
+    "or continuous, calculated or manual"
+)
+
+# What cron calls these times.
+_NICKNAMES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_ZONE = "CRON_TZ="
+
+Kind = Literal["every", "cron", "continuous", "calculated", "manual"]
 
 
 @dataclass(frozen=True)
 class Cadence:
-    """A schedule: `every` so often, `continuous` or `manual`."""
+    """A schedule: every so often, by cron, continuous, calculated or manual."""
 
-    kind: Literal["every", "continuous", "manual"]
+    kind: Kind
     every: timedelta | None = None
+    cron: str = ""
+    """The expression as it was given."""
+    zone: str = "UTC"
 
     def __post_init__(self) -> None:
         if (self.kind == "every") != (self.every is not None):
             raise ValueError(f"a {self.kind} cadence {'needs' if self.kind == 'every' else 'has no'} length")
+        if (self.kind == "cron") != bool(self.cron):
+            raise ValueError(f"a {self.kind} cadence {'needs' if self.kind == 'cron' else 'has no'} cron expression")
         if self.every is not None and self.every <= timedelta(0):
             raise ValueError("a cadence is longer than nothing")
 
@@ -47,17 +76,70 @@ class Cadence:
             return cls("manual")
         if word == "continuous":
             return cls("continuous")
-        _refuse_what_is_not_kept_yet(word)
+        if word == "calculated":
+            return cls("calculated")
+        if word.startswith(("@", _ZONE.lower())) or len(word.split()) >= 5:
+            return cls._parse_cron(text)
         return cls("every", _length(text, max(shortest, duration.UNITS["ms"])))
 
+    @classmethod
+    def _parse_cron(cls, text: str) -> Self:
+        zone, expression = _split_zone(text)
+        try:
+            cadence = cls("cron", cron=expression, zone=zone)
+            cadence.due_at(datetime(2024, 1, 1, tzinfo=UTC))
+        except (CronSimError, StopIteration, ValueError) as error:
+            expected = "a cron expression that fires (minute hour day month weekday), such as */5 * * * * or @hourly"
+            raise BadSetting.of("schedule", text, expected) from error
+        return cadence
+
+    def due_at(self, last: datetime | None) -> datetime | None:
+        """Return when the next refresh is due, the last one having been at `last`; None if never by itself."""
+        if self.kind in ("manual", "calculated"):
+            return None
+        if last is None:
+            return _ALWAYS
+        if self.every is not None:
+            return last + self.every
+        return last if self.kind == "continuous" else self._next_firing(last)
+
     def due(self, last: datetime | None, now: datetime) -> bool:
-        """Is a refresh due at `now`, the last one having been at `last`?"""
-        if self.every is None:
-            return self.kind == "continuous"
-        return last is None or now - last >= self.every
+        """Return True if a refresh is due at `now`, the last one having been at `last`."""
+        due_at = self.due_at(last)
+        return due_at is not None and due_at <= now
+
+    def target(self, last: datetime) -> timedelta | None:
+        """Return how old the rows may become until the next refresh; None if the schedule promises nothing."""
+        due_at = self.due_at(last)
+        return due_at - last if due_at is not None and self.kind != "continuous" else None
+
+    def _next_firing(self, last: datetime) -> datetime:
+        expression = _NICKNAMES.get(self.cron.lower(), self.cron)
+        fired: datetime = next(CronSim(expression, last.astimezone(ZoneInfo(self.zone))))
+        return fired.astimezone(UTC)
 
     def __str__(self) -> str:
-        return self.kind if self.every is None else duration.printed(self.every)
+        if self.every is not None:
+            return duration.printed(self.every)
+        zone = "" if self.zone == "UTC" else f"{_ZONE}{self.zone} "
+        return f"{zone}{self.cron}" or self.kind
+
+
+# Long before anything was refreshed: a stream table without rows is more overdue than any other.
+_ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _split_zone(text: str) -> tuple[str, str]:
+    """Return the time zone and the cron expression of `CRON_TZ=Europe/Berlin 0 6 * * *`."""
+    words = text.split()
+    if not words[0].upper().startswith(_ZONE):
+        return "UTC", " ".join(words)
+    zone = words[0][len(_ZONE) :]
+    try:
+        ZoneInfo(zone)
+    except (KeyError, ValueError, OSError) as error:
+        raise BadSetting.of("schedule", text, "a time zone such as Europe/Berlin after CRON_TZ=") from error
+    return zone, " ".join(words[1:])
 
 
 def _length(text: str, shortest: timedelta) -> timedelta:
@@ -68,10 +150,3 @@ def _length(text: str, shortest: timedelta) -> timedelta:
     if length < shortest:
         raise BadSetting.of("schedule", text, f"{duration.printed(shortest)} or longer (setting min_schedule)")
     return length
-
-
-def _refuse_what_is_not_kept_yet(word: str) -> None:
-    if word == "calculated":
-        raise BadSetting.of("schedule", word, f"{EXPECTED}; calculated schedules come with the scheduler")
-    if word.startswith("@") or len(word.split()) >= 5:
-        raise BadSetting.of("schedule", word, f"{EXPECTED}; cron expressions come with the scheduler")
