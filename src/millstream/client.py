@@ -15,13 +15,14 @@ from millstream.catalog.history import HistoryEntry
 from millstream.catalog.installation import install
 from millstream.errors import BadSetting, NotYet
 from millstream.refresh.report import RefreshReport
-from millstream.service import adopt, alter, create, drop, explain, health, refresh, status, verify
+from millstream.service import adopt, alter, create, drop, explain, health, refresh, status, validate, verify
 from millstream.service.adopt import Adoption
 from millstream.service.api_boundary import public
 from millstream.service.app import App, Progress
 from millstream.service.doctor import Check
 from millstream.service.explain import Explanation
 from millstream.service.status import StreamTableStatus
+from millstream.service.validate import Validation
 from millstream.service.verify import Verification
 from millstream.settings import Settings
 
@@ -60,6 +61,11 @@ class Millstream:
             cdc_mode=cdc_mode,
             owner=owner,
         )
+
+    @public
+    def validate(self, query: str, *, owner: str | None = None, cdc_mode: str | None = None) -> Validation:
+        """What a stream table over a query would be, or why it is refused; nothing is created."""
+        return validate.validate(self.app, query, owner, cdc_mode)
 
     @public
     def alter_stream_table(

@@ -55,6 +55,18 @@ def verification(**changed: object) -> Any:
     return SimpleNamespace(**facts, as_dict=lambda: facts)
 
 
+def validation(**changed: object) -> Any:
+    """A validation of a query, as the API gives it."""
+    facts: dict[str, object] = {
+        "ok": True, "refusal": None, "key": "key (region)", "notices": (),
+        "columns": (SimpleNamespace(name="region", type="text"),),
+        "blocks": (SimpleNamespace(name="result", materializes="the state of each group", plan="Block result"),),
+        "sources": (SimpleNamespace(name="public.orders", columns=("region",), capture="WAL", reason=""),),
+    }  # fmt: skip
+    facts |= changed
+    return SimpleNamespace(**facts, as_dict=lambda: {"ok": facts["ok"], "key": facts["key"]})
+
+
 @dataclass
 class Double:
     """Notes what is called and answers what it was told to; an exception as an answer is raised."""

@@ -61,9 +61,9 @@ def create(
     schema, bare = _name(app, name)
     app.progress("planning the query", None)
     owner = rights.owner_for(app.conn, owner)
-    planned = _with_key(app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles)))
+    planned = with_key(app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles)))
     if (cdc_mode or app.settings.cdc_mode) == "wal":
-        transitions.require(app, _as_sources(app, planned))
+        transitions.require(app, as_sources(app, planned))
     asked = _Asked(schema, bare, str(cadence), refresh_mode, cdc_mode, owner)
     # Until it is filled it stays locked: a process that finds it empty leaves it to us.
     with ExitStack() as locked:
@@ -93,20 +93,20 @@ def _stay_on_triggers(app: App, planned: QueryPlan, cdc_mode: str | None) -> lis
     """Return which sources could be captured from the WAL and are not, each with the statement that moves it."""
     if (cdc_mode or app.settings.cdc_mode) == "trigger":
         return []
-    known = [sources.get(app.conn, source.relid) for source in _as_sources(app, planned)]
+    known = [sources.get(app.conn, source.relid) for source in as_sources(app, planned)]
     return transitions.explain(app, [source for source in known if source and source.mode == "TRIGGER"])
 
 
-def _as_sources(app: App, planned: QueryPlan) -> list[Source]:
-    """The tables that it reads, as sources that nothing is captured of yet; but for those that we write ourselves."""
+def as_sources(app: App, planned: QueryPlan) -> list[Source]:
+    """Return the tables that it reads, except stream tables, as sources that nothing is captured of yet."""
     own = {one.relid for one in stream_tables.every(app.conn)}
     tables = [table for table, _ in planned.sources().values() if table.oid not in own]
     partitions = relations.partitions(app.conn, [table.oid for table in tables])
     return [Source(one.oid, one.schema, one.name, "TRIGGER", (), partitions[one.oid]) for one in tables]
 
 
-def _with_key(app: App, planned: QueryPlan) -> QueryPlan:
-    """Rows are found by `=` on their key; where that is an operator from outside, by a row id."""
+def with_key(app: App, planned: QueryPlan) -> QueryPlan:
+    """Give the plan a row id as its key if `=` on its key would be an operator of an extension."""
     key = planned.block.key
     types = [output.column.type.oid for output in planned.block.outputs if output.column.name in key.columns]
     return planned.keyed(Key("row_id")) if relations.from_outside(app.conn, types) else planned

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from millstream.cli import dry_run
 from millstream.cli.commands.refresh import summary
 from millstream.cli.entry_points import opened
 from millstream.cli.options import AsJson, Dsn
@@ -52,13 +53,23 @@ def run(
         str | None, typer.Option(help="The role it belongs to; it must be allowed to read all of the query.")
     ] = None,
     initialize: Annotated[bool, typer.Option(help="Fill it now; otherwise at its first refresh.")] = True,
+    only_validate: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what the query would become, or why it is refused.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a stream table: a table that is kept equal to its query.
 
-    A query that cannot be maintained is refused (exit code 3) with the place, the reason and a way round.
+    A query that cannot be maintained is refused (exit code 3) with the place, the reason and a way round. With
+    --dry-run nothing is created: the query's columns, key, blocks and sources are shown.
     """
     text = _query(query, file)
+    capture = cdc_mode.value if cdc_mode else None
+    if only_validate:
+        with opened(ctx, dsn, "planning the query") as client:
+            validation = client.validate(text, owner=owner, cdc_mode=capture)
+        dry_run.show(validation, as_json=as_json)
+        return
     with opened(ctx, dsn, f"creating {name}") as client:
         report = client.create_stream_table(
             name,
@@ -66,7 +77,7 @@ def run(
             schedule=schedule,
             refresh_mode=mode.value,
             initialize=initialize,
-            cdc_mode=cdc_mode.value if cdc_mode else None,
+            cdc_mode=capture,
             owner=owner,
         )
     if as_json:
