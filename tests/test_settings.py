@@ -121,6 +121,14 @@ def test_settings_do_not_change_after_birth() -> None:
         {"max_lookup_rows": -1},
         {"max_consecutive_errors": 0},
         {"max_lock_share": 0},
+        {"enabled": "perhaps"},
+        {"scheduler_interval": "1ms"},
+        {"max_concurrent_refreshes": 0},
+        {"shutdown_timeout": 30},
+        {"verify_budget": 1.5},
+        {"verify_budget": -0.1},
+        {"history_retention": "1 month"},
+        {"block_source_ddl": 2},
         {"cdc_mode": "sometimes"},
         {"spark_master": "nonsense"},
         {"spark_master": ""},
@@ -164,6 +172,9 @@ HARMFUL = {
     "trusted_roles": 'trusted_roles = ["evil"]\n',
     "allow_direct_writes": "allow_direct_writes = true\n",
     "auto_replica_identity": "auto_replica_identity = true\n",
+    "verify_budget": "verify_budget = 0\n",
+    "history_retention": 'history_retention = "1s"\n',
+    "block_source_ddl": "block_source_ddl = true\n",
 }
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 

@@ -41,7 +41,8 @@ HARMLESS = frozenset(
     {
         "min_schedule", "differential_max_change_ratio", "max_lookup_rows", "max_lock_share", "max_recursion_steps",
         "cdc_mode", "wal_transition_timeout", "slot_lag_warning", "slot_lag_critical", "heartbeat_interval",
-        "heartbeat_timeout", "max_consecutive_errors",
+        "heartbeat_timeout", "max_consecutive_errors", "enabled", "scheduler_interval", "max_concurrent_refreshes",
+        "shutdown_timeout",
     }
 )  # fmt: skip
 
@@ -116,6 +117,35 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
+    enabled: bool = Field(
+        True, description="Refresh stream tables by schedule. If off, the service only answers requests."
+    )
+    scheduler_interval: Duration = Field(
+        timedelta(milliseconds=200),
+        ge=timedelta(milliseconds=10),
+        description="How often the service looks for stream tables that are due.",
+    )
+    max_concurrent_refreshes: int = Field(
+        4,
+        ge=1,
+        le=64,
+        description="Refresh at most this many graphs of stream tables side by side. Each has its own connections.",
+    )
+    shutdown_timeout: Duration = Field(
+        timedelta(seconds=30), description="Roll back a refresh that takes longer after the service was told to stop."
+    )
+    verify_budget: float = Field(
+        0.01,
+        ge=0,
+        le=1,
+        description="Share of time that the service spends on comparing stream tables with their queries. 0: none.",
+    )
+    history_retention: Duration = Field(
+        timedelta(days=30), description="Delete entries of the refresh history that are older."
+    )
+    block_source_ddl: bool = Field(
+        False, description="Refuse ALTER and DROP of columns that stream tables read, instead of following them."
+    )
     min_schedule: Duration = Field(
         timedelta(milliseconds=200), description="Shortest schedule that a stream table may have."
     )
