@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import Any, cast, get_args
+
+import pytest
 
 from millstream.postgres import notifications
 from millstream.postgres.connection import Connection
@@ -31,3 +33,45 @@ def test_an_alert_has_its_kind_and_its_facts() -> None:
     recorder = Recorder()
     notifications.alert(cast(Connection, recorder), "slot_lag_warning", lag=5)
     assert recorder.sent == [("millstream_alert", {"alert": "slot_lag_warning", "lag": 5})]
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        "x" * 100_000,
+        "\u20ac" * 9_000,
+        "\U0001f600" * 7_000,
+        '"\\' * 9_000,
+        ["y" * 300] * 500,
+        {"a": {"b": ["z" * 5_000] * 20}},
+    ],
+)
+def test_a_payload_that_is_too_long_is_shortened_and_stays_json(detail: object) -> None:
+    text = notifications.encode({"alert": "refresh_failed", "stream_table": "public.t", "detail": detail})
+    assert len(text.encode()) <= notifications.LONGEST
+    payload = json.loads(text)
+    assert (payload["alert"], payload["stream_table"], payload["shortened"]) == ("refresh_failed", "public.t", True)
+    assert payload["detail"]
+
+
+def test_a_payload_of_the_greatest_length_is_sent_as_it_is_by_a_real_server(conn: Connection) -> None:
+    conn.execute("LISTEN millstream_alert")
+    facts = {"alert": "stale", "detail": ""}
+    facts["detail"] = "x" * (notifications.LONGEST - len(json.dumps(facts)))
+    notifications.alert(conn, "stale", detail=facts["detail"])
+    notifications.alert(conn, "stale", detail=facts["detail"] + "\u20ac")
+    sent = [json.loads(one.payload) for one in conn.notifies(timeout=60, stop_after=2)]
+    assert sent[0] == facts
+    assert (sent[1]["shortened"], len(sent[1]["detail"])) == (True, 2000)
+
+
+def test_an_alert_is_part_of_the_transaction_that_it_tells_of(conn: Connection) -> None:
+    conn.execute("LISTEN millstream_alert")
+    with conn.transaction(force_rollback=True):
+        notifications.alert(conn, "auto_suspended", stream_table="public.t")
+    notifications.alert(conn, "resumed", stream_table="public.t")
+    assert [json.loads(one.payload)["alert"] for one in conn.notifies(timeout=60, stop_after=1)] == ["resumed"]
+
+
+def test_every_kind_of_alert_is_a_name() -> None:
+    assert all(kind.isidentifier() and kind.islower() for kind in get_args(notifications.Alert))

@@ -1,18 +1,45 @@
 """Tell whoever listens: notifications with JSON in them.
 
 LISTEN millstream_cdc_transition     the capture mode of a source has changed
-LISTEN millstream_alert              something wants looking at
+LISTEN millstream_alert              something wants looking at, or is done
+
+A notification is part of its transaction: listeners get it when what it tells is committed, and never if it is not.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, TypeAlias
 
 from millstream.observe import log
 from millstream.postgres.connection import Connection
 
-Alert = Literal["slot_lag_warning", "cdc_transition_complete", "cdc_transition_failed", "reinitialize_needed"]
+Alert = Literal[
+    "stale",
+    "falling_behind",
+    "auto_suspended",
+    "resumed",
+    "reinitialize_needed",
+    "slot_lag_warning",
+    "slot_lag_critical",
+    "cdc_transition_complete",
+    "cdc_transition_failed",
+    "refresh_completed",
+    "refresh_failed",
+    "verification_failed",
+]
+
+# A payload must be shorter than 8000 bytes.
+LONGEST = 7999
+# Texts of a payload that is longer are cut to the first of these lengths with which it fits; lists to a tenth as many.
+_TEXTS = (2000, 1000, 500, 250, 100, 50, 20)
+# News, not trouble. The log has an event of its own for each refresh.
+_GOOD = ("cdc_transition_complete", "resumed", "refresh_completed")
+_LOGGED_ELSEWHERE = ("refresh_completed", "refresh_failed")
+
+# A value as JSON has it, or one that is printed by str().
+Fact: TypeAlias = object
 
 
 def transition(conn: Connection, source: str, old: str, new: str, slot: str) -> None:
@@ -20,11 +47,48 @@ def transition(conn: Connection, source: str, old: str, new: str, slot: str) -> 
     _notify(conn, "millstream_cdc_transition", {"source": source, "old_mode": old, "new_mode": new, "slot": slot})
 
 
-def alert(conn: Connection, kind: Alert, **facts: object) -> None:
-    """Something wants looking at, or is done."""
-    (log.info if kind == "cdc_transition_complete" else log.warning)(kind.replace("_", " "), **facts)
+def alert(conn: Connection, kind: Alert, **facts: Fact) -> None:
+    """Notify that something wants looking at, or is done."""
+    if kind not in _LOGGED_ELSEWHERE:
+        (log.info if kind in _GOOD else log.warning)(kind.replace("_", " "), **facts)
     _notify(conn, "millstream_alert", {"alert": kind, **facts})
 
 
-def _notify(conn: Connection, channel: str, payload: dict[str, object]) -> None:
-    conn.execute("SELECT pg_notify(%s, %s)", (channel, json.dumps(payload, default=str)))
+def _notify(conn: Connection, channel: str, payload: Mapping[str, Fact]) -> None:
+    conn.execute("SELECT pg_notify(%s, %s)", (channel, encode(payload)))
+
+
+def encode(payload: Mapping[str, Fact]) -> str:
+    """Return a payload as JSON that fits into a notification; texts and lists are shortened if it would not.
+
+    A shortened payload says so:
+
+    >>> shortened = json.loads(encode({"alert": "refresh_failed", "detail": "x" * 9000}))
+    >>> shortened["shortened"], len(shortened["detail"])
+    (True, 2000)
+    """
+    # ASCII, with escapes: it is the same in every encoding that a database may have.
+    text = json.dumps(payload, default=str)
+    for longest in _TEXTS:
+        if len(text) <= LONGEST:
+            break
+        text = json.dumps({"shortened": True, **_shortened(json.loads(text), longest)})
+    return text
+
+
+# JSON values have many types.
+def _shortened(value: Fact, longest: int) -> dict[str, Fact]:
+    assert isinstance(value, dict)
+    return {name: _cut(item, longest) for name, item in value.items()}
+
+
+def _cut(value: Fact, longest: int) -> Fact:
+    match value:
+        case str():
+            return value if len(value) <= longest else value[: longest - 1] + "\u2026"
+        case list():
+            return [_cut(item, longest) for item in value[: longest // 10]]
+        case dict():
+            return {name: _cut(item, longest) for name, item in value.items()}
+        case _:
+            return value
