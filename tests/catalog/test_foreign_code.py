@@ -21,6 +21,7 @@ from millstream.postgres.connection import Connection
 from millstream.refresh import refresher as refreshing
 from millstream.settings import Settings
 from millstream.testing import oracle
+from millstream.testing.catalog_rows import end_backoff
 
 SETUP = """
     CREATE SCHEMA traps AUTHORIZATION {evil};
@@ -204,6 +205,7 @@ def test_a_function_that_came_into_other_hands_is_not_called_any_more(
         assert ms.tick() == []
         assert not is_superuser(admin, evil)
         assert [one.status for one in ms.status()] == ["ERROR"]
+        end_backoff(ms.app.conn)
         admin.execute("ALTER FUNCTION public.more OWNER TO tester")
         admin.execute(
             "CREATE OR REPLACE FUNCTION public.more(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1 + 2'"
@@ -293,6 +295,7 @@ def test_a_stream_table_goes_on_when_foreign_code_is_gone(
     attacker.execute(f"{ON_TABLE['a trigger']}; INSERT INTO traps.t VALUES (6, 6, 'x')")
     assert ms.tick() == []
     attacker.execute("DROP TRIGGER x ON traps.st")
+    end_backoff(ms.app.conn)
     assert [report.action for report in ms.tick()] == ["DIFFERENTIAL"]
     oracle.check(ms.app.conn, query, "traps.st")
 

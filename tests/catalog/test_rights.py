@@ -18,6 +18,7 @@ from millstream.compiler.server.plan_query import Rights, plan_query
 from millstream.errors import NoRights, OwnerLacksRight
 from millstream.postgres.connection import Connection
 from millstream.testing import oracle
+from millstream.testing.catalog_rows import end_backoff
 
 SETUP = """
     CREATE SCHEMA shop; GRANT USAGE ON SCHEMA shop TO {app}, {viewer};
@@ -290,6 +291,7 @@ def test_a_view_that_is_replaced_by_one_over_a_secret_copies_nothing(
         viewer.execute("CREATE OR REPLACE VIEW shop.v AS SELECT id, a FROM shop.secret")
     for _ in range(5):
         assert ms.tick() == []
+        end_backoff(ms.app.conn)
     assert [one.status for one in ms.status()] == ["ERROR"]
     assert [entry.status for entry in ms.history("st")].count("FAILED") == 1
     assert admin.execute("SELECT count(*) FROM st WHERE id = 666").fetchone() == (0,)

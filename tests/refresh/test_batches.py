@@ -28,6 +28,7 @@ from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
 from millstream.settings import Settings
 from millstream.testing import oracle
+from millstream.testing.catalog_rows import end_backoff
 from millstream.testing.kinds import KINDS, make_table
 
 # -- the choice, without a server --------------------------------------------------------------
@@ -261,6 +262,7 @@ def test_a_graph_that_does_not_fit_says_which_setting_would_do_and_with_that_it_
         file.write(f"max_locks_per_transaction = {needed}\n")
     small.start()
     with connected(small) as ms:
+        end_backoff(ms.app.conn)
         actions = {report.name: report.action for report in ms.tick()}
         assert len(actions) == count + 2
         assert actions["base"] == "DIFFERENTIAL"

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pytest
 
+from millstream.catalog.mutex import Mutex
 from millstream.client import Millstream
-from millstream.errors import RefreshFailed
+from millstream.errors import RefreshFailed, SourceChanged
+from millstream.postgres.connection import Connection
 from millstream.refresh.evaluate import Evaluation
+from millstream.scheduler.due import due
 from millstream.testing import oracle
+from millstream.testing.catalog_rows import end_backoff
 
 pytestmark = pytest.mark.spark
 
@@ -25,6 +32,12 @@ def writer(ms: Millstream, database: str) -> Iterator[psycopg.Connection]:
         ms.create_stream_table("a_st", "SELECT id, v FROM t", schedule="continuous")
         ms.create_stream_table("b_st", "SELECT id, v FROM u", schedule="continuous")
         yield conn
+
+
+# JSON values have many types.
+def alerts(listener: Connection, count: int) -> list[dict[str, Any]]:
+    """Return so many alerts."""
+    return [json.loads(one.payload) for one in listener.notifies(timeout=60, stop_after=count)]
 
 
 def ticked(ms: Millstream) -> dict[str, str]:
@@ -46,18 +59,66 @@ def test_an_error_of_a_library_is_ours_with_its_cause_and_is_recorded(
     assert ms.refresh("a_st").action == "DIFFERENTIAL"
 
 
-def test_a_table_that_fails_again_and_again_is_suspended_until_it_is_made_active(
-    ms: Millstream, writer: psycopg.Connection
+def test_a_table_that_fails_is_held_back_then_suspended_until_it_is_made_active(
+    ms: Millstream, writer: psycopg.Connection, another: Callable[[], Connection]
 ) -> None:
+    listener = another()
+    listener.execute("LISTEN millstream_alert")
     writer.execute("ALTER TABLE t RENAME COLUMN v TO x")
+    tries = list[int]()
     for _ in range(3):
+        end_backoff(ms.app.conn)
         assert ticked(ms) == {"b_st": "NO_DATA"}
-    told = ms.status()[0]
-    assert (told.status, told.consecutive_errors) == ("SUSPENDED", 3)
+        table = ms.app.named("a_st")
+        tries.append(table.consecutive_errors)
+        assert table.next_try_at is not None
+        assert due([table], table.next_try_at - timedelta(milliseconds=1)) == []
+    assert tries == [1, 2, 3]
+    assert (table.status, table.failed_tries) == ("SUSPENDED", 1), "end_backoff has reset the number of tries"
+    with pytest.raises(SourceChanged):
+        ms.refresh("a_st")
+    assert ms.app.named("a_st").failed_tries == 1, "a refresh that somebody asks for does not lengthen the back-off"
     writer.execute("ALTER TABLE t RENAME COLUMN x TO v; INSERT INTO t VALUES (2, 2, 2)")
     assert ticked(ms) == {"b_st": "NO_DATA"}
     failed = [entry for entry in ms.history("a_st") if entry.status == "FAILED"]
-    assert [entry.initiated_by for entry in failed] == ["SCHEDULER"] * 3
+    assert [entry.initiated_by for entry in failed] == ["MANUAL", *["SCHEDULER"] * 3]
     ms.alter_stream_table("a_st", status="ACTIVE")
+    assert ms.app.named("a_st").next_try_at is None
     assert "a_st" in ticked(ms)
+    oracle.check(ms.app.conn, "SELECT id, v FROM t", "a_st")
+    told = alerts(listener, 1)
+    assert (told[0]["alert"], told[0]["stream_table"], told[0]["errors"]) == ("auto_suspended", '"public"."a_st"', 3)
+    assert told[0]["code"] == "MS301"
+
+
+def test_a_table_that_another_process_holds_is_skipped_and_told_once(
+    ms: Millstream, writer: psycopg.Connection, database: str
+) -> None:
+    writer.execute("INSERT INTO t VALUES (2, 2, 2)")
+    with Mutex(database) as other, other.stream_tables([ms.app.named("a_st").id]):
+        for _ in range(3):
+            assert ticked(ms) == {"b_st": "NO_DATA"}
+    skipped = [entry for entry in ms.history("a_st") if entry.status == "SKIPPED"]
+    assert [(entry.action, entry.reason, entry.initiated_by) for entry in skipped] == [("SKIP", "MS401", "SCHEDULER")]
+    assert ms.app.named("a_st").transient_errors == 0, "the other process may be writing the row"
+    assert ticked(ms)["a_st"] == "DIFFERENTIAL"
+    oracle.check(ms.app.conn, "SELECT id, v FROM t", "a_st")
+
+
+def test_the_back_off_grows_with_each_failed_try_and_ends_with_a_success(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    writer.execute("ALTER TABLE t RENAME COLUMN v TO x")
+    tries = list[int]()
+    for _ in range(2):
+        writer.execute("UPDATE millstream.stream_tables SET next_try_at = NULL")
+        ticked(ms)
+        table = ms.app.named("a_st")
+        assert table.next_try_at is not None
+        tries.append(table.failed_tries)
+    assert tries == [1, 2]
+    writer.execute("ALTER TABLE t RENAME COLUMN x TO v")
+    ms.refresh("a_st")
+    table = ms.app.named("a_st")
+    assert (table.failed_tries, table.next_try_at) == (0, None)
     oracle.check(ms.app.conn, "SELECT id, v FROM t", "a_st")

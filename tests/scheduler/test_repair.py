@@ -14,6 +14,7 @@ from millstream.postgres.connection import Connection
 from millstream.postgres.table_locks import Patience
 from millstream.scheduler import repair
 from millstream.testing import oracle
+from millstream.testing.catalog_rows import end_backoff
 
 pytestmark = pytest.mark.spark
 
@@ -48,6 +49,7 @@ def test_a_source_whose_capture_waits_for_a_lock_holds_up_its_readers_only(
         assert ticked(ms) == {"b_st": "DIFFERENTIAL"}
         with pytest.raises(LockNotHad):
             ms.refresh("a_st")
+    end_backoff(ms.app.conn)
     assert ticked(ms) == {"a_st": "REINITIALIZE", "b_st": "NO_DATA"}
     oracle.check(ms.app.conn, "SELECT id, v FROM t", "a_st")
 
@@ -62,6 +64,7 @@ def test_a_source_that_is_locked_while_its_query_is_planned_holds_up_its_readers
     with holder.transaction():
         holder.execute("LOCK TABLE public.t IN ACCESS EXCLUSIVE MODE")
         assert ticked(ms) == {"b_st": "NO_DATA"}
+    end_backoff(ms.app.conn)
     assert set(ticked(ms)) == {"a_st", "b_st"}
     assert ms.status()[0].consecutive_errors == 0
 
@@ -70,6 +73,7 @@ def test_a_source_that_was_dropped_holds_up_its_readers_only(ms: Millstream, wri
     writer.execute("DROP TABLE t; INSERT INTO u VALUES (2, 2, 2)")
     assert ticked(ms) == {"b_st": "DIFFERENTIAL"}
     writer.execute("CREATE TABLE t (id int PRIMARY KEY, v int, w int); INSERT INTO t VALUES (7, 7, 7)")
+    end_backoff(ms.app.conn)
     assert ticked(ms) == {"a_st": "REINITIALIZE", "b_st": "NO_DATA"}
     oracle.check(ms.app.conn, "SELECT id, v FROM t", "a_st")
 
@@ -83,6 +87,7 @@ def test_a_column_that_a_reader_does_not_use_is_no_trouble_for_it(ms: Millstream
     with pytest.raises(SourceChanged):
         ms.refresh("c_st")
     writer.execute("INSERT INTO t VALUES (3, 3)")
+    end_backoff(ms.app.conn)
     assert ticked(ms)["a_st"] == "DIFFERENTIAL"
 
 
@@ -102,4 +107,5 @@ def test_a_stream_table_that_is_locked_holds_up_itself_only_and_not_for_long(
         assert time.monotonic() - started < 10
         with pytest.raises(LockNotHad, match="a_st"):
             ms.refresh("a_st")
+    end_backoff(ms.app.conn)
     assert ticked(ms)["a_st"] == "DIFFERENTIAL"

@@ -19,6 +19,7 @@ from millstream.client import Millstream
 from millstream.errors import Cancelled, MillstreamError, ServerTrouble
 from millstream.refresh.reads import access_paths
 from millstream.testing import oracle
+from millstream.testing.catalog_rows import end_backoff
 
 pytestmark = pytest.mark.spark
 
@@ -84,6 +85,7 @@ def test_a_refresh_that_an_administrator_cancels_is_cancelled_and_not_failed(
 ) -> None:
     """It counted as an error of the stream table: three of them suspended it."""
     for _ in range(ms.app.settings.max_consecutive_errors + 1):
+        end_backoff(ms.app.conn)
         with while_it_sleeps(database, cancel):
             assert ms.tick() == []
     with while_it_sleeps(database, cancel), pytest.raises(Cancelled, match='refresh of "st" was cancelled'):
@@ -139,6 +141,7 @@ def test_trouble_that_passes_is_counted_apart_and_never_suspends(ms: Millstream,
         writer.execute("DELETE FROM trouble")
         writer.execute("INSERT INTO trouble VALUES (%s)", (code,))
         writer.execute("UPDATE t SET v = v + 1 WHERE id = 1")
+        end_backoff(ms.app.conn)
         assert ms.tick() == [], code
         with pytest.raises(MillstreamError) as caught:
             ms.refresh("st")

@@ -14,6 +14,7 @@ from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
 from millstream.store import staging
 from millstream.testing import oracle
+from millstream.testing.catalog_rows import end_backoff
 from millstream.testing.kinds import KINDS, make_table
 
 pytestmark = pytest.mark.spark
@@ -85,6 +86,7 @@ def test_a_stream_table_that_fails_leaves_no_rows_for_those_that_share_its_stagi
     writer.execute("INSERT INTO t1 VALUES (50, 77, 1, 'bad')")
     assert {report.name: report.action for report in ms.tick()} == {"s0": "DIFFERENTIAL", "s2": "DIFFERENTIAL"}
     writer.execute("DELETE FROM t1 WHERE id = 50; UPDATE t0 SET v = 50 WHERE id = 1; UPDATE t2 SET v = 50 WHERE id = 1")
+    end_backoff(ms.app.conn)
     assert {report.action for report in ms.tick()} == {"DIFFERENTIAL"}
     assert all(ms.verify(f"s{number}").ok for number in range(3))
 

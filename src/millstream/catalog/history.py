@@ -61,6 +61,13 @@ def add(conn: Connection, entry: HistoryEntry) -> int:
     return add_all(conn, [entry])[0]
 
 
+def add_unless_repeated(conn: Connection, entry: HistoryEntry) -> None:
+    """Record a refresh, unless the last entry of the stream table has the same status and reason."""
+    last = recent(conn, entry.stream_table_id, 1)
+    if not last or (last[0].status, last[0].reason) != (entry.status, entry.reason):
+        add(conn, entry)
+
+
 def add_all(conn: Connection, entries: Sequence[HistoryEntry]) -> list[int]:
     """Record many refreshes with one statement; return their ids in order."""
     rows = Jsonb([entry.as_dict() for entry in entries])

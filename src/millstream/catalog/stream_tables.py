@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from psycopg import errors
@@ -72,6 +72,8 @@ class StreamTable:
     """Scheduled refreshes that found no change."""
     last_verified_at: datetime | None = None
     last_verified_ok: bool | None = None
+    failed_tries: int = 0
+    """Refreshes in a row that failed or were skipped, for whatever reason; decides `next_try_at`."""
 
     @property
     def qualified(self) -> str:
@@ -231,6 +233,16 @@ def record_failure(conn: Connection, id: int, error: BaseException) -> int:
 def record_transient(conn: Connection, id: int, error: BaseException) -> None:
     """Note an error that passes by itself: it is counted apart, and never suspends the stream table."""
     conn.execute(_SQL["record_transient"], (str(error), id))
+
+
+def hold_off(conn: Connection, id: int, delay: timedelta) -> None:
+    """Count a failed try; the scheduler does not try again before the delay has passed."""
+    conn.execute(_SQL["hold_off"], (delay, id))
+
+
+def try_now(conn: Connection, ids: Sequence[int]) -> None:
+    """End the back-off of these: what kept them from being refreshed may be gone."""
+    conn.execute(_SQL["try_now"], (list(ids),))
 
 
 def set_status(conn: Connection, id: int, status: Status) -> None:

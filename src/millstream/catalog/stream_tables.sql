@@ -62,6 +62,8 @@ SET frontier = %(frontier)s::pg_snapshot,
     last_error = NULL,
     transient_errors = 0,
     last_transient_error = NULL,
+    failed_tries = 0,
+    next_try_at = NULL,
     updated_at = clock_timestamp()
 WHERE id = ANY (%(ids)s)
 RETURNING id, data_timestamp;
@@ -83,10 +85,21 @@ UPDATE millstream.stream_tables
 SET transient_errors = transient_errors + 1, last_transient_error = %s, updated_at = clock_timestamp()
 WHERE id = %s;
 
+-- hold_off --
+UPDATE millstream.stream_tables
+SET failed_tries = failed_tries + 1, next_try_at = clock_timestamp() + %s, updated_at = clock_timestamp()
+WHERE id = %s;
+
+-- try_now --
+UPDATE millstream.stream_tables
+SET failed_tries = 0, next_try_at = NULL, updated_at = clock_timestamp()
+WHERE id = ANY (%s) AND next_try_at IS NOT NULL;
+
 -- set_status --
 UPDATE millstream.stream_tables SET status = %s, updated_at = clock_timestamp() WHERE id = %s;
 
 -- change --
+-- Whoever changes something wants to see what comes of it: the back-off ends.
 UPDATE millstream.stream_tables
 SET schedule = coalesce(%(schedule)s, schedule),
     refresh_mode = coalesce(%(refresh_mode)s, refresh_mode),
@@ -96,6 +109,8 @@ SET schedule = coalesce(%(schedule)s, schedule),
     last_error = CASE WHEN %(status)s = 'ACTIVE' THEN NULL ELSE last_error END,
     transient_errors = CASE WHEN %(status)s = 'ACTIVE' THEN 0 ELSE transient_errors END,
     last_transient_error = CASE WHEN %(status)s = 'ACTIVE' THEN NULL ELSE last_transient_error END,
+    failed_tries = 0,
+    next_try_at = NULL,
     updated_at = clock_timestamp()
 WHERE id = %(id)s;
 

@@ -14,6 +14,8 @@ class MillstreamError(Exception):
     retryable = False
     waits = False
     """True if the stream table waits in status ERROR until the cause is gone, and then resumes without help."""
+    skips = False
+    """True if nothing is wrong with the stream table: another process, a lock or another stream table is in the way."""
 
     # Facts have any type: they are the values that the message was built from.
     def __init__(self, message: str, *, detail: str = "", hint: str = "", **facts: Any) -> None:

@@ -46,6 +46,7 @@ class LockNotHad(MillstreamError):
 
     code = "MS302"
     retryable = True
+    skips = True
 
     @classmethod
     def somewhere(cls, seconds: float, holders: Sequence[str]) -> Self:

@@ -13,6 +13,7 @@ class Busy(MillstreamError):
 
     code = "MS401"
     retryable = True
+    skips = True
 
     @classmethod
     def adopting(cls, holder: str | None) -> Self:

@@ -163,6 +163,7 @@ class NotFilled(MillstreamError):
 
     code = "MS205"
     retryable = True
+    skips = True
 
     @classmethod
     def upstream(cls, name: str, upstream: str) -> Self:

@@ -1,4 +1,4 @@
-"""Rows of the catalog made by hand, for tests without a server."""
+"""Rows of the catalog made by hand, for tests without a server; and time that passes for those with one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from millstream.catalog import stream_tables
 from millstream.catalog.stream_tables import StreamTable
+from millstream.postgres.connection import Connection
 
 _MOMENT = datetime(2024, 6, 1, 12, tzinfo=UTC)
 
@@ -42,3 +44,8 @@ def stream_table(id_: int = 1, **fields: Any) -> StreamTable:
     '5m'
     """
     return replace(_PLAIN, id=id_, relid=fields.pop("relid", id_), **fields)
+
+
+def end_backoff(conn: Connection) -> None:
+    """Let the next tick try every stream table, as if the time until its next try had passed."""
+    stream_tables.try_now(conn, [table.id for table in stream_tables.every(conn)])

@@ -15,6 +15,7 @@ from millstream.catalog import sources
 from millstream.client import Millstream
 from millstream.errors import SpillFailed
 from millstream.testing import oracle
+from millstream.testing.catalog_rows import end_backoff
 from millstream.testing.disk import files_of_at_most
 
 pytestmark = pytest.mark.spark
@@ -51,6 +52,7 @@ def test_a_full_spill_disk_stops_only_what_is_captured_from_the_log(
         for number in range(4):
             writer.execute("INSERT INTO triggered VALUES (%s)", (number,))
             ms.app.steps = TransitionMemory()
+            end_backoff(ms.app.conn)
             assert {report.name: report.action for report in ms.tick()} == {"triggered_st": "DIFFERENTIAL"}
             oracle.check(ms.app.conn, TRIGGERED, "public.triggered_st")
         with pytest.raises(SpillFailed, match=str(tmp_path)):
