@@ -118,14 +118,18 @@ _USERS_PATH = "millstream.users_path"
 
 
 def session(dsn: str) -> Connection:
-    """A connection for statements of our own: they find the server's functions and no others."""
+    """A connection for statements of our own: they find the server's functions and no others.
+
+    They are not compiled: LLVM takes up to a second for one, and most of ours run for milliseconds.
+    """
     conn = connect(dsn)
     # Qualified: the path is not ours yet.
     conn.execute(
         "SELECT pg_catalog.set_config(%s, pg_catalog.current_setting('search_path'), false),"
         " pg_catalog.set_config('search_path', %s, false),"
         " pg_catalog.set_config('random_page_cost',"
-        " LEAST(pg_catalog.current_setting('random_page_cost')::pg_catalog.float8, %s)::pg_catalog.text, false)",
+        " LEAST(pg_catalog.current_setting('random_page_cost')::pg_catalog.float8, %s)::pg_catalog.text, false),"
+        " pg_catalog.set_config('jit', 'off', false)",
         (_USERS_PATH, OWN_PATH, RANDOM_PAGE_COST),
     )
     return conn
