@@ -47,7 +47,11 @@ def attached(address: str) -> SparkSession:
         del os.environ[_PORT], os.environ[_SECRET]
     context = gateway.jvm.JavaSparkContext(gateway.jvm.org.apache.spark.SparkContext.getOrCreate())
     conf = SparkConf(_jconf=context.getConf())
-    return session.prepare(SparkSession(SparkContext(gateway=gateway, jsc=context, conf=conf)).newSession())
+    own = session.prepare(SparkSession(SparkContext(gateway=gateway, jsc=context, conf=conf)).newSession())
+    # What the product starts in this process; PySpark would take Java's default session, which all processes share:
+    # one of them would drop the views of another, and change its settings.
+    SparkSession._instantiatedSession = SparkSession._activeSession = own
+    return own
 
 
 def _gateway(spark: SparkSession) -> JavaGateway:
