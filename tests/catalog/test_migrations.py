@@ -110,7 +110,7 @@ def test_the_health_functions_read_the_renamed_columns_and_stay_closed_to_others
     query = """
         SELECT p.proname, p.prosecdef, has_function_privilege('pg_monitor', p.oid, 'EXECUTE')
         FROM pg_proc AS p
-        WHERE p.pronamespace = 'millstream'::regnamespace
+        WHERE p.pronamespace = 'millstream'::regnamespace AND p.proname IN ('check_cdc_health', 'slot_health')
         ORDER BY 1
     """
     assert upgraded.execute(query).fetchall() == [("check_cdc_health", True, False), ("slot_health", True, False)]

@@ -162,3 +162,19 @@ class ServerTrouble(MillstreamError):
             name=name,
             sqlstate=sqlstate,
         )
+
+
+class Deposed(MillstreamError):
+    """Another process of `millstream run` has become the leader; nothing was committed."""
+
+    code = "MS409"
+    retryable = True
+
+    @classmethod
+    def in_epoch(cls, number: int) -> Self:
+        return cls(
+            "this process no longer refreshes by schedule: another one has taken over",
+            detail=f"Epoch {number} has ended. Its transaction was rolled back.",
+            hint="No action is needed: this process becomes a standby.",
+            epoch=number,
+        )

@@ -18,6 +18,7 @@ from millstream.catalog import foreign_code, sources, stream_tables, upstreams
 from millstream.catalog.definition_digests import Change
 from millstream.catalog.digest_cache import DigestCache
 from millstream.catalog.history import Initiator
+from millstream.catalog.leadership import Epoch
 from millstream.catalog.mutex import Mutex
 from millstream.catalog.upstreams import Behind
 from millstream.errors import (
@@ -81,6 +82,8 @@ class Refresher:
     ended_by: Callable[[BaseException], str | None] = lambda error: None
     """How Java has ended, where that may be the cause of an error."""
     trusted_roles: tuple[str, ...] = ()
+    epoch: Epoch | None = None
+    """In a service: its leadership, without which nothing may be committed."""
 
     def refresh(self, jobs: Sequence[Job], initiated_by: Initiator) -> list[Outcome]:
         """Refresh these in one cut; per job a report, what went wrong, or what must be mended first, in order."""
@@ -100,6 +103,8 @@ class Refresher:
         try:
             read = relations.names(self.conn, sorted(set().union(*map(relids_read, jobs))))
             with cut(self.conn, read, self._open(jobs)) as now:
+                if self.epoch is not None:
+                    self.epoch.hold(self.conn)
                 outcomes = self._unless_busy(now, jobs, initiated_by)
             staging.release(self.conn)
             return outcomes

@@ -18,6 +18,7 @@ from millstream.capture.wal.follower import Follower
 from millstream.catalog import definition_digests, rights, sources, stream_tables, target_shape, upstreams
 from millstream.catalog.definition_digests import Digests
 from millstream.catalog.digest_cache import DigestCache
+from millstream.catalog.leadership import Epoch
 from millstream.catalog.mutex import Mutex
 from millstream.catalog.stream_tables import StreamTable
 from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query, version_stamp
@@ -55,6 +56,8 @@ class App:
         self.mutex = self._mutex()
         self.progress: Progress = progress or (lambda step, share: None)
         self.witness: Witness | None = None
+        self.epoch: Epoch | None = None
+        """In a service: its leadership."""
         self.follower = Follower(dsn, settings)
         self.steps = TransitionMemory()
         self._given = spark
@@ -119,6 +122,7 @@ class App:
             known,
             self.ended_by,
             settings.trusted_roles,
+            self.epoch,
         )
 
     def plan(self, table: StreamTable) -> QueryPlan:
@@ -188,7 +192,8 @@ class App:
             self._kept.add(table.id)
 
     def _mutex(self) -> Mutex:
-        return Mutex(self.dsn, application_name=f"millstream locks of {self.conn.info.backend_pid}")
+        name = self.conn.info.parameter_status("application_name") or "millstream"
+        return Mutex(self.dsn, application_name=f"{name} locks of {self.conn.info.backend_pid}")
 
     def named(self, name: str) -> StreamTable:
         return stream_tables.named(self.conn, name)
