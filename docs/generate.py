@@ -22,7 +22,7 @@ from millstream import errors
 from millstream.cli.app import COMMANDS, app, name_of
 from millstream.cli.exit_codes import MEANINGS, exit_code
 from millstream.observe import failpoint
-from millstream.settings import HARMLESS, OTHER_VARIABLES, PREFIX, Settings
+from millstream.settings import HARMLESS, NOT_FROM_DATABASE, OTHER_VARIABLES, PREFIX, Settings
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTE = "<!-- Printed from the code by docs/generate.py; change it there. -->"
@@ -113,10 +113,16 @@ def default_of(value: object) -> str:
 
 def settings() -> str:
     """The settings, and the variables that are not settings."""
+    stored = ", ".join(f"`{name}`" for name in NOT_FROM_DATABASE)
     harmful = ", ".join(f"`{name}`" for name in Settings.model_fields if name not in HARMLESS)
     head = (
-        "Set in code (`connect(settings=Settings(...))`), in the environment, or in the file `millstream.toml` of the\n"
-        "working directory; the first that says something wins. An unknown name or a bad value is refused (MS005).\n\n"
+        "Set in code (`connect(settings=Settings(...))`), in the environment, in the file `millstream.toml` of the\n"
+        "working directory, or in the database; the first that says something wins. An unknown name or a bad value is\n"
+        "refused (MS005), by the database too.\n\n"
+        "In the database, settings are rows of `millstream.settings`, written by `millstream settings set NAME VALUE`\n"
+        "or by SQL of the role that owns the catalog. A running service takes over a change at once; every other\n"
+        f"process when it connects. {stored} cannot be set there: its\n"
+        "owner need not be trusted on the machine that the service runs on.\n\n"
         "A file of the working directory that somebody else could have written (another user's, or one that others\n"
         f"may write to) is refused if it sets {harmful}.\n"
         "Name it in `MILLSTREAM_CONFIG` if you want what it says."

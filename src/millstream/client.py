@@ -15,12 +15,25 @@ from millstream.catalog.history import HistoryEntry
 from millstream.catalog.installation import install
 from millstream.errors import BadSetting, NotYet
 from millstream.refresh.report import RefreshReport
-from millstream.service import adopt, alter, create, drop, explain, health, refresh, status, validate, verify
+from millstream.service import (
+    adopt,
+    alter,
+    create,
+    drop,
+    explain,
+    health,
+    live_settings,
+    refresh,
+    status,
+    validate,
+    verify,
+)
 from millstream.service.adopt import Adoption
 from millstream.service.api_boundary import public
 from millstream.service.app import App, Progress
 from millstream.service.doctor import Check
 from millstream.service.explain import Explanation
+from millstream.service.live_settings import SettingInfo
 from millstream.service.status import StreamTableStatus
 from millstream.service.validate import Validation
 from millstream.service.verify import Verification
@@ -136,6 +149,21 @@ class Millstream:
         return health.health(self.app)
 
     @public
+    def settings(self) -> list[SettingInfo]:
+        """Every setting as this connection has it: value, default, and where the value comes from."""
+        return live_settings.show(self.app)
+
+    @public
+    def set_setting(self, name: str, value: str) -> None:
+        """Store a setting in the database; the service takes it over. `value` is written as in the settings file."""
+        live_settings.store(self.app, name, value)
+
+    @public
+    def reset_setting(self, name: str) -> None:
+        """Remove a setting from the database."""
+        live_settings.reset(self.app, name)
+
+    @public
     def events(self, name: str, after: int = 0) -> NoReturn:
         """Change events of a stream table: refused, they are not kept yet."""
         raise NotYet.feature(
@@ -177,6 +205,7 @@ def connect(
     app = App(dsn, settings or Settings(), spark, progress)
     try:
         install.install(app.conn)
+        app.use(live_settings.read(app.conn, app.given))
     except BaseException:
         app.close()
         raise

@@ -1,14 +1,18 @@
 """The settings: their names, types, defaults and meaning, and the places they are read from.
 
-    passed in code  >  MILLSTREAM_<NAME> in the environment  >  the TOML file  >  the default
+    passed in code  >  MILLSTREAM_<NAME> in the environment  >  the TOML file  >  the database  >  the default
 
-The file is `millstream.toml` in the working directory, or the one MILLSTREAM_CONFIG names. An unknown
-name or a bad value is refused in every place: a misspelt setting must not be ignored silently.
+Whoever runs a process decides for that process, the table `millstream.settings` of the database for all others;
+`service/live_settings.py` reads it. The file is `millstream.toml` in the working directory, or the one that
+MILLSTREAM_CONFIG names. An unknown name or a bad value is refused in every place: a misspelt setting must not be
+ignored silently.
 `docs/reference/settings.md` is generated from this class.
 
 A file in the working directory may come from somebody else: the directory was unpacked, or is shared. If another user
 could have written the file, it may set only the `HARMLESS` settings: not where rows are sent, which code runs, or which
-roles are trusted. A file that MILLSTREAM_CONFIG names is always trusted.
+roles are trusted. A file that MILLSTREAM_CONFIG names is always trusted. The database may set what concerns the
+database, but not the `NOT_FROM_DATABASE` settings: its owner need not be trusted on the machine that Millstream runs
+on.
 """
 
 from __future__ import annotations
@@ -16,11 +20,21 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -45,6 +59,17 @@ HARMLESS = frozenset(
         "shutdown_timeout",
     }
 )  # fmt: skip
+
+# Settings that the database cannot set, with the reason.
+_MACHINE = "It decides which code runs on the machine of the service, and where rows are sent."
+NOT_FROM_DATABASE: dict[str, str] = {
+    "spark_master": _MACHINE,
+    "spark_conf": _MACHINE,
+    "spark_driver_memory": "It depends on the memory of the machine that the service runs on.",
+    "trusted_roles": "It decides whose code runs with the rights of the service.",
+}
+
+Origin = Literal["code", "environment", "file", "database", "default"]
 
 # Environment variables with our prefix that are not settings, and their meaning.
 OTHER_VARIABLES: dict[str, str] = {
@@ -220,10 +245,12 @@ class Settings(BaseSettings):
         "environment: a JSON object.",
     )
 
+    _origins: dict[str, Origin] = PrivateAttr(default_factory=dict)
+
     @model_validator(mode="after")
     def _check_order(self) -> Self:
         """Raise ValueError if a lower limit is not below its upper limit."""
-        for lower, higher in _ORDERED:
+        for lower, higher in ORDERED:
             if not getattr(self, lower) < getattr(self, higher):
                 raise ValueError(f"{lower} must be less than {higher}")
         return self
@@ -251,6 +278,24 @@ class Settings(BaseSettings):
             raise BadSetting.of("settings file", str(_file()), f"TOML ({error})") from error
         except (OSError, UnicodeDecodeError) as error:
             raise BadSetting.of("settings file", str(_file()), f"a file that can be read ({error})") from error
+        self._origins.update((name, _origin(name, values)) for name in self.model_fields_set)
+
+    def origin(self, name: str) -> Origin:
+        """Return the place that the value of a setting comes from."""
+        return self._origins.get(name, "default")
+
+    def with_stored(self, stored: Mapping[str, str]) -> Self:
+        """Return these settings, with the values of the database where no stronger place gives one."""
+        weaker = {name: value for name, value in stored.items() if name not in self._origins}
+        made = type(self).__new__(type(self))
+        # Not the constructor of this class, which reads the environment and the file.
+        try:
+            BaseModel.__init__(made, **{name: getattr(self, name) for name in self._origins}, **weaker)
+        except ValidationError as error:
+            raise _bad_value(error) from error
+        made._origins.update(self._origins)
+        made._origins.update(dict.fromkeys(weaker, "database"))
+        return made
 
     @classmethod
     def settings_customise_sources(
@@ -266,7 +311,7 @@ class Settings(BaseSettings):
 
 
 # Pairs of settings of which the first must be less than the second.
-_ORDERED = (("slot_lag_warning", "slot_lag_critical"), ("heartbeat_interval", "heartbeat_timeout"))
+ORDERED = (("slot_lag_warning", "slot_lag_critical"), ("heartbeat_interval", "heartbeat_timeout"))
 
 
 def _file() -> Path:
@@ -291,6 +336,14 @@ def _from_file() -> dict[str, Any]:
     if reason and refused:
         raise BadSetting.by_others(path, reason, refused)
     return values
+
+
+def _origin(name: str, values: Mapping[str, object]) -> Origin:
+    """Return the place that a value of the constructor was read from."""
+    if name in values:
+        return "code"
+    variables = {variable.upper() for variable in os.environ}
+    return "environment" if PREFIX + name.upper() in variables else "file"
 
 
 def _refuse_unknown_variables() -> None:

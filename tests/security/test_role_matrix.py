@@ -292,6 +292,7 @@ REFUSED: dict[str, type[MillstreamError]] = {
 }
 CALLS: dict[str, tuple[str, ...]] = {
     "create_stream_table": ("shop.more", "SELECT id FROM shop.orders"),
+    "validate": ("SELECT id FROM shop.orders",),
     "alter_stream_table": ("shop.totals",),
     "drop_stream_table": ("shop.totals",),
     "refresh": ("shop.totals",),
@@ -303,6 +304,9 @@ CALLS: dict[str, tuple[str, ...]] = {
     "status": (),
     "history": ("shop.totals",),
     "health": (),
+    "settings": (),
+    "set_setting": ("cdc_mode", "trigger"),
+    "reset_setting": ("cdc_mode",),
     "adopt": (),
     "uninstall": (),
 }
@@ -341,6 +345,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "explain": ("shop.totals",),
     "verify": ("shop.totals",),
     "health": (),
+    "settings": ("set", "cdc_mode", "trigger"),
     "adopt": (),
     "drop": ("shop.totals",),
     "uninstall": ("--yes",),

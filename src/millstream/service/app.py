@@ -51,6 +51,8 @@ class App:
         self, dsn: str, settings: Settings, spark: SparkSession | None = None, progress: Progress | None = None
     ) -> None:
         self.dsn = dsn
+        # Without those of the database, which `use` adds.
+        self.given = settings
         self.settings = settings
         self.conn: Connection = _main_session(dsn)
         self.mutex = self._mutex()
@@ -70,6 +72,11 @@ class App:
         self._is_closed = False
         # Of those that have not been planned: what they stand on, read, and which stream tables they read.
         self._recorded: dict[int, tuple[Digests, frozenset[int], frozenset[int]]] = {}
+
+    def use(self, settings: Settings) -> None:
+        """Work with these settings from now on. Spark keeps those that it was started with."""
+        self.settings = settings
+        self.follower.use(settings)
 
     def engine(self) -> Engine:
         """Spark, started and warmed when first asked for, and again where its Java has ended."""

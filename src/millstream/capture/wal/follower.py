@@ -34,11 +34,12 @@ class Follower:
         self.dsn = dsn
         self.patience = patience
         self.pipeline: Pipeline | None = None
-        self._options = Options(
-            heartbeat_interval=settings.heartbeat_interval.total_seconds(),
-            heartbeat_timeout=settings.heartbeat_timeout.total_seconds(),
-        )
+        self._options = _options(settings)
         self._conn: Connection | None = None
+
+    def use(self, settings: Settings) -> None:
+        """Use other settings for the next pipeline; one that runs keeps those that it was started with."""
+        self._options = _options(settings)
 
     def session(self) -> Connection:
         """Return a session that sees, in the buffers, everything committed before this call. Or raise WalBehind."""
@@ -115,3 +116,10 @@ class Follower:
         self.stop()
         if self._conn is not None:
             self._conn.close()
+
+
+def _options(settings: Settings) -> Options:
+    return Options(
+        heartbeat_interval=settings.heartbeat_interval.total_seconds(),
+        heartbeat_timeout=settings.heartbeat_timeout.total_seconds(),
+    )

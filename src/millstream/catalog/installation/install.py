@@ -22,7 +22,7 @@ from importlib import resources
 from psycopg import errors, sql
 
 from millstream.algebra.table import quoted
-from millstream.catalog import slots, stream_tables, targets
+from millstream.catalog import setting_definitions, slots, stream_tables, targets
 from millstream.catalog.installation import identity, roles, trust
 from millstream.errors import LockNotHad, NameTaken, NoRights, NotInstalled, StillUsed
 from millstream.observe.failpoint import failpoint
@@ -36,11 +36,14 @@ SCHEMAS = ("millstream", "millstream_changes", "millstream_state")
 TABLES = (
     "installation", "migrations", "settings", "stream_tables", "sources", "dependencies", "blocks", "refresh_history",
     "definition_digests", "slots", "watermarks", "locks", "upstreams", "guard_secret",
-    "leadership", "services", "requests",
+    "leadership", "services", "requests", "setting_definitions",
 )  # fmt: skip
 """The tables of the catalog, in schema millstream."""
 FORMER_TABLES = ("grounds",)
 """Names that tables of the catalog had in earlier versions: `uninstall --forget` also removes an old catalog."""
+
+# The migration that made the table of setting definitions.
+_FIRST_WITH_SETTINGS = 18
 
 # One wait for another install, and all of them together.
 INSTALLING = Patience(lock_timeout=1.0, seconds=30.0)
@@ -85,6 +88,8 @@ def install(conn: Connection, *, patience: Patience = INSTALLING) -> int:
         try:
             with read_committed(conn), waiting_at_most(conn, patience.lock_timeout):
                 found = _install(conn)
+                if found >= _FIRST_WITH_SETTINGS:
+                    setting_definitions.record(conn)
                 roles.grant(conn)
                 return found
         except (errors.UniqueViolation, errors.DuplicateSchema):

@@ -1,0 +1,135 @@
+"""Settings of a process that has a database: its own, and below them those that the database stores.
+
+The database checks a value when it is stored. One that was stored by another version, or that contradicts what this
+process was given, is ignored with a warning: otherwise no command could connect to correct it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from millstream.catalog import setting_definitions
+from millstream.catalog.setting_definitions import printed
+from millstream.errors import BadSetting
+from millstream.observe import log
+from millstream.postgres.connection import Connection
+from millstream.service.app import App
+from millstream.service.verb import verb
+from millstream.settings import NOT_FROM_DATABASE, ORDERED, PREFIX, Origin, Settings
+
+# Spark properties whose values are not printed; the names are those that Spark itself redacts.
+_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Settings with those of the database, and which of these are ignored, with the reason."""
+
+    settings: Settings
+    ignored: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SettingInfo:
+    """One line of `millstream settings`."""
+
+    name: str
+    value: str
+    default: str
+    origin: Origin
+    meaning: str
+    note: str | None = None
+    """Said where the database stores a value that is not used."""
+
+
+def read(conn: Connection, given: Settings) -> Settings:
+    """Return the given settings, with those that the database stores where no stronger place gives one."""
+    resolved = resolve(given, setting_definitions.stored(conn))
+    for name, reason in resolved.ignored.items():
+        log.warning("a setting of the database is ignored", name=name, reason=reason)
+    return resolved.settings
+
+
+def resolve(given: Settings, stored: Mapping[str, str]) -> Resolved:
+    """Return the given settings with the stored ones below them; leave out stored values that cannot hold."""
+    ignored = {name: reason for name in stored if (reason := _refusal(name))}
+    usable = {name: value for name, value in stored.items() if name not in ignored}
+    while True:
+        try:
+            return Resolved(given.with_stored(usable), ignored)
+        except BadSetting as error:
+            culprits = _culprits(error) & set(usable)
+            if not culprits:
+                raise
+            ignored |= dict.fromkeys(culprits, error.message)
+            usable = {name: value for name, value in usable.items() if name not in culprits}
+
+
+def _refusal(name: str) -> str | None:
+    if name not in Settings.model_fields:
+        return "This version has no such setting."
+    return NOT_FROM_DATABASE.get(name)
+
+
+def _culprits(error: BadSetting) -> set[str]:
+    """Return the settings that may be the cause: the one that is named, or all that are compared with another."""
+    named = error.facts.get("name")
+    return {str(named)} if named else {name for pair in ORDERED for name in pair}
+
+
+@verb
+def show(app: App) -> list[SettingInfo]:
+    """Every setting as this process has it, and where its value comes from."""
+    stored = setting_definitions.stored(app.conn)
+    resolved = resolve(app.given, stored)
+    values = printed(resolved.settings)
+    return [
+        SettingInfo(
+            one.name, _hide_secrets(values[one.name]), one.default_value, resolved.settings.origin(one.name),
+            one.meaning, _note(one.name, resolved, stored),
+        )
+        for one in setting_definitions.definitions()
+    ]  # fmt: skip
+
+
+def _note(name: str, resolved: Resolved, stored: Mapping[str, str]) -> str | None:
+    origin = resolved.settings.origin(name)
+    if name in resolved.ignored:
+        return f"The database has {stored[name]}, which is ignored: {resolved.ignored[name]}"
+    if name in stored and origin != "database":
+        return f"The database has {stored[name]}."
+    return None
+
+
+def _hide_secrets(value: str) -> str:
+    if not value.startswith("{"):
+        return value
+    return json.dumps({name: "***" if _SECRET.search(name) else one for name, one in json.loads(value).items()})
+
+
+@verb
+def store(app: App, name: str, value: str) -> None:
+    """Store a setting in the database, for every process that is not given another value."""
+    if name not in Settings.model_fields:
+        Settings.model_construct().with_stored({name: value})  # Raises: there is no such setting.
+    if reason := NOT_FROM_DATABASE.get(name):
+        raise BadSetting(
+            f"setting {name} cannot come from the database",
+            detail=reason,
+            hint=f"Set {PREFIX}{name.upper()} in the environment of the service, or {name} in its settings file.",
+            name=name,
+        )
+    setting_definitions.store(app.conn, name, value)
+    app.use(read(app.conn, app.given))
+
+
+@verb
+def reset(app: App, name: str) -> None:
+    """Remove a setting from the database."""
+    if name not in Settings.model_fields and name not in setting_definitions.stored(app.conn):
+        Settings.model_construct().with_stored({name: ""})  # Raises: there is no such setting.
+    setting_definitions.reset(app.conn, name)
+    app.use(read(app.conn, app.given))
