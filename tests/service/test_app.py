@@ -147,3 +147,17 @@ def test_what_changed_under_a_stream_table_that_is_not_planned_is_noticed(
         writer.execute("INSERT INTO t2 VALUES (70, 1, 1, 'x')")
         assert actions(ms) == {"s": "DIFFERENTIAL", "other": "NO_DATA"}
         assert all(ms.verify(name).ok for name in ("s", "other"))
+
+
+def test_a_stream_table_that_is_due_takes_what_it_reads_along(anew: Anew, writer: psycopg.Connection) -> None:
+    with anew() as ms:
+        ms.create_stream_table("a", "SELECT id, v FROM t0", schedule="1h")
+        ms.create_stream_table("b", "SELECT id, v + 1 AS v FROM a", schedule="calculated")
+        ms.create_stream_table("c", "SELECT sum(v) AS s FROM b", schedule="continuous")
+        writer.execute("UPDATE t0 SET v = v + 1 WHERE id = 3")
+        assert actions(ms) == dict.fromkeys("abc", "DIFFERENTIAL")
+        writer.execute("UPDATE t0 SET v = v + 1 WHERE id = 3")
+        ms.alter_stream_table("b", schedule="manual")
+        assert actions(ms) == {"c": "NO_DATA"}, "what is manual is not pulled, nor what only it reads"
+        cut = {one.name: one.data_timestamp for one in ms.status()}
+        assert cut["c"] == cut["b"], "no later than what it reads"

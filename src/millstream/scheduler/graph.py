@@ -15,6 +15,8 @@ with every refresh. So a cycle is refused, and named link by link:
 ()
 >>> sorted(acyclic.upstreams(1))
 [2, 3]
+>>> [sorted(together) for together in acyclic.components()]
+[[1, 2, 3]]
 >>> print(acyclic)
 a -> view v -> b
 b -> c
@@ -54,6 +56,24 @@ class Graph:
     def reading(self, reader: int, reads: Iterable[Dependency]) -> Graph:
         """Return the graph as it is when `reader` reads these instead of what it read."""
         return replace(self, reads=(*(read for read in self.reads if read.reader != reader), *reads))
+
+    def direct_upstreams(self, reader: int) -> frozenset[int]:
+        """Return the stream tables that `reader` reads itself."""
+        return frozenset(read.upstream for read in self._reads_of(reader))
+
+    def components(self) -> list[frozenset[int]]:
+        """Return the stream tables in groups that have nothing to do with each other, in the order of their names."""
+        neighbours: dict[int, set[int]] = {id: set() for id in self.names}
+        for read in self.reads:
+            neighbours[read.reader].add(read.upstream)
+            neighbours[read.upstream].add(read.reader)
+        found, seen = list[frozenset[int]](), set[int]()
+        for id in self.names:
+            if id not in seen:
+                together = _reachable(id, neighbours)
+                seen |= together
+                found.append(together)
+        return found
 
     def upstreams(self, reader: int) -> frozenset[int]:
         """Return the stream tables that `reader` reads, directly or through others."""
@@ -96,3 +116,12 @@ class Graph:
 
     def __str__(self) -> str:
         return "\n".join(self.printed([read]) for read in self.reads)
+
+
+def _reachable(start: int, neighbours: Mapping[int, set[int]]) -> frozenset[int]:
+    found, waiting = {start}, [start]
+    while waiting:
+        new = neighbours[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return frozenset(found)

@@ -13,6 +13,7 @@ from millstream.errors import MillstreamError
 from millstream.refresh.report import RefreshReport
 from millstream.scheduler.dependencies import recorded_graph
 from millstream.scheduler.due import due, refreshable
+from millstream.scheduler.pulled import with_pulled
 from millstream.scheduler.round import refresh_tables
 from millstream.service.app import App
 from millstream.service.verb import verb
@@ -43,9 +44,14 @@ def refresh_all(app: App) -> list[RefreshReport]:
 
 @verb
 def tick(app: App) -> list[RefreshReport]:
-    """Refresh what is due, at one cut; return the reports of those that succeeded, the others are recorded."""
-    tables = due(stream_tables.every(app.conn), datetime.now(UTC))
-    outcomes = refresh_tables(app, tables, "SCHEDULER")
+    """Refresh what is due, and what it reads, at one cut.
+
+    Return the reports of those that succeeded; the others are recorded.
+    """
+    tables, now = stream_tables.every(app.conn), datetime.now(UTC)
+    by_id = {table.id: table for table in tables}
+    chosen = with_pulled(due(tables, now), by_id, recorded_graph(app.conn), now)
+    outcomes = refresh_tables(app, chosen, "SCHEDULER")
     transitions.advance(app)
     return [outcome for outcome in outcomes if isinstance(outcome, RefreshReport)]
 

@@ -102,9 +102,9 @@ def pending(
         return []
     counting = {relid: _counting((sources or {}).get(relid), until) for relid, _ in distinct}
     try:
-        awake = _awake(conn, distinct, counting)
-        counts = [_count(*one, counting[one[1]], cap) for one in awake]
-        rows = conn.execute(sql.SQL(" UNION ALL ").join(counts)).fetchall() if awake else []
+        found_awake = awake(conn, distinct, counting)
+        counts = [_count(*one, counting[one[1]], cap) for one in found_awake]
+        rows = conn.execute(sql.SQL(" UNION ALL ").join(counts)).fetchall() if found_awake else []
     except errors.UndefinedTable as error:
         relids = ", ".join(str(relid) for relid, _ in distinct)
         raise SourceChanged.shape(relids, f"A change buffer is gone: {error.diag.message_primary}.") from error
@@ -126,10 +126,10 @@ def _counting(source: Source | None, until: Snapshot | None) -> sql.Composable:
     return sql.SQL("").join(sql.SQL(" AND {}").format(part) for part in parts)
 
 
-def _awake(
+def awake(
     conn: Connection, pairs: Sequence[Pair], counting: Mapping[int, sql.Composable]
 ) -> list[tuple[int, int, Snapshot]]:
-    """The pairs after whose frontier there is anything, with their place.
+    """Return the pairs after whose frontiers there is anything, with their place.
 
     Frontiers are parameters, so that the text is the same at every tick and the server keeps its plan.
     """

@@ -1,0 +1,60 @@
+"""Look whether sources have changes that their readers have not consumed, without a cut and without a lock.
+
+The service asks this at every tick, and nothing has changed at most of them. So the first statement asks little: is
+there any row since the oldest transaction that one of the frontiers has not seen? Only where there is one, a second
+statement asks for each frontier.
+
+The answer is a hint. A change that is not seen yet, because it has not been read from WAL or is committed right now, is
+seen by the next look; one that does not count, because it was captured twice during a transition, costs a refresh
+without effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+
+from psycopg import errors, sql
+
+from millstream.capture.buffer.slices import Pair, awake, buffer_name
+from millstream.postgres.connection import Connection
+
+
+def changed(conn: Connection, pairs: Collection[Pair]) -> set[Pair]:
+    """Return those (source, frontier) after which there are changes; all of them where a buffer is gone."""
+    xmins = dict[int, int]()
+    for relid, frontier in pairs:
+        xmins[relid] = min(xmins.get(relid, frontier.xmin), frontier.xmin)
+    if not xmins:
+        return set()
+    try:
+        found = _any_since(conn, xmins)
+        return _changed(conn, [pair for pair in pairs if pair[0] in found])
+    except errors.UndefinedTable:
+        # A refresh tells what has happened, and mends it.
+        return set(pairs)
+
+
+def _any_since(conn: Connection, xmins: Mapping[int, int]) -> set[int]:
+    """Return the sources whose buffers have rows of these transactions or later ones."""
+    relids = tuple(sorted(xmins))
+    rows = conn.execute(_any_since_query(relids), ([str(xmins[relid]) for relid in relids],))
+    return {relid for (relid,) in rows}
+
+
+@lru_cache(maxsize=64)
+def _any_since_query(relids: tuple[int, ...]) -> sql.Composed:
+    """Return the query for these sources: the same text at every tick, so that the server keeps its plan."""
+    exists = sql.SQL("SELECT {relid} FROM given WHERE EXISTS (SELECT FROM {buffer} WHERE xid >= xmins[{place}])")
+    parts = [
+        exists.format(relid=sql.Literal(relid), buffer=buffer_name(relid), place=sql.Literal(place))
+        for place, relid in enumerate(relids, start=1)
+    ]
+    given = sql.SQL("WITH given AS MATERIALIZED (SELECT %s::xid8[] AS xmins) ")
+    return given + sql.SQL(" UNION ALL ").join(parts)
+
+
+def _changed(conn: Connection, pairs: Sequence[Pair]) -> set[Pair]:
+    """Return the pairs after whose frontiers there are rows."""
+    everything = {relid: sql.SQL("") for relid, _ in pairs}
+    return {(relid, frontier) for _, relid, frontier in awake(conn, pairs, everything)} if pairs else set()

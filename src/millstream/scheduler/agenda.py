@@ -1,0 +1,143 @@
+"""The agenda of the service: which stream tables are due, the most overdue first.
+
+It is a copy of the catalog in memory. A look at it costs no statement, so that a thousand idle stream tables cost
+little:
+
+    load                what the catalog says, read again when something has changed there
+    due                 per graph: those whose deadline has passed, with those that they pull along
+    found_nothing       their sources have no changes: the next deadline counts from now
+    started, finished   a graph that is being refreshed is not due; how long it takes is remembered
+
+A graph is what is connected by reading: its stream tables move together, in one cut. Independent graphs are refreshed
+side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from millstream.catalog.stream_tables import StreamTable
+from millstream.scheduler.cadence import Cadence
+from millstream.scheduler.due import REFRESHED
+from millstream.scheduler.graph import Graph
+from millstream.scheduler.pulled import with_pulled
+
+# Seconds that a refresh is expected to take before one was seen.
+UNKNOWN = 0.3
+# Weight of the last refresh among those before it.
+LAST = 0.3
+
+
+@dataclass(frozen=True)
+class Due:
+    """Stream tables of one graph that are to be refreshed together."""
+
+    tables: tuple[StreamTable, ...]
+    deadline: datetime
+    """The earliest that has passed."""
+    seconds: float
+    """How long a refresh of this graph is expected to take."""
+
+    @property
+    def ids(self) -> list[int]:
+        """The stream tables' ids."""
+        return [table.id for table in self.tables]
+
+
+class Agenda:
+    """Stream tables, their graphs, deadlines and costs."""
+
+    def __init__(self) -> None:
+        self.tables = dict[int, StreamTable]()
+        self.graph = Graph({}, ())
+        self._graph_of = dict[int, frozenset[int]]()
+        self._looked_at = dict[int, datetime]()
+        self._deadlines = dict[int, datetime]()
+        self._seconds = dict[int, float]()
+        self._running = set[int]()
+
+    def load(self, tables: Iterable[StreamTable], graph: Graph) -> None:
+        """Take these in place of all that was known; what is being refreshed stays so."""
+        self.tables = {table.id: table for table in tables}
+        if graph != self.graph or not self._graph_of.keys() >= self.tables.keys():
+            self.graph = graph
+            self._graph_of = {id: together for together in graph.components() for id in together}
+        for remembered in (self._looked_at, self._deadlines, self._seconds):
+            for id in remembered.keys() - self.tables.keys():
+                remembered.pop(id)
+        for id in self.tables:
+            self._set_deadline(id)
+
+    def update(self, tables: Iterable[StreamTable]) -> None:
+        """Take these in place of what was known of them."""
+        for table in tables:
+            if table.id in self.tables:
+                self.tables[table.id] = table
+                self._set_deadline(table.id)
+
+    def due(self, now: datetime) -> list[Due]:
+        """Return what is due of each graph that is not being refreshed, the most overdue first."""
+        by_graph = dict[frozenset[int], list[int]]()
+        for id, deadline in self._deadlines.items():
+            if deadline <= now and not self.is_running(id):
+                by_graph.setdefault(self._together(id), []).append(id)
+        found = [self._due(ids, now) for ids in by_graph.values()]
+        return sorted(found, key=lambda due: (due.deadline, min(due.ids)))
+
+    def next_due_at(self) -> datetime | None:
+        """Return the next deadline of a graph that is not being refreshed."""
+        return min((at for id, at in self._deadlines.items() if not self.is_running(id)), default=None)
+
+    def found_nothing(self, ids: Iterable[int], now: datetime) -> None:
+        """Remember that the sources of these had no changes at `now`."""
+        for id in ids:
+            if id in self.tables:
+                self._looked_at[id] = now
+                self._set_deadline(id)
+
+    def started(self, ids: Iterable[int]) -> None:
+        """Take the graphs of these off the agenda until they have been refreshed."""
+        self._running |= set(ids)
+
+    def finished(self, ids: Sequence[int], seconds: float | None = None) -> None:
+        """Put the graphs of these on the agenda again; `seconds`: how long the refresh of each took."""
+        self._running -= set(ids)
+        if seconds is not None:
+            for id in ids:
+                self._seconds[id] = (1 - LAST) * self._seconds.get(id, seconds) + LAST * seconds
+
+    def is_running(self, id: int) -> bool:
+        """Return True if a stream table of the same graph is being refreshed."""
+        return not self._running.isdisjoint(self._together(id))
+
+    def _due(self, ids: Sequence[int], now: datetime) -> Due:
+        tables = with_pulled([self.tables[id] for id in ids], self.tables, self.graph, now)
+        seconds = max(self._seconds.get(table.id, UNKNOWN) for table in tables)
+        return Due(tuple(tables), min(self._deadlines[id] for id in ids), seconds)
+
+    def _together(self, id: int) -> frozenset[int]:
+        return self._graph_of.get(id) or frozenset({id})
+
+    def _set_deadline(self, id: int) -> None:
+        if (at := deadline(self.tables[id], self._looked_at.get(id))) is None:
+            self._deadlines.pop(id, None)
+        else:
+            self._deadlines[id] = at
+
+
+def deadline(table: StreamTable, looked_at: datetime | None = None) -> datetime | None:
+    """Return when a stream table is due, its sources having had no changes at `looked_at`; None if never by itself."""
+    if table.status not in REFRESHED:
+        return None
+    last = table.cut_at
+    if last is not None and looked_at is not None:
+        last = max(last, looked_at)
+    at = Cadence.parse(table.schedule).due_at(last)
+    return max(at, table.next_try_at) if at is not None and table.next_try_at is not None else at
+
+
+def target(table: StreamTable, now: datetime) -> timedelta | None:
+    """Return how old the rows of a stream table may become; None if its schedule promises nothing."""
+    return Cadence.parse(table.schedule).target(table.cut_at or now)
