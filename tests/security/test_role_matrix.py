@@ -41,8 +41,14 @@ LOOKING = {"operator", "reader"}
 OPEN = {
     ("schema", "millstream", "USAGE"),
     ("relation", "millstream.stream_tables_info", "SELECT"),
+    ("relation", "millstream.refresh_history_info", "SELECT"),
     ("function", "millstream.slot_health()", "EXECUTE"),
     ("function", "millstream.check_cdc_health()", "EXECUTE"),
+    ("function", "millstream.stream_table_id(text,name[])", "EXECUTE"),
+    ("function", "millstream.status()", "EXECUTE"),
+    ("function", "millstream.get_staleness(text,name[])", "EXECUTE"),
+    ("function", "millstream.get_refresh_history(text,integer,name[])", "EXECUTE"),
+    ("function", "millstream.st_refresh_stats(interval)", "EXECUTE"),
 }
 
 SET_UP = """
@@ -225,7 +231,7 @@ def test_nobody_but_the_service_can_lock_what_is_ours(server: Server) -> None:
         with connected(server, role) as conn:
             for name, mode in product(tables, ("ACCESS SHARE", "ROW SHARE")):
                 # Whoever may read a relation may lock it against being altered, and against nothing else.
-                allowed = role in LOOKING and (name, mode) == ("millstream.stream_tables_info", "ACCESS SHARE")
+                allowed = role in LOOKING and ("relation", name, "SELECT") in OPEN and mode == "ACCESS SHARE"
                 if (_sqlstate(conn, f"LOCK TABLE {name} IN {mode} MODE") == "42501") == allowed:
                     wrong.append(f"{role}: {name} in {mode}")
     assert wrong == []
@@ -253,6 +259,10 @@ def test_readers_see_how_things_stand_and_no_value_of_a_row(server: Server) -> N
             assert [row[fact] for fact in facts] == ["shop", "totals", "owner", "ACTIVE", True, "MS402"]
             assert "secret" not in str(row)
             assert "SELECT" not in str(row)
+            for query in ("millstream.status()", "millstream.get_refresh_history('shop.totals')"):
+                shown = str(conn.execute(f"SELECT * FROM {query}".encode()).fetchall())
+                assert shown != "[]"
+                assert "secret" not in shown
             sources = conn.execute("SELECT source::text, cdc_mode FROM millstream.check_cdc_health()").fetchall()
             assert sources == [("shop.orders", "TRIGGER")]
             assert _sqlstate(conn, "SELECT FROM shop.totals") == "42501"

@@ -20,11 +20,23 @@ from millstream.postgres.sql_files import load
 
 READER, OPERATOR = "millstream_reader", "millstream_operator"
 
+VIEWS = ("millstream.stream_tables_info", "millstream.refresh_history_info")
+FUNCTIONS = (
+    "millstream.slot_health()",
+    "millstream.check_cdc_health()",
+    "millstream.stream_table_id(text, name[])",
+    "millstream.status()",
+    "millstream.get_staleness(text, name[])",
+    "millstream.get_refresh_history(text, integer, name[])",
+    "millstream.st_refresh_stats(interval)",
+)
+"""What both roles may read and call: it shows no value of a row."""
+
 _SQL = load("millstream.catalog.installation", "roles.sql")
 _GRANTS = (
     "GRANT USAGE ON SCHEMA millstream TO {}",
-    "GRANT SELECT ON TABLE millstream.stream_tables_info TO {}",
-    "GRANT EXECUTE ON FUNCTION millstream.slot_health(), millstream.check_cdc_health() TO {}",
+    f"GRANT SELECT ON TABLE {', '.join(VIEWS)} TO {{}}",
+    f"GRANT EXECUTE ON FUNCTION {', '.join(FUNCTIONS)} TO {{}}",
 )
 
 
@@ -41,7 +53,9 @@ def grant(conn: Connection) -> None:
 
 def _lacking(conn: Connection) -> list[str]:
     """The roles to be granted their rights."""
-    found: list[tuple[str, list[str]]] = conn.execute(_SQL["lacking"], {"roles": [READER, OPERATOR]}).fetchall()
+    found: list[tuple[str, list[str]]] = conn.execute(
+        _SQL["lacking"], {"roles": [READER, OPERATOR], "views": list(VIEWS), "functions": list(FUNCTIONS)}
+    ).fetchall()
     for role, others in found:
         if others:
             log.warning("a role is granted nothing: others can add members to it", role=role, others=others)

@@ -113,3 +113,165 @@ CREATE TRIGGER check_setting BEFORE INSERT OR UPDATE ON millstream.settings
 CREATE TRIGGER announce_settings AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON millstream.settings
     FOR EACH STATEMENT EXECUTE FUNCTION millstream.announce_settings();
 REVOKE ALL ON FUNCTION millstream.setting_amount, millstream.check_setting, millstream.announce_settings FROM PUBLIC;
+
+-- Monitoring. What is granted to millstream_reader and millstream_operator shows how everything stands and no value of a row:
+-- queries, plans and texts of errors may hold values, and are shown only to roles that have the rights of the stream table's owner.
+-- A view finds out who asks: in it, current_user is the role that reads it, also after SET ROLE and in functions of others.
+
+CREATE OR REPLACE VIEW millstream.stream_tables_info AS
+SELECT
+    s.schema_name, s.name, pg_get_userbyid(c.relowner) AS owner, s.status, s.refresh_mode, s.schedule, s.cdc_mode,
+    s.frontier IS NOT NULL AS is_populated, s.data_timestamp, clock_timestamp() - s.data_timestamp AS staleness,
+    s.last_refresh_at, s.last_action, s.last_reason, s.consecutive_errors,
+    -- The text of an error may quote values of rows.
+    substring(s.last_error FROM '\[(MS[0-9]{3})\]') AS last_error_code,
+    s.id,
+    coalesce(clock_timestamp() - s.data_timestamp > 2 * o.every + interval '1 second', false) AS is_stale,
+    -- The stream tables that it reads, to any depth, whose rows are older than its own last refresh.
+    CASE
+        WHEN s.data_timestamp < s.cut_at THEN ARRAY(
+            WITH RECURSIVE below (id) AS (
+                SELECT u.upstream_id FROM millstream.upstreams AS u WHERE u.stream_table_id = s.id
+                UNION
+                SELECT u.upstream_id
+                FROM below AS b
+                JOIN millstream.stream_tables AS t ON t.id = b.id AND t.cut_at = s.cut_at
+                JOIN millstream.upstreams AS u ON u.stream_table_id = b.id
+            )
+            SELECT format('%I.%I', t.schema_name, t.name)
+            FROM below AS b
+            JOIN millstream.stream_tables AS t ON t.id = b.id
+            WHERE t.cut_at IS DISTINCT FROM s.cut_at
+            ORDER BY t.data_timestamp NULLS FIRST, t.id
+        )
+        ELSE '{}'
+    END AS held_back_by,
+    s.transient_errors,
+    substring(s.last_transient_error FROM '\[(MS[0-9]{3})\]') AS last_transient_error_code,
+    CASE WHEN pg_has_role(coalesce(c.relowner, m.nspowner), 'USAGE') THEN coalesce(s.last_error, s.last_transient_error) END AS last_error,
+    s.next_try_at, s.no_data_refreshes, s.last_verified_at, s.last_verified_ok,
+    coalesce(nullif(c.reltuples::bigint, -1), pg_stat_get_live_tuples(c.oid), 0) AS rows,
+    pg_total_relation_size(c.oid) AS size_bytes
+FROM millstream.stream_tables AS s
+JOIN pg_namespace AS m ON m.nspname = 'millstream'
+LEFT JOIN pg_class AS c ON c.oid = s.relid
+LEFT JOIN LATERAL (
+    SELECT interval '1 millisecond' * (p.part[1]::float8 * CASE p.part[2]
+        WHEN 'ms' THEN 1 WHEN 's' THEN 1000 WHEN 'm' THEN 60000 WHEN 'h' THEN 3600000 ELSE 86400000
+    END) AS every
+    FROM regexp_match(lower(s.schedule), '^ *([0-9]{1,9}) *(ms|s|m|h|d) *$') AS p (part)
+) AS o ON true;
+COMMENT ON VIEW millstream.stream_tables_info IS 'Status of each stream table; readable by members of millstream_reader';
+COMMENT ON COLUMN millstream.stream_tables_info.data_timestamp IS 'Everything committed before this time is in its rows: the earliest of its own cut and the data timestamps of the stream tables it read there';
+COMMENT ON COLUMN millstream.stream_tables_info.is_stale IS 'Its rows are older than twice its schedule; false for a schedule that is no duration';
+COMMENT ON COLUMN millstream.stream_tables_info.held_back_by IS 'Stream tables that it reads, directly or through others, whose rows are older than its own last refresh';
+COMMENT ON COLUMN millstream.stream_tables_info.last_error IS 'Text of the last error; NULL for roles that do not have the rights of its owner';
+COMMENT ON COLUMN millstream.stream_tables_info.rows IS 'Estimate of PostgreSQL';
+
+CREATE VIEW millstream.refresh_history_info AS
+SELECT
+    h.id, h.stream_table_id, s.schema_name, s.name, h.action, h.reason, h.status, h.initiated_by, h.started_at, h.finished_at,
+    round(extract(epoch FROM h.finished_at - h.started_at) * 1000) AS duration_ms, h.data_timestamp,
+    h.rows_read, h.rows_inserted, h.rows_updated, h.rows_deleted, h.spark_jobs, h.phases, h.error ->> 'code' AS error_code,
+    CASE WHEN pg_has_role(coalesce(c.relowner, m.nspowner), 'USAGE') THEN h.error ->> 'message' END AS error
+FROM millstream.refresh_history AS h
+JOIN millstream.stream_tables AS s ON s.id = h.stream_table_id
+JOIN pg_namespace AS m ON m.nspname = 'millstream'
+LEFT JOIN pg_class AS c ON c.oid = s.relid;
+COMMENT ON VIEW millstream.refresh_history_info IS 'What each refresh did, why, and what it cost; readable by members of millstream_reader';
+COMMENT ON COLUMN millstream.refresh_history_info.error IS 'Text of the error; NULL for roles that do not have the rights of the stream table''s owner';
+
+-- The default of `path` is evaluated by the caller, with the caller's search_path.
+CREATE FUNCTION millstream.stream_table_id(name text, path name[] DEFAULT current_schemas(true)) RETURNS bigint
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    parts text[] := parse_ident($1);
+    found bigint;
+BEGIN
+    SELECT s.id INTO found
+    FROM millstream.stream_tables AS s
+    LEFT JOIN unnest($2) WITH ORDINALITY AS p (schema_name, place) ON p.schema_name = s.schema_name
+    WHERE s.name = parts[cardinality(parts)]
+        AND CASE cardinality(parts) WHEN 1 THEN p.place IS NOT NULL WHEN 2 THEN s.schema_name = parts[1] ELSE false END
+    ORDER BY p.place
+    LIMIT 1;
+    IF found IS NULL THEN
+        RAISE EXCEPTION 'no stream table is named %', $1 USING
+            ERRCODE = 'undefined_table', HINT = 'SELECT stream_table FROM millstream.status() lists them.';
+    END IF;
+    RETURN found;
+END
+$$;
+COMMENT ON FUNCTION millstream.stream_table_id IS 'The id of a stream table by its name, which is read as PostgreSQL reads names; a bare one is looked for in the schemas of path';
+
+CREATE FUNCTION millstream.status() RETURNS TABLE (
+    stream_table text, status text, schedule text, refresh_mode text, data_timestamp timestamptz, staleness interval,
+    is_stale boolean, held_back_by text[], last_refresh_at timestamptz, last_action text, last_reason text, rows bigint,
+    consecutive_errors integer, transient_errors integer, error_code text, error text, next_try_at timestamptz,
+    last_verified_at timestamptz, last_verified_ok boolean
+) LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT
+        format('%I.%I', i.schema_name, i.name), i.status, i.schedule, i.refresh_mode, i.data_timestamp, i.staleness,
+        i.is_stale, i.held_back_by, i.last_refresh_at, i.last_action, i.last_reason, i.rows,
+        i.consecutive_errors, i.transient_errors, coalesce(i.last_error_code, i.last_transient_error_code), i.last_error,
+        i.next_try_at, i.last_verified_at, i.last_verified_ok
+    FROM millstream.stream_tables_info AS i
+    ORDER BY i.schema_name, i.name
+$$;
+COMMENT ON FUNCTION millstream.status IS 'Each stream table in one row: how fresh it is, what its last refresh did, and what is wrong';
+
+CREATE FUNCTION millstream.get_staleness(name text, path name[] DEFAULT current_schemas(true)) RETURNS interval
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT clock_timestamp() - s.data_timestamp
+    FROM millstream.stream_tables AS s
+    WHERE s.id = millstream.stream_table_id($1, $2)
+$$;
+COMMENT ON FUNCTION millstream.get_staleness IS 'The age of the rows of a stream table; NULL before it is filled';
+
+CREATE FUNCTION millstream.get_refresh_history(name text, n integer DEFAULT 20, path name[] DEFAULT current_schemas(true))
+RETURNS TABLE (
+    id bigint, action text, reason text, status text, initiated_by text, started_at timestamptz, finished_at timestamptz,
+    duration_ms numeric, data_timestamp timestamptz, rows_read bigint, rows_inserted bigint, rows_updated bigint,
+    rows_deleted bigint, spark_jobs integer, phases jsonb, error_code text, error text
+) LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT
+        h.id, h.action, h.reason, h.status, h.initiated_by, h.started_at, h.finished_at, h.duration_ms, h.data_timestamp,
+        h.rows_read, h.rows_inserted, h.rows_updated, h.rows_deleted, h.spark_jobs, h.phases, h.error_code, h.error
+    FROM millstream.refresh_history_info AS h
+    WHERE h.stream_table_id = (SELECT millstream.stream_table_id($1, $3))
+    ORDER BY h.id DESC
+    LIMIT $2
+$$;
+COMMENT ON FUNCTION millstream.get_refresh_history IS 'The last n refreshes of a stream table, the newest first';
+
+CREATE FUNCTION millstream.st_refresh_stats(period interval DEFAULT '1 day') RETURNS TABLE (
+    stream_table text, refreshes bigint, failed bigint, skipped bigint, no_data bigint, differential bigint, "full" bigint,
+    reinitialize bigint, rows_read bigint, rows_inserted bigint, rows_updated bigint, rows_deleted bigint,
+    mean_ms numeric, p95_ms numeric, max_ms numeric, last_started_at timestamptz
+) LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT
+        format('%I.%I', s.schema_name, s.name), count(h.id) FILTER (WHERE h.status = 'COMPLETED'),
+        count(h.id) FILTER (WHERE h.status = 'FAILED'), count(h.id) FILTER (WHERE h.status = 'SKIPPED'),
+        count(h.id) FILTER (WHERE h.is_done AND h.action = 'NO_DATA'),
+        count(h.id) FILTER (WHERE h.is_done AND h.action = 'DIFFERENTIAL'),
+        count(h.id) FILTER (WHERE h.is_done AND h.action = 'FULL'),
+        count(h.id) FILTER (WHERE h.is_done AND h.action = 'REINITIALIZE'),
+        coalesce(sum(h.rows_read), 0)::bigint, coalesce(sum(h.rows_inserted), 0)::bigint,
+        coalesce(sum(h.rows_updated), 0)::bigint, coalesce(sum(h.rows_deleted), 0)::bigint,
+        round(avg(h.ms) FILTER (WHERE h.is_done)),
+        round((percentile_cont(0.95) WITHIN GROUP (ORDER BY h.ms) FILTER (WHERE h.is_done))::numeric),
+        round(max(h.ms) FILTER (WHERE h.is_done)), max(h.started_at)
+    FROM millstream.stream_tables AS s
+    LEFT JOIN (
+        SELECT r.*, r.status = 'COMPLETED' AS is_done, extract(epoch FROM r.finished_at - r.started_at) * 1000 AS ms
+        FROM millstream.refresh_history AS r
+    ) AS h ON h.stream_table_id = s.id AND h.started_at > clock_timestamp() - $1
+    GROUP BY s.id
+    ORDER BY s.schema_name, s.name
+$$;
+COMMENT ON FUNCTION millstream.st_refresh_stats IS 'The refreshes of each stream table in the last period, counted and timed';
+
+REVOKE ALL ON FUNCTION
+    millstream.stream_table_id, millstream.status, millstream.get_staleness, millstream.get_refresh_history,
+    millstream.st_refresh_stats
+FROM PUBLIC;
