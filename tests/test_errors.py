@@ -110,6 +110,7 @@ NOT_FOLLOWED: dict[str, str] = {
     "RecursionTooDeep.after": "It tells to write the query otherwise, or to raise a setting.",
     "Conflict.on": _BY_ITSELF,
     "Deposed.in_epoch": _BY_ITSELF,
+    "ProcessEnded.while_refreshing": _BY_ITSELF,
     "LockTableFull.by_graph": "It restarts the server with another setting.",
     "LockTableFull.at": "It restarts the server with another setting.",
     "PlanningFailed.at": "It asks for a report.",

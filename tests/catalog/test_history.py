@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -65,3 +66,62 @@ def test_a_value_that_makes_no_sense_cannot_be_stored(conn: Connection, id: int,
     history.add(conn, full(id))
     with pytest.raises(Exception, match=f"refresh_history_{column}_check"):
         conn.execute(f"UPDATE millstream.refresh_history SET {column} = '{value}'")
+
+
+def running(id: int) -> HistoryEntry:
+    return HistoryEntry(id, "FULL", "INITIAL", "RUNNING", "SCHEDULER", AT)
+
+
+@pytest.fixture
+def transaction(another: Callable[[], Connection]) -> Iterator[tuple[Connection, int]]:
+    """Another session with a transaction that goes on, and its number."""
+    session = another()
+    with session.transaction(force_rollback=True):
+        yield session, session.execute("SELECT pg_current_xact_id()::text::int8").fetchall()[0][0]
+
+
+def test_an_entry_running_is_no_orphan_while_its_transaction_goes_on(
+    conn: Connection, id: int, transaction: tuple[Connection, int]
+) -> None:
+    session, number = transaction
+    history.exchange_running(conn, [], [running(id)], number)
+    assert history.fail_orphans(conn) == 0
+    assert [entry.status for entry in history.recent(conn, id)] == ["RUNNING"]
+    session.execute("ROLLBACK")
+    assert history.fail_orphans(conn) == 1
+    [entry] = history.recent(conn, id)
+    assert (entry.status, entry.action, entry.reason, entry.started_at) == ("FAILED", "FULL", "MS410", AT)
+    assert entry.finished_at is not None
+    assert entry.error is not None
+    assert 'refreshed "t"' in entry.error["message"]
+    assert history.fail_orphans(conn) == 0
+
+
+def test_an_entry_running_whose_refresh_was_completed_goes(
+    conn: Connection, id: int, transaction: tuple[Connection, int]
+) -> None:
+    session, number = transaction
+    history.exchange_running(conn, [], [running(id)], number)
+    history.add(session, full(id))
+    session.execute("COMMIT")
+    assert history.fail_orphans(conn) == 0
+    assert [entry.status for entry in history.recent(conn, id)] == ["COMPLETED"]
+
+
+def test_an_entry_running_of_another_cluster_is_an_orphan(conn: Connection, id: int) -> None:
+    history.exchange_running(conn, [], [running(id)], 1 << 40)
+    assert history.fail_orphans(conn) == 1
+
+
+def test_entries_go_by_age_but_for_the_last_of_each_stream_table(
+    conn: Connection, id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "PRUNED_AT_ONCE", 10)
+    other = stream_tables.add(conn, schema_name="public", name="u", query="", canonical_query="", schedule="1s").id
+    history.add_all(conn, [full(id)] * 35 + [full(other)])
+    recent = replace(full(id), started_at=datetime.now(UTC) - timedelta(days=1), rows_read=1)
+    history.add(conn, recent)
+    assert history.prune(conn, timedelta(days=30)) == 35
+    assert [entry.rows_read for entry in history.recent(conn, id)] == [1]
+    assert len(history.recent(conn, other)) == 1
+    assert history.prune(conn, timedelta(days=30)) == 0

@@ -90,11 +90,45 @@ def test_a_refresh_that_an_administrator_cancels_is_cancelled_and_not_failed(
             assert ms.tick() == []
     with while_it_sleeps(database, cancel), pytest.raises(Cancelled, match='refresh of "st" was cancelled'):
         ms.refresh("st")
+    assert {entry.action for entry in ms.history("st")[:5]} == {"DIFFERENTIAL"}, "what was attempted"
     assert {(entry.status, entry.reason) for entry in ms.history("st")[:5]} == {("CANCELLED", "MS407")}
     (told,) = ms.status()
     assert (told.status, told.consecutive_errors, told.transient_errors) == ("ACTIVE", 0, 0)
     assert [check.ok for check in ms.health() if check.name == "stream table public.st"] == [True]
     succeeds(ms, writer)
+
+
+def test_a_refresh_at_work_is_seen_by_other_sessions_and_leaves_one_entry(
+    ms: Millstream, writer: psycopg.Connection, database: str
+) -> None:
+    seen = list[tuple[object, ...]]()
+
+    def look(conn: psycopg.Connection, _pid: int) -> None:
+        columns = "action, reason, initiated_by, started_at"
+        running = f"SELECT {columns} FROM millstream.refresh_history WHERE status = 'RUNNING'".encode()
+        seen.extend(conn.execute(running).fetchall())
+        conn.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+
+    with while_it_sleeps(database, look), pytest.raises(MillstreamError):
+        ms.refresh("st")
+    assert [row[:3] for row in seen] == [("DIFFERENTIAL", "CHANGED", "MANUAL")]
+    succeeds(ms, writer)
+    entries = ms.history("st")
+    assert [entry.status for entry in entries] == ["COMPLETED", "FAILED", "COMPLETED"]
+    assert (entries[1].action, entries[1].reason, entries[1].started_at) == ("DIFFERENTIAL", "MS410", seen[0][3])
+
+
+def test_a_scheduled_refresh_without_changes_is_counted_and_leaves_no_entry(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    writer.execute("DELETE FROM slowness")
+    ms.refresh("st")
+    before = ms.history("st")
+    for _ in range(3):
+        assert [report.action for report in ms.tick()] == ["NO_DATA"]
+    assert ms.history("st") == before
+    assert ms.app.named("st").no_data_refreshes == 3
+    assert ms.status()[0].no_data_refreshes == 3
 
 
 def test_a_refresh_that_ctrl_c_interrupts_is_cancelled_and_the_next_one_works(
@@ -108,7 +142,9 @@ def test_a_refresh_that_ctrl_c_interrupts_is_cancelled_and_the_next_one_works(
                 act()
     finally:
         signal.signal(signal.SIGINT, former)
+    assert {entry.status for entry in ms.history("st")} == {"CANCELLED", "COMPLETED"}
     cancelled = [entry for entry in ms.history("st") if entry.status == "CANCELLED"]
+    assert {entry.action for entry in cancelled} == {"DIFFERENTIAL"}
     assert [entry.initiated_by for entry in cancelled] == ["MANUAL", "SCHEDULER"]
     assert ms.status()[0].consecutive_errors == 0
     succeeds(ms, writer)

@@ -1,17 +1,19 @@
 """The history of refreshes: what each did, why, from what, and what it cost.
 
-An entry commits with the rows that the refresh applied; an entry of a failed refresh commits alone.
+An entry commits with the rows that the refresh applied; an entry of a failed refresh commits alone. While a refresh is
+at work it has an entry RUNNING (see `journal`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from psycopg.types.json import Jsonb
 
+from millstream.errors import ProcessEnded
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
@@ -19,6 +21,9 @@ from millstream.postgres.sql_files import load
 Action = Literal["NO_DATA", "DIFFERENTIAL", "FULL", "REINITIALIZE", "SKIP"]
 Status = Literal["RUNNING", "COMPLETED", "FAILED", "SKIPPED", "CANCELLED"]
 Initiator = Literal["SCHEDULER", "MANUAL", "INITIAL"]
+
+# Entries that one statement removes: short transactions, whatever has piled up.
+PRUNED_AT_ONCE = 10_000
 
 _SQL = load("millstream.catalog", "history.sql")
 
@@ -72,6 +77,45 @@ def add_all(conn: Connection, entries: Sequence[HistoryEntry]) -> list[int]:
     """Record many refreshes with one statement; return their ids in order."""
     rows = Jsonb([entry.as_dict() for entry in entries])
     return [id for (id,) in conn.execute(_SQL["add"], (rows,))]
+
+
+def exchange_running(
+    conn: Connection, ended: Sequence[int], begun: Sequence[HistoryEntry], transaction_id: int | None
+) -> list[int]:
+    """Remove these entries RUNNING, add others of a transaction; return their ids in order."""
+    rows = Jsonb([entry.as_dict() for entry in begun])
+    given = {
+        "ended": list(ended), "begun": rows, "transaction_id": str(transaction_id) if transaction_id else None,
+        "orphaned": ProcessEnded.code,
+    }  # fmt: skip
+    return [id for (id,) in conn.execute(_SQL["exchange_running"], given)]
+
+
+def remove_running(conn: Connection, ids: Sequence[int]) -> None:
+    """Remove entries RUNNING, also those that another process has called failed."""
+    conn.execute(_SQL["remove_running"], (list(ids), ProcessEnded.code))
+
+
+def fail_orphans(conn: Connection) -> int:
+    """Settle the entries RUNNING whose transactions have ended: their processes died. Return how many failed."""
+    with conn.transaction():
+        orphans = conn.execute(_SQL["orphans"]).fetchall()
+        completed = [id for id, _, is_completed in orphans if is_completed]
+        if completed:
+            remove_running(conn, completed)
+        failed = [(id, ProcessEnded.while_refreshing(name)) for id, name, is_completed in orphans if not is_completed]
+        for id, error in failed:
+            conn.execute(_SQL["fail"], (error.code, Jsonb(error.as_dict()), id))
+    return len(failed)
+
+
+def prune(conn: Connection, retention: timedelta) -> int:
+    """Remove entries that are older; the last one of each stream table stays. Return how many were removed."""
+    removed = total = conn.execute(_SQL["prune"], (retention, PRUNED_AT_ONCE)).rowcount
+    while removed == PRUNED_AT_ONCE:
+        removed = conn.execute(_SQL["prune"], (retention, PRUNED_AT_ONCE)).rowcount
+        total += removed
+    return total
 
 
 def recent(conn: Connection, stream_table_id: int, n: int = 20) -> list[HistoryEntry]:

@@ -2,11 +2,11 @@
 -- Many entries at once, as the rows of one JSON array.
 INSERT INTO millstream.refresh_history (
     stream_table_id, action, reason, status, initiated_by, started_at, finished_at, data_timestamp, frontier,
-    rows_read, rows_inserted, rows_updated, rows_deleted, spark_jobs, inputs, phases, error
+    rows_read, rows_inserted, rows_updated, rows_deleted, spark_jobs, inputs, phases, error, transaction_id
 )
 SELECT
     stream_table_id, action, reason, status, initiated_by, started_at, finished_at, data_timestamp, frontier,
-    rows_read, rows_inserted, rows_updated, rows_deleted, spark_jobs, inputs, phases, error
+    rows_read, rows_inserted, rows_updated, rows_deleted, spark_jobs, inputs, phases, error, pg_current_xact_id()
 FROM jsonb_populate_recordset(NULL::millstream.refresh_history, %s)
 RETURNING id;
 
@@ -17,3 +17,53 @@ FROM millstream.refresh_history
 WHERE stream_table_id = %s
 ORDER BY id DESC
 LIMIT %s;
+
+-- exchange_running --
+-- Some entries RUNNING go, others come. Between two tries of a refresh another process may have called it failed.
+WITH gone AS (
+    DELETE FROM millstream.refresh_history WHERE id = ANY (%(ended)s) AND (status = 'RUNNING' OR reason = %(orphaned)s)
+)
+INSERT INTO millstream.refresh_history (
+    stream_table_id, action, reason, status, initiated_by, started_at, inputs, phases, transaction_id
+)
+SELECT stream_table_id, action, reason, 'RUNNING', initiated_by, started_at, '[]', '{}', %(transaction_id)s::xid8
+FROM jsonb_populate_recordset(NULL::millstream.refresh_history, %(begun)s)
+RETURNING id;
+
+-- orphans --
+-- Entries RUNNING whose transaction has ended. One that lies ahead is of a cluster that this database was copied from.
+-- A refresh that was completed has an entry of the same transaction.
+SELECT r.id, s.name, EXISTS (
+    SELECT FROM millstream.refresh_history AS c
+    WHERE c.stream_table_id = r.stream_table_id AND c.id > r.id AND c.transaction_id = r.transaction_id
+        AND c.status = 'COMPLETED'
+)
+FROM millstream.refresh_history AS r
+JOIN millstream.stream_tables AS s ON s.id = r.stream_table_id
+WHERE r.status = 'RUNNING' AND (
+    r.transaction_id IS NULL OR r.transaction_id >= pg_snapshot_xmax(pg_current_snapshot())
+    OR pg_visible_in_snapshot(r.transaction_id, pg_current_snapshot())
+)
+FOR UPDATE OF r SKIP LOCKED;
+
+-- remove_running --
+DELETE FROM millstream.refresh_history WHERE id = ANY (%s) AND (status = 'RUNNING' OR reason = %s);
+
+-- fail --
+UPDATE millstream.refresh_history
+SET status = 'FAILED', reason = %s, error = %s, finished_at = clock_timestamp()
+WHERE id = %s AND status = 'RUNNING';
+
+-- prune --
+-- A part of the entries that are older than that; the last one of each stream table stays.
+DELETE FROM millstream.refresh_history
+WHERE id IN (
+    SELECT h.id
+    FROM millstream.refresh_history AS h
+    WHERE h.started_at < now() - %s AND h.status <> 'RUNNING'
+        AND EXISTS (
+            SELECT FROM millstream.refresh_history AS n WHERE n.stream_table_id = h.stream_table_id AND n.id > h.id
+        )
+    ORDER BY h.started_at
+    LIMIT %s
+);

@@ -202,12 +202,18 @@ def advance(
     *,
     action: str | None = None,
     reason: str | None = None,
+    is_counted: bool = False,
 ) -> dict[int, datetime]:
     """Move all of these to one frontier, in one statement; return the data timestamp of each.
 
+    `is_counted`: the scheduler found no change, which is counted and leaves no history.
+
     None of them reads another: what is read must have been moved before.
     """
-    row = {"ids": list(ids), "frontier": frontier, "cut_at": cut_at, "action": action, "reason": reason}
+    row = {
+        "ids": list(ids), "frontier": frontier, "cut_at": cut_at, "action": action, "reason": reason,
+        "no_data": int(is_counted),
+    }  # fmt: skip
     return dict(conn.execute(_SQL["advance"], row).fetchall())
 
 

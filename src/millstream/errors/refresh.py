@@ -178,3 +178,19 @@ class Deposed(MillstreamError):
             hint="No action is needed: this process becomes a standby.",
             epoch=number,
         )
+
+
+class ProcessEnded(MillstreamError):
+    """The process that refreshed a stream table ended before the refresh did; it is found in the history only."""
+
+    code = "MS410"
+    retryable = True
+
+    @classmethod
+    def while_refreshing(cls, name: str) -> Self:
+        return cls(
+            f'the process that refreshed "{name}" has ended before the refresh did',
+            detail="It was killed, its machine has failed, or the server has ended its session.",
+            hint="Nothing was applied; the next refresh starts from the same frontier.",
+            name=name,
+        )

@@ -8,7 +8,7 @@ back to its own savepoint; the others commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -17,7 +17,8 @@ import psycopg
 from millstream.catalog import foreign_code, sources, stream_tables, upstreams
 from millstream.catalog.definition_digests import Change
 from millstream.catalog.digest_cache import DigestCache
-from millstream.catalog.history import Initiator
+from millstream.catalog.history import HistoryEntry, Initiator
+from millstream.catalog.journal import Journal
 from millstream.catalog.leadership import Epoch
 from millstream.catalog.mutex import Mutex
 from millstream.catalog.upstreams import Behind
@@ -38,7 +39,7 @@ from millstream.observe import log
 from millstream.postgres import relations
 from millstream.postgres.connection import Connection
 from millstream.postgres.failures import failure_from, failure_here
-from millstream.refresh.apply.record import record_idle
+from millstream.refresh.apply.record import initiator, record_idle
 from millstream.refresh.buffers import Log
 from millstream.refresh.carry_out import carry_out
 from millstream.refresh.cut import Cut, cut
@@ -84,6 +85,8 @@ class Refresher:
     trusted_roles: tuple[str, ...] = ()
     epoch: Epoch | None = None
     """In a service: its leadership, without which nothing may be committed."""
+    journal: Journal | None = None
+    """Shows other sessions what is at work."""
 
     def refresh(self, jobs: Sequence[Job], initiated_by: Initiator) -> list[Outcome]:
         """Refresh these in one cut; per job a report, what went wrong, or what must be mended first, in order."""
@@ -106,6 +109,7 @@ class Refresher:
                 if self.epoch is not None:
                     self.epoch.hold(self.conn)
                 outcomes = self._unless_busy(now, jobs, initiated_by)
+            self._end(jobs, outcomes)
             staging.release(self.conn)
             return outcomes
         except _NotPlanned as error:
@@ -213,6 +217,7 @@ class Refresher:
         idle = [job for job, decision in zip(current, decisions, strict=True) if decision.action == "NO_DATA"]
         reports = record_idle(self.conn, now, idle, initiated_by)
         busy = [job for job, decision in zip(current, decisions, strict=True) if decision.action != "NO_DATA"]
+        self._begin(now, zip(current, decisions, strict=True), initiated_by)
         shapes = staging.shapes(self.conn, {job.names: job.blocks for job in busy}) if busy else {}
         for job, decision in zip(current, decisions, strict=True):
             if decision.action == "NO_DATA":
@@ -220,6 +225,24 @@ class Refresher:
             else:
                 outcomes.append(self._one(now, replace(job, shapes=shapes[job.names]), decision, initiated_by))
         return outcomes
+
+    def _begin(self, now: Cut, decided: Iterable[tuple[Job, Decision]], initiated_by: Initiator) -> None:
+        """Enter in the journal what is now at work. If only time has passed, most often nothing is to be done."""
+        if self.journal is None:
+            return
+        begun = [
+            HistoryEntry(
+                job.table.id, decision.action, decision.reason, "RUNNING", initiator(job, initiated_by), now.taken_at
+            )
+            for job, decision in decided
+            if decision.action != "NO_DATA" and decision.reason != "CLOCK"
+        ]
+        self.journal.begin(begun, now.own)
+
+    def _end(self, jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> None:
+        if self.journal is not None:
+            ended = zip(jobs, outcomes, strict=True)
+            self.journal.end([job.table.id for job, outcome in ended if isinstance(outcome, RefreshReport)])
 
     def _one(self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator) -> RefreshReport | MillstreamError:
         try:

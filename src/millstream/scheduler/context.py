@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from millstream.capture.transition.context import TransitionContext
+from millstream.catalog.journal import Journal
 from millstream.catalog.stream_tables import StreamTable
 from millstream.compiler.server.plan_query import QueryPlan
 from millstream.errors import MillstreamError
@@ -19,6 +20,7 @@ class SchedulerContext(TransitionContext, Protocol):
     """Connections, settings, plans, and what refreshes a cut."""
 
     footprints: Footprints
+    journal: Journal
 
     def plan(self, table: StreamTable) -> QueryPlan:
         """Return the plan of a stream table; plan it if its definition has changed."""

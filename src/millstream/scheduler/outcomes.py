@@ -6,6 +6,9 @@ error that waits       status ERROR until its cause is gone, then refreshed agai
 any other error        counted; the scheduler suspends a stream table after `max_consecutive_errors`
 cancelled              in the history only
 
+The entry in the history has the action that was attempted and the time when that began. The action is SKIP if nothing
+was attempted: the query could not be planned, a source could not be locked, something that is read has changed.
+
 After each of them the scheduler leaves the stream table alone for a while (see `backoff`). A refresh that somebody
 asked for does not lengthen that.
 """
@@ -13,6 +16,7 @@ asked for does not lengthen that.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import psycopg
@@ -29,24 +33,30 @@ from millstream.scheduler.context import SchedulerContext
 
 
 def record_failure(
-    context: SchedulerContext, table: StreamTable, error: MillstreamError, initiated_by: Initiator
+    context: SchedulerContext, table: StreamTable, error: MillstreamError, initiated_by: Initiator, started_at: datetime
 ) -> None:
-    """Record that the refresh of a stream table applied nothing, and suspend it if it fails again and again."""
+    """Record that the refresh of a stream table applied nothing, and suspend it if it fails again and again.
+
+    `started_at` is when the round began: that of a refresh that did not come to be attempted.
+    """
     known = error.waits and (table.status, table.last_error) == ("ERROR", str(error))
     if not known:
         (log.info if error.skips else log.error)(
             "refresh skipped" if error.skips else "refresh failed",
             table=table.name, code=error.code, message=error.message,
         )  # fmt: skip
+    attempt = context.journal.take(table.id)
     if isinstance(error, NoSuchStreamTable):
         return
     try:
         # If another process refreshes it now, a write to its row in the catalog would make that refresh fail.
         with context.mutex.stream_tables([table.id]) as free, context.conn.transaction():
             if free:
-                _record(context, table, error, initiated_by, known=known)
-            elif error.skips:
-                history.add_unless_repeated(context.conn, _entry(table, error, "SKIPPED", initiated_by))
+                _hold_off(context, table, error, initiated_by)
+            if free and not known:
+                _count(context, table, error, initiated_by)
+            if not known or attempt:
+                _enter(context, _entry(error, attempt or _unattempted(table, initiated_by, started_at)), attempt)
     except psycopg.Error as trouble:
         # The server may lack the resources to write this down, too.
         if context.conn.closed or transient_trouble(code_of(trouble)) is None:
@@ -54,38 +64,31 @@ def record_failure(
         log.warning("not recorded", table=table.name, reason=str(trouble))
 
 
-def record_interrupt(context: SchedulerContext, tables: Sequence[StreamTable], initiated_by: Initiator) -> None:
+def record_interrupt(
+    context: SchedulerContext, tables: Sequence[StreamTable], initiated_by: Initiator, started_at: datetime
+) -> None:
     """Record in the history which refreshes Ctrl-C has cancelled, unless the connection was lost with it."""
-    reason = "Interrupted by Ctrl-C."
-    entries = [_entry(table, Cancelled.by(table.name, reason), "CANCELLED", initiated_by) for table in tables]
+    attempts = {table.id: context.journal.take(table.id) for table in tables}
     try:
         context.reach()
-        history.add_all(context.conn, entries)
+        with context.conn.transaction():
+            for table in tables:
+                error, attempt = Cancelled.by(table.name, "Interrupted by Ctrl-C."), attempts[table.id]
+                _enter(context, _entry(error, attempt or _unattempted(table, initiated_by, started_at)), attempt)
     except (MillstreamError, psycopg.Error) as trouble:
         log.warning("not recorded", reason=str(trouble))
 
 
-def _record(
-    context: SchedulerContext, table: StreamTable, error: MillstreamError, initiated_by: Initiator, *, known: bool
-) -> None:
-    conn = context.conn
+def _hold_off(context: SchedulerContext, table: StreamTable, error: MillstreamError, initiated_by: Initiator) -> None:
     if initiated_by == "SCHEDULER":
         longest = backoff.LONGEST_SKIP if error.skips else backoff.LONGEST
-        stream_tables.hold_off(conn, table.id, backoff.random_delay(table.failed_tries + 1, longest=longest))
-    if known:
-        return
-    if isinstance(error, Cancelled):
-        history.add(conn, _entry(table, error, "CANCELLED", initiated_by))
-    elif error.skips:
-        stream_tables.record_transient(conn, table.id, error)
-        history.add_unless_repeated(conn, _entry(table, error, "SKIPPED", initiated_by))
-    else:
-        _count(context, table, error, initiated_by)
-        history.add(conn, _entry(table, error, "FAILED", initiated_by))
+        stream_tables.hold_off(context.conn, table.id, backoff.random_delay(table.failed_tries + 1, longest=longest))
 
 
 def _count(context: SchedulerContext, table: StreamTable, error: MillstreamError, initiated_by: Initiator) -> None:
     """Count an error, and change the status of the stream table where that is called for."""
+    if isinstance(error, Cancelled):
+        return
     if error.retryable:
         stream_tables.record_transient(context.conn, table.id, error)
         return
@@ -100,6 +103,28 @@ def _count(context: SchedulerContext, table: StreamTable, error: MillstreamError
         )  # fmt: skip
 
 
-def _entry(table: StreamTable, error: MillstreamError, status: Status, initiated_by: Initiator) -> HistoryEntry:
-    now = datetime.now(UTC)
-    return HistoryEntry(table.id, "SKIP", error.code, status, initiated_by, now, finished_at=now, error=error.as_dict())
+def _enter(context: SchedulerContext, entry: HistoryEntry, attempt: HistoryEntry | None) -> None:
+    """Write how a refresh ended into the history, in place of the entry that it is at work."""
+    if attempt is not None and attempt.id is not None:
+        history.remove_running(context.conn, [attempt.id])
+    if entry.status == "SKIPPED":
+        history.add_unless_repeated(context.conn, entry)
+    else:
+        history.add(context.conn, entry)
+
+
+def _unattempted(table: StreamTable, initiated_by: Initiator, started_at: datetime) -> HistoryEntry:
+    return HistoryEntry(table.id, "SKIP", "", "FAILED", initiated_by, started_at)
+
+
+def _entry(error: MillstreamError, attempt: HistoryEntry) -> HistoryEntry:
+    """Return the entry of an attempt that ended with an error."""
+    return replace(
+        attempt, id=None, status=_status(error), reason=error.code, finished_at=datetime.now(UTC), error=error.as_dict()
+    )
+
+
+def _status(error: MillstreamError) -> Status:
+    if isinstance(error, Cancelled):
+        return "CANCELLED"
+    return "SKIPPED" if error.skips else "FAILED"

@@ -9,6 +9,7 @@ cut of its own, until the stream table that makes it fail is alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 import psycopg
@@ -47,6 +48,7 @@ def refresh_tables(
 ) -> list[RefreshReport | MillstreamError]:
     """Refresh these stream tables and return how each refresh ended; recompute those whose ids are in `full`."""
     done = Done()
+    started_at = datetime.now(UTC)
     try:
         jobs, failed = _separate(_plan_jobs(context, tables, full))
         done |= failed
@@ -54,10 +56,13 @@ def refresh_tables(
         for graphs in chosen.cuts:
             done |= _refresh_graphs(context, graphs, initiated_by, done)
     except KeyboardInterrupt:
-        record_interrupt(context, [table for table in tables if table.id not in done], initiated_by)
+        record_interrupt(context, [table for table in tables if table.id not in done], initiated_by, started_at)
+        raise
+    except BaseException:
+        context.journal.forget()
         raise
     done |= refuse_too_large(context, chosen.too_large)
-    _record(context, tables, done, initiated_by)
+    _record(context, tables, done, initiated_by, started_at)
     _prune(context, [job for job in jobs if _has_changed(done[job.table.id])])
     return [done[table.id] for table in tables]
 
@@ -137,13 +142,15 @@ def _prepare(context: SchedulerContext, outcomes: Sequence[tuple[Job, Outcome]])
     return prepared
 
 
-def _record(context: SchedulerContext, tables: Sequence[StreamTable], done: Done, initiated_by: Initiator) -> None:
+def _record(
+    context: SchedulerContext, tables: Sequence[StreamTable], done: Done, initiated_by: Initiator, started_at: datetime
+) -> None:
     for table in tables:
         outcome = done[table.id]
         if isinstance(outcome, RefreshReport):
             log.info("refreshed", table=outcome.name, action=outcome.action, rows_read=outcome.rows_read)
         else:
-            record_failure(context, table, outcome, initiated_by)
+            record_failure(context, table, outcome, initiated_by, started_at)
 
 
 def _has_changed(outcome: RefreshReport | MillstreamError) -> bool:

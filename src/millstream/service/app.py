@@ -18,6 +18,7 @@ from millstream.capture.wal.follower import Follower
 from millstream.catalog import definition_digests, rights, sources, stream_tables, target_shape, upstreams
 from millstream.catalog.definition_digests import Digests
 from millstream.catalog.digest_cache import DigestCache
+from millstream.catalog.journal import Journal
 from millstream.catalog.leadership import Epoch
 from millstream.catalog.mutex import Mutex
 from millstream.catalog.stream_tables import StreamTable
@@ -56,10 +57,13 @@ class App:
         self.settings = settings
         self.conn: Connection = _main_session(dsn)
         self.mutex = self._mutex()
+        self.journal = self._journal()
         self.progress: Progress = progress or (lambda step, share: None)
         self.witness: Witness | None = None
         self.epoch: Epoch | None = None
         """In a service: its leadership."""
+        self.pruned_history_at = float("-inf")
+        """When old entries of the history were last removed, by the clock of the process."""
         self.follower = Follower(dsn, settings)
         self.steps = TransitionMemory()
         self._given = spark
@@ -130,6 +134,7 @@ class App:
             self.ended_by,
             settings.trusted_roles,
             self.epoch,
+            self.journal,
         )
 
     def plan(self, table: StreamTable) -> QueryPlan:
@@ -202,6 +207,10 @@ class App:
         name = self.conn.info.parameter_status("application_name") or "millstream"
         return Mutex(self.dsn, application_name=f"{name} locks of {self.conn.info.backend_pid}")
 
+    def _journal(self) -> Journal:
+        name = self.conn.info.parameter_status("application_name") or "millstream"
+        return Journal(self.dsn, application_name=f"{name} journal of {self.conn.info.backend_pid}")
+
     def named(self, name: str) -> StreamTable:
         return stream_tables.named(self.conn, name)
 
@@ -217,6 +226,8 @@ class App:
             self.conn = _main_session(self.dsn)
             self.mutex.close()
             self.mutex = self._mutex()
+            self.journal.close()
+            self.journal = self._journal()
             self._memory.forget()
 
     def close(self) -> None:
@@ -224,6 +235,7 @@ class App:
         self._is_closed = True
         self.follower.close()
         self.mutex.close()
+        self.journal.close()
         self.conn.close()
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from millstream.capture.transition import transitions
-from millstream.catalog import stream_tables
+from millstream.catalog import history, stream_tables
 from millstream.catalog.history import Initiator
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import MillstreamError
@@ -17,6 +18,9 @@ from millstream.scheduler.pulled import with_pulled
 from millstream.scheduler.round import refresh_tables
 from millstream.service.app import App
 from millstream.service.verb import verb
+
+# Seconds between two looks for entries of the history that are too old.
+PRUNE_EVERY = 3600.0
 
 
 @verb
@@ -53,7 +57,15 @@ def tick(app: App) -> list[RefreshReport]:
     chosen = with_pulled(due(tables, now), by_id, recorded_graph(app.conn), now)
     outcomes = refresh_tables(app, chosen, "SCHEDULER")
     transitions.advance(app)
+    _prune_history(app)
     return [outcome for outcome in outcomes if isinstance(outcome, RefreshReport)]
+
+
+def _prune_history(app: App) -> None:
+    """Remove old entries of the history, once an hour."""
+    if time.monotonic() - app.pruned_history_at > PRUNE_EVERY:
+        history.prune(app.conn, app.settings.history_retention)
+        app.pruned_history_at = time.monotonic()
 
 
 def _upstreams(app: App, table: StreamTable) -> list[StreamTable]:

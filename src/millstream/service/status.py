@@ -52,14 +52,21 @@ class StreamTableStatus:
     transient_errors: int = 0
     """Refreshes in a row that failed for a reason that passes by itself; they never suspend it."""
     last_transient_error: str | None = None
+    next_try_at: datetime | None = None
+    """After a failed refresh: not tried again by schedule before."""
+    no_data_refreshes: int = 0
+    """Scheduled refreshes that found no change; they are counted and leave no history."""
     owner: str | None = None
     notices: tuple[str, ...] = ()
     """What its readers should know."""
 
     def as_dict(self) -> dict[str, Any]:
         """What `--json` prints."""
-        moment = self.data_timestamp.isoformat() if self.data_timestamp else None
-        return {**asdict(self), "data_timestamp": moment}
+        moments = {
+            name: moment.isoformat() if (moment := getattr(self, name)) else None
+            for name in ("data_timestamp", "next_try_at")
+        }
+        return {**asdict(self), **moments}
 
 
 @verb
@@ -90,7 +97,7 @@ def _status(table: StreamTable, rows: int, pending: int, read: list[Source]) -> 
         table.name, table.schema_name, table.status, table.refresh_mode, table.schedule, rows, table.data_timestamp,
         age, table.last_action, table.last_reason, pending, table.consecutive_errors, table.last_error,
         tuple(SourceStatus(f"{source.schema}.{source.name}", source.mode, source.reason) for source in read),
-        table.transient_errors, table.last_transient_error,
+        table.transient_errors, table.last_transient_error, table.next_try_at, table.no_data_refreshes,
     )  # fmt: skip
 
 

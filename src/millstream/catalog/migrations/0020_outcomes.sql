@@ -2,3 +2,10 @@
 
 ALTER TABLE millstream.stream_tables ADD COLUMN failed_tries integer NOT NULL DEFAULT 0;
 COMMENT ON COLUMN millstream.stream_tables.failed_tries IS 'Refreshes in a row that failed or were skipped, for whatever reason; decides next_try_at';
+
+-- A refresh at work has an entry RUNNING, committed by another session. It knows the refresh by its transaction: no
+-- process needs to be asked whether it still works on it.
+ALTER TABLE millstream.refresh_history ADD COLUMN transaction_id xid8;
+COMMENT ON COLUMN millstream.refresh_history.transaction_id IS 'The transaction of the refresh; an entry RUNNING whose transaction has ended was left by a process that is gone';
+CREATE INDEX refresh_history_running_idx ON millstream.refresh_history (stream_table_id) WHERE status = 'RUNNING';
+CREATE INDEX refresh_history_started_at_idx ON millstream.refresh_history (started_at);

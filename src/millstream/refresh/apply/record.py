@@ -34,7 +34,10 @@ def record_idle(conn: Connection, now: Cut, jobs: Sequence[Job], initiated_by: I
     reports = dict[int, RefreshReport]()
     for frontier, idle in by_frontier.items():
         ids = [job.table.id for job in idle]
-        moments = stream_tables.advance(conn, ids, str(frontier), now.taken_at, action="NO_DATA", reason="NO_CHANGE")
+        moments = stream_tables.advance(
+            conn, ids, str(frontier), now.taken_at, action="NO_DATA", reason="NO_CHANGE",
+            is_counted=initiated_by == "SCHEDULER",
+        )  # fmt: skip
         reports |= {job.table.id: _idle(now, job, initiated_by, frontier, moments[job.table.id]) for job in idle}
     if jobs and initiated_by != "SCHEDULER":
         history.add_all(conn, [_entry(job, reports[job.table.id], now.taken_at) for job in jobs])

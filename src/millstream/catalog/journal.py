@@ -1,0 +1,103 @@
+"""The journal: entries in the history of the refreshes that are at work, for other sessions to see.
+
+    decided what to do     entry RUNNING        committed at once, by the session of the journal
+    rows applied           entry COMPLETED      committed with the rows, by the session of the refresh
+    afterwards             entry RUNNING goes
+
+Two entries and not one that changes: the refresh cannot change a row that is newer than its snapshot.
+
+A process may die at any moment and leave an entry RUNNING. The entry has the number of the transaction of its refresh,
+and the server knows whether that has ended: the entry of one that has is removed if the refresh was completed, and
+becomes FAILED otherwise (`history.fail_orphans`). That is done whenever the session of a journal is opened.
+
+A refresh that finds no change has no entry RUNNING, nor has one for which only time has passed. The journal never makes
+a refresh fail or wait: what cannot be written at once is left out, with a warning in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import psycopg
+
+from millstream.catalog import history
+from millstream.catalog.history import HistoryEntry
+from millstream.errors import MillstreamError
+from millstream.observe import log
+from millstream.postgres.connection import Connection, session
+
+
+class Journal:
+    """A session that writes down what is at work. Use it from one thread at a time."""
+
+    def __init__(self, dsn: str, *, application_name: str = "millstream journal") -> None:
+        self.dsn = dsn
+        self.application_name = application_name
+        self._conn: Connection | None = None
+        self._running: dict[int, HistoryEntry] = {}
+
+    def begin(self, entries: Sequence[HistoryEntry], transaction_id: int) -> None:
+        """Write down that these refreshes are at work in a transaction.
+
+        One that was tried before is said to have started then.
+        """
+        if not entries:
+            return
+        known = self._running
+        again = [known[entry.stream_table_id] for entry in entries if entry.stream_table_id in known]
+        started = {entry.stream_table_id: entry.started_at for entry in again}
+        begun = [replace(one, started_at=started.get(one.stream_table_id, one.started_at)) for one in entries]
+        self._running |= {entry.stream_table_id: entry for entry in begun}
+        if ids := self._write(begun, again, transaction_id):
+            written = zip(begun, ids, strict=True)
+            self._running |= {entry.stream_table_id: replace(entry, id=id) for entry, id in written}
+
+    def end(self, stream_table_ids: Sequence[int]) -> None:
+        """Remove the entries of refreshes that are completed."""
+        ended = [self._running.pop(id) for id in stream_table_ids if id in self._running]
+        if ended:
+            self._write([], ended, None)
+
+    def take(self, stream_table_id: int) -> HistoryEntry | None:
+        """Return the entry RUNNING of a refresh that has failed, if it got that far; the caller replaces it."""
+        return self._running.pop(stream_table_id, None)
+
+    def forget(self) -> None:
+        """Forget what was at work: the entries are removed by others, or whoever opens a journal calls them failed."""
+        self._running.clear()
+
+    def _write(
+        self, begun: Sequence[HistoryEntry], ended: Sequence[HistoryEntry], transaction_id: int | None
+    ) -> list[int] | None:
+        ids = [entry.id for entry in ended if entry.id is not None]
+        if not begun and not ids:
+            return None
+        try:
+            return history.exchange_running(self._connected(), ids, begun, transaction_id)
+        except (psycopg.Error, MillstreamError) as error:
+            log.warning("not written in the journal", reason=str(error))
+            return None
+
+    def _connected(self) -> Connection:
+        if self._conn is None or self._conn.closed or self._conn.broken:
+            self.close()
+            self._conn = _opened(self.dsn, self.application_name)
+        return self._conn
+
+    def close(self) -> None:
+        """Close the session."""
+        if self._conn is not None:
+            with suppress(psycopg.Error):
+                self._conn.close()
+            self._conn = None
+
+
+def _opened(dsn: str, application_name: str) -> Connection:
+    conn = session(dsn)
+    conn.execute("SELECT set_config('application_name', %s, false)", (application_name,))
+    # An entry that is lost in a crash of the server was of a refresh that has ended with it.
+    conn.execute("SET synchronous_commit = off; SET lock_timeout = '200ms'")
+    history.fail_orphans(conn)
+    return conn
