@@ -220,17 +220,6 @@ def test_a_table_that_was_swapped_for_another_of_its_name_is_that_other_one(
     assert writer.execute(left.encode()).fetchone() == (0,)
 
 
-def test_a_table_that_was_renamed_is_missed(ms: Millstream, writer: psycopg.Connection) -> None:
-    ms.create_stream_table("st", "SELECT id, v FROM t")
-    writer.execute("ALTER TABLE t RENAME TO t_new")
-    with pytest.raises(SourceChanged) as caught:
-        ms.refresh("st")
-    assert "does not exist" in caught.value.detail
-    writer.execute("ALTER TABLE t_new RENAME TO t; INSERT INTO t VALUES (10, 10)")
-    assert ms.refresh("st").action == "DIFFERENTIAL"
-    check(ms, "SELECT id, v FROM t")
-
-
 def test_another_table_with_other_types_is_an_error(ms: Millstream, writer: psycopg.Connection) -> None:
     ms.create_stream_table("st", "SELECT id, v FROM t")
     writer.execute("DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v text)")

@@ -80,6 +80,11 @@ def record(conn: Connection, stream_table_id: int, planned: Digests) -> None:
     conn.execute(_SQL["record"], (stream_table_id, *([row[n] for row in kept] for n in range(3))))
 
 
+def follow_names(conn: Connection, stream_table_id: int, relids: Sequence[int]) -> None:
+    """Record that these tables are the same under their present names: the rows need not be computed again."""
+    conn.execute(_SQL["follow_names"], (stream_table_id, list(relids)))
+
+
 # -- reasons ---------------------------------------------------------------------------------
 
 # Reason codes of a full computation, in the order of precedence.

@@ -193,3 +193,10 @@ DELETE FROM millstream.definition_digests WHERE stream_table_id = %s;
 -- record --
 INSERT INTO millstream.definition_digests (stream_table_id, kind, objid, digest)
 SELECT %s, kind, objid, digest FROM unnest(%s::text[], %s::oid[], %s::text[]) AS g (kind, objid, digest);
+
+-- follow_names --
+UPDATE millstream.definition_digests AS g
+SET digest = quote_ident(n.nspname) || '.' || quote_ident(c.relname)
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE g.stream_table_id = %s AND g.kind = 'table' AND g.objid = c.oid AND c.oid = ANY (%s::oid[]);

@@ -178,6 +178,11 @@ def reserve(conn: Connection, relid: int, schema: str, name: str) -> None:
     conn.execute(_SQL["reserve"], (relid, schema, name))
 
 
+def follow_names(conn: Connection, relids: Sequence[int]) -> None:
+    """Record what these sources are called now."""
+    conn.execute(_SQL["follow_names"], (list(relids),))
+
+
 def remove(conn: Connection, relid: int) -> None:
     """Delete a source. Raise if a stream table still depends on it."""
     conn.execute(_SQL["remove"], (relid,))
@@ -275,14 +280,13 @@ def drift_by_column(conn: Connection, relids: Sequence[int] | None = None) -> di
     return {relid: differences for relid, differences in by_source.items() if differences}
 
 
-# The kinds of drift after which queries over a source still mean what they meant; only its capture is set up again.
 PARTITIONS_CHANGED = "A partition or child was attached or detached."
-_MADE_AGAIN = "was dropped and made again."
+_RENAMED = "was renamed to"
 
 
-def is_harmless(difference: str) -> bool:
-    """Return True if queries still mean what they meant after this difference, as worded by `drift_by_column`."""
-    return difference == PARTITIONS_CHANGED or difference.endswith(_MADE_AGAIN)
+def only_renamed(differences: Mapping[str, str]) -> bool:
+    """Return True if columns have other names and nothing else has changed, as worded by `drift_by_column`."""
+    return all(_RENAMED in difference for difference in differences.values())
 
 
 # By attnum: name, type, modifier, collation, generation.
@@ -313,12 +317,12 @@ def _difference(column: CapturedColumn, shape: _Shape) -> str:
     """Describe how a column differs from its record; return "" if it does not."""
     now = shape.get(column.attnum)
     recorded = (column.name, column.type_oid, column.typmod, column.collation, column.generation)
-    if now != recorded and recorded in shape.values():
-        return f"Column {quoted(column.name)} {_MADE_AGAIN}"
+    if now is None and recorded in shape.values():
+        return f"Column {quoted(column.name)} was dropped and made again."
     if now is None:
         return f"Column {quoted(column.name)} was dropped."
-    if now[0] != column.name:
-        return f"Column {quoted(column.name)} was renamed to {quoted(now[0])}."
+    if now[1:] == recorded[1:] and now[0] != column.name:
+        return f"Column {quoted(column.name)} {_RENAMED} {quoted(now[0])}."
     if now != recorded:
         return f"Column {quoted(column.name)} has another type, collation or expression."
     return ""

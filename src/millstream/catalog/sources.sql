@@ -52,6 +52,13 @@ FROM millstream.sources WHERE relid = %s FOR NO KEY UPDATE;
 -- set_reason --
 UPDATE millstream.sources SET reason = %s WHERE relid = %s;
 
+-- follow_names --
+UPDATE millstream.sources AS s
+SET schema_name = n.nspname, name = c.relname
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE s.relid = c.oid AND c.oid = ANY (%s::oid[]);
+
 -- remove --
 DELETE FROM millstream.sources WHERE relid = %s;
 

@@ -222,6 +222,11 @@ def set_planned(conn: Connection, id: int, *, planned_by: str, reads_clock: bool
     conn.execute(_SQL["set_planned"], (planned_by, reads_clock, id))
 
 
+def set_text(conn: Connection, id: int, query: str, row_key: RowKey | None) -> None:
+    """Record the text of the query with the names that relations and columns have now."""
+    conn.execute(_SQL["set_text"], (query, query, Jsonb(row_key.as_dict()) if row_key else None, id))
+
+
 def start_over(conn: Connection, id: int) -> None:
     """Forget how far it has come: the next refresh reads everything."""
     conn.execute(_SQL["start_over"], (id,))

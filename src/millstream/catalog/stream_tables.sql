@@ -72,6 +72,11 @@ RETURNING id, data_timestamp;
 -- set_planned --
 UPDATE millstream.stream_tables SET planned_by = %s, reads_clock = %s WHERE id = %s;
 
+-- set_text --
+UPDATE millstream.stream_tables
+SET query = %s, canonical_query = %s, row_key = %s, updated_at = clock_timestamp()
+WHERE id = %s;
+
 -- start_over --
 UPDATE millstream.stream_tables SET frontier = NULL, updated_at = clock_timestamp() WHERE id = %s;
 

@@ -3,15 +3,14 @@
 A stream table that fails a check is put aside with an outcome; the others are refreshed:
 
     something under the query was replaced       a Gap: plan it again
-    a source is not fully captured               a Gap: set capture up again
-    a column that is read has changed            an error, which the refresh reports
+    a source is not fully captured, or altered   a Gap: plan it again, and set capture up again
     code of an untrusted role would run          an error; the table waits until it is removed
     the owner may not read what the query reads  an error; the table waits until it may
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from psycopg import Error as PostgresError
 from psycopg import errors
@@ -94,10 +93,7 @@ def _check_guards(conn: Connection, jobs: Sequence[Job], guarded: bool) -> dict[
 
 
 def _check_capture(conn: Connection, jobs: Sequence[Job], read: SourcesByTable) -> dict[int, Outcome]:
-    """Return an outcome for each job that reads a source whose capture is not complete.
-
-    If a column that the job reads has changed, it is an error. Anything else can be set up again: a Gap.
-    """
+    """Return a Gap for each job that reads a source whose capture is not complete, or that was altered."""
     if not jobs:
         return {}
     relids = sorted(set().union(*map(relids_read, jobs)))
@@ -109,9 +105,7 @@ def _check_capture(conn: Connection, jobs: Sequence[Job], read: SourcesByTable) 
     for job in jobs:
         own = {relid: gaps[relid] for relid in sorted(relids_read(job)) if relid in gaps}
         own |= _uncaptured(job, read[job.table.id])
-        if error := _changed(job, drifts):
-            aside[job.table.id] = error
-        elif own:
+        if own:
             aside[job.table.id] = Gap(tuple(own), "; ".join(own.values()))
     return aside
 
@@ -160,13 +154,3 @@ def _uncaptured(job: Job, read: Sequence[sources.Source]) -> dict[int, str]:
     wanted = [(input_.scan.table.oid, input_.used()) for input_ in job.table_inputs()]
     lacking = [oid for oid, used in wanted if oid not in captured or used - captured[oid]]
     return dict.fromkeys(lacking, "a column is not captured")
-
-
-def _changed(job: Job, drifts: Mapping[int, Mapping[str, str]]) -> SourceChanged | None:
-    """Return an error if a column that the job reads, or a whole table, has changed; None otherwise."""
-    for input_ in job.table_inputs():
-        table = input_.scan.table
-        for column, what in drifts.get(table.oid, {}).items():
-            if (column in input_.used() or not column) and not sources.is_harmless(what):
-                return SourceChanged.shape(f"{table.schema}.{table.name}", what)
-    return None

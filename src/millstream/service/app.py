@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import psycopg
@@ -15,13 +16,14 @@ from pyspark.sql import SparkSession
 
 from millstream.capture.transition.context import TransitionMemory
 from millstream.capture.wal.follower import Follower
-from millstream.catalog import definition_digests, rights, sources, stream_tables, target_shape, upstreams
+from millstream.catalog import definition_digests, query_names, rights, sources, stream_tables, target_shape, upstreams
 from millstream.catalog.definition_digests import Digests
 from millstream.catalog.digest_cache import DigestCache
 from millstream.catalog.journal import Journal
 from millstream.catalog.leadership import Epoch
 from millstream.catalog.mutex import Mutex
 from millstream.catalog.stream_tables import StreamTable
+from millstream.compiler.server import renames
 from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query, version_stamp
 from millstream.errors import Closed, JavaEnded, MillstreamError
 from millstream.observe import log
@@ -198,6 +200,7 @@ class App:
             block_tables.replace(self.conn, table, planned)
             with self.conn.transaction():
                 dependencies.record(self.conn, table.id, planned.upstreams)
+                _record_names(self.conn, table, planned)
                 if (table.planned_by, table.reads_clock) != (version_stamp(), planned.reads_clock):
                     stamp, reads_clock = version_stamp(), planned.reads_clock
                     stream_tables.set_planned(self.conn, table.id, planned_by=stamp, reads_clock=reads_clock)
@@ -247,16 +250,35 @@ def _main_session(dsn: str) -> Connection:
 
 def plan_recorded(conn: Connection, table: StreamTable, trusted_roles: tuple[str, ...]) -> QueryPlan:
     """The plan of a query that is recorded, with the key that is recorded, for the columns that are stored."""
-    keys = table.row_key.sources if table.row_key else {}
     owner = rights.owners(conn, [table.relid or 0]).get(table.relid or 0)
     with waiting_at_most(conn, PLAN_PATIENCE):
-        planned = plan_query(
-            conn, table.canonical_query, qualified=True, keys=keys, rights=Rights(owner, trusted_roles)
-        )
+        renamed = renames.find(conn, query_names.recorded(conn, table.id))
+        text = renames.follow(conn, table.canonical_query, renamed) if renamed else table.canonical_query
+        keys = renames.present_keys(table.row_key.sources, renamed) if table.row_key else {}
+        planned = plan_query(conn, text, qualified=True, keys=keys, rights=Rights(owner, trusted_roles))
         dependencies.refuse_cycle(conn, table.id, planned.upstreams)
         target_shape.check(conn, table.id, table.name, table.relid or 0, planned.canonical.columns)
         planned = planned.stored_in(definition_digests.digests_of_target(conn, table.relid)) if table.relid else planned
     return planned.keyed(table.row_key.materialized(table.name, planned.block.key)) if table.row_key else planned
+
+
+def _record_names(conn: Connection, table: StreamTable, planned: QueryPlan) -> None:
+    """Record what the query's text calls what it reads; and the text, if it has followed a rename."""
+    former = query_names.recorded(conn, table.id)
+    if planned.names == former:
+        return
+    query_names.put(conn, table.id, planned.names)
+    if planned.query == table.canonical_query:
+        return
+    renamed = [one.relid for one in planned.names if one not in former]
+    log.warning("followed a rename", table=table.name, query=planned.query)
+    keys = {oid: read.key for oid, (read, _) in planned.sources().items()}
+    row_key = replace(table.row_key, sources=keys) if table.row_key else None
+    stream_tables.set_text(conn, table.id, planned.canonical.text, row_key)
+    definition_digests.follow_names(conn, table.id, renamed)
+    sources.follow_names(conn, renamed)
+    for relid, (_, columns) in planned.sources().items():
+        sources.add_dependency(conn, table.id, relid, columns)
 
 
 def _target(table: StreamTable) -> Digests:

@@ -13,7 +13,7 @@ from millstream.algebra.block import Key
 from millstream.algebra.table import quoted
 from millstream.capture.transition import transitions
 from millstream.capture.trigger import triggers
-from millstream.catalog import definition_digests, rights, sources, stream_tables, targets, write_guard
+from millstream.catalog import definition_digests, query_names, rights, sources, stream_tables, targets, write_guard
 from millstream.catalog.installation.install import SCHEMAS
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import RefreshMode, StreamTable
@@ -210,6 +210,7 @@ def _recorded(app: App, locked: ExitStack, asked: _Asked, planned: QueryPlan) ->
             sources.add_dependency(app.conn, table.id, relid, columns)
         dependencies.refuse_cycle_of_new(app.conn, table.id, asked.name, planned.upstreams)
         dependencies.record(app.conn, table.id, planned.upstreams)
+        query_names.put(app.conn, table.id, planned.names)
     return stream_tables.get(app.conn, table.id)
 
 

@@ -110,10 +110,14 @@ def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> 
 
 
 def _gap(conn: Connection, former: Source) -> str:
-    """Why what was captured so far does not tell the whole change, if it does not."""
-    return "; ".join(inventory.gaps_of(conn, [former])[former.relid]) or sources.drift(conn, [former.relid]).get(
-        former.relid, ""
-    )
+    """Why what was captured so far does not tell the whole change, if it does not.
+
+    Of a column that was renamed it does: the buffer has it by its number, and a write meanwhile has left an X.
+    """
+    differences = sources.drift_by_column(conn, [former.relid]).get(former.relid, {})
+    if former.mode == "TRIGGER" and sources.only_renamed(differences):
+        differences = {}
+    return "; ".join(inventory.gaps_of(conn, [former])[former.relid]) or next(iter(differences.values()), "")
 
 
 def _going_on(conn: Connection, source: Source, former: Source, back: _Back, *, has_gap: bool) -> Source:
@@ -165,7 +169,8 @@ def _images(
     for name in asked:
         if name not in found:
             raise SourceChanged.shape(str(tree.tables[0]), f'It has no column "{name}".')
-    kept = {column.name for column in former.columns} if former else set()
+    attnums = {column.attnum for column in former.columns} if former else set()
+    kept = {name for name, each in found.items() if each.column.attnum in attnums}
     wanted = {*asked, *kept, *sources.needed_columns(conn, tree.relid)} & found.keys()
     chosen = sorted((found[name] for name in wanted), key=lambda each: each.column.attnum)
     columns = tuple(each.column for each in chosen)

@@ -22,6 +22,7 @@ DELETE FROM millstream.watermarks;
 DELETE FROM millstream.slots;
 DELETE FROM millstream.sources;
 DELETE FROM millstream.definition_digests;
+DELETE FROM millstream.query_names;
 UPDATE millstream.stream_tables SET relid = NULL, frontier = NULL, updated_at = clock_timestamp();
 UPDATE millstream.blocks SET state_relid = to_regclass(format('millstream_state.state_%s_%s', stream_table_id, position))
 WHERE state_relid IS NOT NULL;

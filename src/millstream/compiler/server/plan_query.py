@@ -23,9 +23,10 @@ from millstream.algebra.query_part import noted_part
 from millstream.algebra.relation import Relation, Scan
 from millstream.algebra.table import ROW, Table
 from millstream.algebra.types import PgType
-from millstream.catalog import definition_digests, foreign_code, stream_tables
+from millstream.catalog import definition_digests, foreign_code, query_names, stream_tables
 from millstream.catalog import rights as owner_rights
 from millstream.catalog.definition_digests import Digests
+from millstream.catalog.query_names import Names
 from millstream.catalog.row_key import RowKey
 from millstream.catalog.upstreams import Upstream
 from millstream.compiler.blocks.split import split_into_blocks
@@ -59,6 +60,8 @@ class QueryPlan:
     """What the plan stands on, as it was before the plan was made."""
     upstreams: tuple[Upstream, ...] = ()
     """The stream tables that the query reads, through views and functions too."""
+    names: Names = ()
+    """What the query's text calls the relations that it reads."""
 
     @property
     def block(self) -> Block:
@@ -155,7 +158,8 @@ def _planned(
     with queries.rolled_back(conn):
         canonical = queries.reread(conn, query) if qualified else queries.canonical(conn, query)
         with queries.rolled_back(conn):
-            found = definition_digests.digests_under(conn, queries.temporary_view(conn, canonical.text))
+            view = queries.temporary_view(conn, canonical.text)
+            found, names = definition_digests.digests_under(conn, view), query_names.of_view(conn, view)
         upstreams = upstreams_under(conn, canonical.text)
         # First: planning evaluates functions of constants, the server's planner does too.
         foreign_code.check_under(conn, found, converted_types(canonical.tree), rights.trusted_roles)
@@ -171,7 +175,7 @@ def _planned(
         # Last: what is refused for its form has a hint, the server's own complaint has none.
         _check_rights(conn, canonical, query, rights)
     _look_at(blocks)
-    return QueryPlan(query, canonical, relation, blocks, found, upstreams)
+    return QueryPlan(query, canonical, relation, blocks, found, upstreams, names)
 
 
 def _look_at(blocks: Sequence[Block]) -> None:
