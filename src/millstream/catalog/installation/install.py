@@ -36,7 +36,7 @@ SCHEMAS = ("millstream", "millstream_changes", "millstream_state")
 TABLES = (
     "installation", "migrations", "settings", "stream_tables", "sources", "dependencies", "blocks", "refresh_history",
     "definition_digests", "slots", "watermarks", "locks", "upstreams", "guard_secret",
-    "leadership", "services", "requests", "setting_definitions",
+    "leadership", "services", "requests", "setting_definitions", "query_names",
 )  # fmt: skip
 """The tables of the catalog, in schema millstream."""
 FORMER_TABLES = ("grounds",)
