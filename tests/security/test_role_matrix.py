@@ -42,6 +42,7 @@ OPEN = {
     ("schema", "millstream", "USAGE"),
     ("relation", "millstream.stream_tables_info", "SELECT"),
     ("relation", "millstream.refresh_history_info", "SELECT"),
+    ("relation", "millstream.pg_stat_stream_tables", "SELECT"),
     ("function", "millstream.slot_health()", "EXECUTE"),
     ("function", "millstream.check_cdc_health()", "EXECUTE"),
     ("function", "millstream.stream_table_id(text,name[])", "EXECUTE"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 from psycopg import errors
 
@@ -32,6 +33,32 @@ class Slot:
     created_lsn: int
     cursor: int
     """Every change before this position is durable in the buffers."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the reader of a slot has come besides the cursor; zero where nothing is known."""
+
+    received: int = 0
+    """Position of the last keepalive, or of the end of the last transaction."""
+    heartbeat: int = 0
+    """Position of the last heartbeat that was sent."""
+    heartbeat_age: timedelta = timedelta(0)
+    markers: int = 0
+    """How many positions without changes are stored with this."""
+
+
+NO_PROGRESS = Progress()
+
+
+@dataclass(frozen=True)
+class Interruption:
+    """The last interruption of a reader of WAL, and how many there were since they were last recorded."""
+
+    reason: str
+    count: int
+    at: float
+    """By `time.monotonic()`."""
 
 
 @dataclass(frozen=True, order=True)
@@ -90,10 +117,20 @@ def claim(conn: Connection, name: str, owner: str, *, take_over: bool) -> int | 
     return row[0] if row else None
 
 
-def advance(conn: Connection, name: str, epoch: int, cursor: int) -> int | None:
+def advance(conn: Connection, name: str, epoch: int, cursor: int, progress: Progress) -> int | None:
     """Move the cursor forward, never back. Return the next transaction id, or None if another process has the slot."""
-    row = conn.execute(_SQL["advance"], (lsn.printed(cursor), name, epoch)).fetchone()
+    positions = {"cursor": cursor, "received": progress.received, "heartbeat": progress.heartbeat}
+    texts = {label: lsn.printed(position) for label, position in positions.items()}
+    facts = {"name": name, "epoch": epoch, "heartbeat_age": progress.heartbeat_age, "markers": progress.markers}
+    row = conn.execute(_SQL["advance"], {**facts, **texts}).fetchone()
     return row[0] if row else None
+
+
+def note_interruption(conn: Connection, name: str, epoch: int, interruption: Interruption) -> None:
+    """Record that the connection of this reader was interrupted, and why."""
+    ago = timedelta(seconds=time.monotonic() - interruption.at)
+    row = {"count": interruption.count, "reason": interruption.reason, "ago": ago, "name": name, "epoch": epoch}
+    conn.execute(_SQL["note_interruption"], row)
 
 
 def watermarks(conn: Connection, name: str) -> dict[int, Watermark]:

@@ -20,9 +20,23 @@ RETURNING epoch;
 
 -- advance --
 -- The next transaction id comes along: by it the 32 bits of the log's ids are widened.
-UPDATE millstream.slots SET cursor = greatest(cursor, %s::pg_lsn), updated_at = now()
-WHERE name = %s AND epoch = %s
+-- What else is known of the reader is written along: no row is written for that alone.
+UPDATE millstream.slots
+SET cursor = greatest(cursor, %(cursor)s::pg_lsn),
+    received = greatest(received, %(received)s::pg_lsn),
+    markers = markers + %(markers)s,
+    heartbeat_at = CASE
+        WHEN %(heartbeat)s::pg_lsn BETWEEN '0/1' AND %(cursor)s::pg_lsn THEN greatest(heartbeat_at, now() - %(heartbeat_age)s)
+        ELSE heartbeat_at
+    END,
+    updated_at = now()
+WHERE name = %(name)s AND epoch = %(epoch)s
 RETURNING pg_snapshot_xmax(pg_current_snapshot())::text::int8;
+
+-- note_interruption --
+UPDATE millstream.slots
+SET reconnects = reconnects + %(count)s, interrupted_at = clock_timestamp() - %(ago)s, interrupted_by = %(reason)s
+WHERE name = %(name)s AND epoch = %(epoch)s;
 
 -- watermarks --
 SELECT source_relid, commit_lsn::text, ordinal FROM millstream.watermarks WHERE slot = %s;

@@ -32,7 +32,7 @@ from millstream.capture.wal.messages.rows import Places, Rows, lay_out
 from millstream.capture.wal.messages.spill import Piece
 from millstream.capture.wal.messages.transactions import Transaction
 from millstream.catalog import slots, sources
-from millstream.catalog.slots import WHOLE, Watermark
+from millstream.catalog.slots import NO_PROGRESS, WHOLE, Progress, Watermark
 from millstream.catalog.sources import Source
 from millstream.errors import SlotLost, WalTakenOver
 from millstream.observe import log
@@ -135,24 +135,24 @@ class BufferWriter:
             self.routes = {relid: relid for relid in found}
             self.routes |= {member: source.relid for source in found.values() for member in source.partitions}
 
-    def write(self, batch: Sequence[Part], marker: int = 0) -> int:
+    def write(self, batch: Sequence[Part], marker: int = 0, progress: Progress = NO_PROGRESS) -> int:
         """Store a batch, and with it that the marker behind it has passed, in one transaction; returns the new cursor.
 
         Only its last part may be of a transaction of which more is to come.
         """
         try:
-            self._write(batch, marker, careful=False)
+            self._write(batch, marker, progress, careful=False)
         except UNREADABLE as error:
             log.warning("a value of the log could not be read back", slot=self.slot, error=str(error).strip())
-            self._write(batch, marker, careful=True)
+            self._write(batch, marker, progress, careful=True)
         failpoint("log_durable")
         return self.ledger.acknowledged
 
-    def _write(self, batch: Sequence[Part], marker: int, *, careful: bool) -> None:
+    def _write(self, batch: Sequence[Part], marker: int, progress: Progress, *, careful: bool) -> None:
         with self.conn.transaction():
             self.look()
             ledger = self._after(batch, marker)
-            near = slots.advance(self.conn, self.slot, self.epoch, ledger.acknowledged)
+            near = slots.advance(self.conn, self.slot, self.epoch, ledger.acknowledged, progress)
             if near is None:
                 raise WalTakenOver.by_other(self.slot)
             writing = _Writing(self, batch, near, careful)

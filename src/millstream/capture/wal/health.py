@@ -17,6 +17,8 @@ class Health:
     life_at: float = field(default_factory=time.monotonic)
     """When anything last passed through the pipeline, with rows or without."""
     written: int = 0
+    markers: int = 0
+    """Positions that were stored without any change."""
     reconnects: int = 0
     reason: str = ""
     """Why the connection was last interrupted."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from threading import Condition, Event, Thread
 from typing import Literal
 from uuid import uuid4
@@ -34,7 +35,9 @@ from millstream.capture.wal.inbox import Inbox, Marker
 from millstream.capture.wal.messages.protocol import DATA, KEEPALIVE, LogicalMessage, keepalive
 from millstream.capture.wal.messages.transactions import BUDGET, Assembler, Transaction
 from millstream.catalog import slots
+from millstream.catalog.slots import Interruption, Progress
 from millstream.errors import MillstreamError, ServerDown, WalBroken
+from millstream.frontier import lsn
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.postgres.connection import session
@@ -83,6 +86,7 @@ class Pipeline:
         self.error: BaseException | None = None
         self._owner = uuid4().hex
         self._has_claimed = False
+        self._unrecorded: Interruption | None = None
         self._stop = Event()
         self._moved = Condition()
         self._thread = Thread(target=self._run, name="millstream log", daemon=True)
@@ -115,7 +119,7 @@ class Pipeline:
             self.state = "STOPPED"
         except BaseException as error:  # It is raised again in the thread that stops or waits.
             self.error, self.state = self._ours(error), "FAILED"
-            log.error("capture by the log has ended", slot=self.slot, reason=str(error))
+            log.error("WAL capture has ended", slot=self.slot, reason=str(error), **self._positions())
         finally:
             with self._moved:
                 self._moved.notify_all()
@@ -145,7 +149,17 @@ class Pipeline:
         reason = error.detail if isinstance(error, MillstreamError) else str(error).strip()
         self.health.reconnects += 1
         self.health.reason = reason
-        log.warning("the log is interrupted", slot=self.slot, reason=reason)
+        count = self._unrecorded.count + 1 if self._unrecorded else 1
+        self._unrecorded = Interruption(reason, count, time.monotonic())
+        log.warning("WAL capture is interrupted", slot=self.slot, reason=reason, **self._positions())
+
+    def _positions(self) -> dict[str, str | int]:
+        """Fields of log events."""
+        health = self.health
+        return {
+            "received": lsn.printed(health.received), "durable": lsn.printed(health.durable),
+            "reconnects": health.reconnects, "markers": health.markers,
+        }  # fmt: skip
 
     def _attempt(self) -> None:
         """Take the log up at the cursor, and follow it until something breaks or we are stopped."""
@@ -154,16 +168,21 @@ class Pipeline:
             # Whoever starts takes over; whoever was taken over from does not take back.
             store = BufferWriter.claimed(conn, self.slot, self._owner, take_over=not self._has_claimed)
             self._has_claimed = True
+            if self._unrecorded:
+                slots.note_interruption(conn, self.slot, store.epoch, self._unrecorded)
+                self._unrecorded = None
             slot = slots.get(conn, self.slot)
             assert slot is not None, "the store has claimed it"
             slot_of.check(conn, self.dsn, slot)
             slot_of.end_stale_sender(conn, self.slot)
             self._durable(store, slot.cursor)
             stream = Stream(self.dsn, self.slot, slot.publication, slot.cursor, in_chunks=self.options.in_chunks)
+            log.info("WAL is read", slot=self.slot, **self._positions())
             try:
                 _Session(self, store, stream).run()
             finally:
                 stream.close()
+            log.info("WAL is no longer read", slot=self.slot, **self._positions())
 
     def _durable(self, store: BufferWriter, position: int) -> None:
         with self._moved:
@@ -286,10 +305,19 @@ class _Session:
         far = ahead >= self.options.idle_bytes and waited >= self.options.idle_seconds
         return far or (ahead > 0 and waited >= self.options.idle_at_most)
 
+    def _progress(self, markers: int) -> Progress:
+        # The time first: the heartbeat's thread writes it last, so it is never later than that position's.
+        sent_at, position = self.heartbeat.sent_at, self.heartbeat.position
+        age = timedelta(seconds=time.monotonic() - sent_at)
+        return Progress(self.pipeline.health.received, position, age, markers)
+
     def _flush(self, batch: list[Part], marker: int) -> None:
         if marker:
             failpoint("log_marker")
-        cursor = self.store.write(batch, marker)
+        health = self.pipeline.health
+        alone = 1 if marker and not batch else 0
+        cursor = self.store.write(batch, marker, self._progress(alone))
+        health.markers += alone
         self._stored_at = time.monotonic()
         self.feedback.advance(cursor)
         self.pipeline._durable(self.store, cursor)

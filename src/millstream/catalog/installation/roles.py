@@ -20,7 +20,7 @@ from millstream.postgres.sql_files import load
 
 READER, OPERATOR = "millstream_reader", "millstream_operator"
 
-VIEWS = ("millstream.stream_tables_info", "millstream.refresh_history_info")
+VIEWS = ("millstream.stream_tables_info", "millstream.refresh_history_info", "millstream.pg_stat_stream_tables")
 FUNCTIONS = (
     "millstream.slot_health()",
     "millstream.check_cdc_health()",

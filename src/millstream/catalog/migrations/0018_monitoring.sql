@@ -275,3 +275,121 @@ REVOKE ALL ON FUNCTION
     millstream.stream_table_id, millstream.status, millstream.get_staleness, millstream.get_refresh_history,
     millstream.st_refresh_stats
 FROM PUBLIC;
+
+-- WAL capture. The reader writes these in the transaction that moves the cursor, and after an interruption: never while idle.
+ALTER TABLE millstream.slots
+    ADD COLUMN received pg_lsn,
+    ADD COLUMN markers bigint NOT NULL DEFAULT 0,
+    ADD COLUMN heartbeat_at timestamptz,
+    ADD COLUMN reconnects bigint NOT NULL DEFAULT 0,
+    ADD COLUMN interrupted_at timestamptz,
+    ADD COLUMN interrupted_by text;
+COMMENT ON COLUMN millstream.slots.cursor IS 'Every change before this position is durable in the buffers';
+COMMENT ON COLUMN millstream.slots.received IS 'The position up to which WAL had been received when the cursor last moved';
+COMMENT ON COLUMN millstream.slots.markers IS 'Positions that were stored without any change';
+COMMENT ON COLUMN millstream.slots.heartbeat_at IS 'When the last heartbeat that has come back was sent';
+COMMENT ON COLUMN millstream.slots.reconnects IS 'Interruptions of the reader; recorded when it has connected again';
+COMMENT ON COLUMN millstream.slots.interrupted_by IS 'Why it was interrupted the last time';
+
+-- A setting as the database has it, in bytes, milliseconds or as a number. Environment and settings file of a process may say otherwise.
+CREATE FUNCTION millstream.setting_number(name text) RETURNS numeric
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(millstream.setting_amount(d.kind, s.value), millstream.setting_amount(d.kind, d.default_value))
+    FROM millstream.setting_definitions AS d
+    LEFT JOIN millstream.settings AS s ON s.name = d.name
+    WHERE d.name = $1
+$$;
+COMMENT ON FUNCTION millstream.setting_number IS 'A setting as a number: what the database stores, otherwise the default';
+
+DROP FUNCTION millstream.slot_health();
+CREATE FUNCTION millstream.slot_health() RETURNS TABLE (
+    slot_name text, active boolean, wal_status text, invalidation_reason text, confirmed_lsn pg_lsn,
+    confirmed_lag_bytes bigint, confirmed_lag_seconds numeric, restart_lag_bytes bigint, safe_wal_size bigint,
+    spilled_bytes bigint, held_by text, received_lsn pg_lsn, durable_lsn pg_lsn, markers bigint, heartbeat_at timestamptz,
+    reconnects bigint, interrupted_at timestamptz, interrupted_by text, decoder_status text, trouble text
+) LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT
+        s.name, coalesce(r.active, false), r.wal_status, to_jsonb(r) ->> 'invalidation_reason', r.confirmed_flush_lsn,
+        (e.lsn - r.confirmed_flush_lsn)::bigint,
+        CASE
+            WHEN r.confirmed_flush_lsn >= e.lsn THEN 0
+            ELSE round(extract(epoch FROM greatest(clock_timestamp() - s.updated_at, interval '0')), 3)
+        END,
+        (e.lsn - r.restart_lsn)::bigint, r.safe_wal_size, st.spill_bytes,
+        -- Two lags, since they have two causes: WAL that is not yet confirmed waits for Millstream; WAL that is confirmed and
+        -- still retained waits for the oldest transaction.
+        CASE WHEN e.lsn - r.restart_lsn > e.lsn - r.confirmed_flush_lsn + 16777216 THEN o.holder END,
+        s.received, s.cursor, s.markers, s.heartbeat_at, s.reconnects, s.interrupted_at, s.interrupted_by,
+        CASE WHEN l.is_lost THEN 'LOST' WHEN r.active THEN 'STREAMING' ELSE 'STOPPED' END,
+        CASE
+            WHEN r.slot_name IS NULL THEN 'The slot does not exist.'
+            WHEN l.is_lost THEN 'The server has invalidated the slot.'
+            WHEN NOT r.active THEN 'Nobody reads from the slot; the server retains WAL for it.'
+        END
+    FROM millstream.slots AS s
+    LEFT JOIN pg_replication_slots AS r ON r.slot_name = s.name
+    LEFT JOIN pg_stat_replication_slots AS st ON st.slot_name = s.name
+    CROSS JOIN LATERAL (
+        SELECT r.slot_name IS NULL OR r.wal_status = 'lost' OR to_jsonb(r) ->> 'invalidation_reason' IS NOT NULL AS is_lost
+    ) AS l
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END AS lsn
+    ) AS e
+    LEFT JOIN LATERAL (
+        SELECT h.holder FROM (
+            SELECT a.backend_xid AS xid, format(
+                'process %s, transaction %s since %s%s', a.pid, a.backend_xid, a.xact_start,
+                coalesce(' (' || nullif(a.application_name, '') || ')', '')
+            ) AS holder
+            FROM pg_stat_activity AS a WHERE a.backend_xid IS NOT NULL
+            UNION ALL
+            SELECT p.transaction, format('prepared transaction %L since %s', p.gid, p.prepared) FROM pg_prepared_xacts AS p
+        ) AS h
+        ORDER BY age(h.xid) DESC
+        LIMIT 1
+    ) AS o ON true
+$$;
+COMMENT ON FUNCTION millstream.slot_health IS 'State of the replication slot of this database and of its reader, and which transaction retains WAL if not Millstream';
+
+DROP FUNCTION millstream.check_cdc_health();
+CREATE FUNCTION millstream.check_cdc_health() RETURNS TABLE (
+    source regclass, cdc_mode text, since timestamptz, slot_name text, confirmed_lsn pg_lsn, slot_lag_bytes bigint,
+    slot_lag_seconds numeric, slot_lag_warning bigint, slot_lag_critical bigint, decoder_status text,
+    pending_cutovers integer, reason text, alert text
+) LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT
+        s.relid::regclass, s.cdc_mode, s.mode_changed_at, h.slot_name, h.confirmed_lsn, h.confirmed_lag_bytes,
+        h.confirmed_lag_seconds, l.warning, l.critical, h.decoder_status, jsonb_array_length(s.cutovers), s.reason,
+        CASE
+            WHEN c.oid IS NULL THEN 'The table was dropped.'
+            WHEN s.cdc_mode = 'TRIGGER' THEN NULL
+            WHEN h.slot_name IS NULL THEN 'There is no slot.'
+            WHEN h.trouble IS NOT NULL THEN h.trouble
+            WHEN h.confirmed_lag_bytes > l.critical THEN format(
+                'The slot lags %s behind, more than slot_lag_critical (%s).',
+                pg_size_pretty(h.confirmed_lag_bytes), pg_size_pretty(l.critical)
+            )
+        END
+    FROM millstream.sources AS s
+    CROSS JOIN (
+        SELECT millstream.setting_number('slot_lag_warning')::bigint, millstream.setting_number('slot_lag_critical')::bigint
+    ) AS l (warning, critical)
+    LEFT JOIN pg_class AS c ON c.oid = s.relid
+    LEFT JOIN millstream.slot_health() AS h ON s.cdc_mode <> 'TRIGGER' OR s.cutovers <> '[]'
+    ORDER BY s.relid
+$$;
+COMMENT ON FUNCTION millstream.check_cdc_health IS 'How each source is captured, how far the slot lags behind, and what is wrong with its capture';
+
+CREATE VIEW millstream.pg_stat_stream_tables AS
+SELECT
+    s.relid, s.schema_name, s.name, d.source_relid, format('%I.%I', o.schema_name, o.name) AS source, d.columns, h.cdc_mode, h.since, h.slot_name,
+    h.slot_lag_bytes, h.slot_lag_seconds, h.decoder_status, h.pending_cutovers, h.reason, h.alert
+FROM millstream.stream_tables AS s
+JOIN millstream.dependencies AS d ON d.stream_table_id = s.id
+JOIN millstream.sources AS o ON o.relid = d.source_relid
+JOIN millstream.check_cdc_health() AS h ON h.source = d.source_relid;
+COMMENT ON VIEW millstream.pg_stat_stream_tables IS 'How each source of each stream table is captured; readable by members of millstream_reader';
+COMMENT ON COLUMN millstream.pg_stat_stream_tables.columns IS 'The columns of the source that the stream table reads';
+COMMENT ON COLUMN millstream.pg_stat_stream_tables.decoder_status IS 'STREAMING, STOPPED or LOST; NULL where triggers capture the source';
+
+REVOKE ALL ON FUNCTION millstream.setting_number, millstream.slot_health, millstream.check_cdc_health FROM PUBLIC;
