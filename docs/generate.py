@@ -22,6 +22,7 @@ from millstream import errors
 from millstream.cli.app import COMMANDS, app, name_of
 from millstream.cli.exit_codes import MEANINGS, exit_code
 from millstream.observe import failpoint
+from millstream.refresh.reasons import ACTIONS, REASONS, STATUSES
 from millstream.settings import HARMLESS, NOT_FROM_DATABASE, OTHER_VARIABLES, PREFIX, Settings
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -36,6 +37,7 @@ def pages() -> dict[str, str]:
         "settings.md": settings(),
         "errors.md": error_codes(),
         "failpoints.md": failpoints(),
+        "history.md": history(),
     }
 
 
@@ -65,6 +67,36 @@ def sql() -> str:
         section("Blocks", blocks, kinds),
         section("Kept", table(("construct", "example", "blocks", "strategy", "cost", "limits"), kept), also),
         section("Refused", table(("construct", "example", "code", "instead"), refused)),
+    )
+
+
+# -- history ---------------------------------------------------------------------------------
+
+
+def history() -> str:
+    """What the entries of the history tell, and every reason code."""
+    head = (
+        "Each refresh has an entry in `millstream.refresh_history`: `millstream history NAME`, `ms.history(name)`,\n"
+        "`millstream.get_refresh_history(name)`. A scheduled refresh that finds no change has none: it is counted in\n"
+        "`millstream.stream_tables.no_data_refreshes`. Entries older than `history_retention` are removed;\n"
+        "the last one of each stream table stays."
+    )
+    failed = (
+        "A refresh that failed, or was skipped or cancelled, has the action that was attempted, and as its reason the\n"
+        "code of its [error](errors.md). Where nothing was attempted, the action is `SKIP`: the query could not be\n"
+        "planned, a source was locked, something that it reads has changed."
+    )
+    left = (
+        "An entry `RUNNING` is committed before the refresh changes anything, and known by the transaction of the\n"
+        "refresh. If a process is killed, its entry becomes `FAILED` with reason `MS410` when a process of Millstream\n"
+        "next refreshes; if the refresh had been committed, its entry `COMPLETED` is there and the other one goes."
+    )
+    return page(
+        "The history of refreshes",
+        head,
+        section("Status", table(("status", "meaning"), ((f"`{one}`", told) for one, told in STATUSES.items())), left),
+        section("Action", table(("action", "meaning"), ((f"`{one}`", told) for one, told in ACTIONS.items()))),
+        section("Reason", table(("code", "meaning"), ((f"`{one}`", told) for one, told in REASONS.items())), failed),
     )
 
 

@@ -65,7 +65,7 @@ def test_a_truncated_source_goes_before_a_replaced_definition() -> None:
 
 
 def test_a_new_partition_is_the_reason_although_it_looks_like_a_rewrite() -> None:
-    repartitioned = replace(CHANGED, partitions_changed=True)
+    repartitioned = replace(CHANGED, gap="PARTITIONS_CHANGED")
     expected = "REINITIALIZE (PARTITIONS_CHANGED: public.orders)"
     assert decided(repartitioned) == expected
     assert decided(repartitioned, recompute_reason="SOURCE_REWRITTEN") == expected
@@ -76,8 +76,18 @@ def test_a_rewrite_without_a_new_partition_is_a_rewrite() -> None:
 
 
 def test_another_reason_goes_before_changed_partitions() -> None:
-    repartitioned = replace(CHANGED, partitions_changed=True)
+    repartitioned = replace(CHANGED, gap="PARTITIONS_CHANGED")
     assert decided(repartitioned, recompute_reason="TYPE_CHANGED") == "REINITIALIZE (TYPE_CHANGED)"
+
+
+def test_the_worst_gap_is_the_reason() -> None:
+    repartitioned, lost = replace(CHANGED, gap="PARTITIONS_CHANGED"), replace(LARGE, gap="LOG_LOST")
+    assert decided(repartitioned, lost).startswith("REINITIALIZE (LOG_LOST")
+
+
+def test_a_reason_that_is_in_no_table_cannot_exist() -> None:
+    with pytest.raises(ValueError, match="unknown reason code WHIM"):
+        Decision("FULL", "WHIM")
 
 
 def test_mode_full_recomputes_only_if_something_changed() -> None:

@@ -31,10 +31,10 @@ def test_a_stream_table_without_a_frontier_reads_no_slice() -> None:
 
 def test_pending_changes_and_sizes_become_facts() -> None:
     job = Job(stream_table(1, frontier=OLD), ())
-    pending = {(1, OLD): Pending(1, OLD, 7, truncated=True), (2, OLD): Pending(2, OLD, 0, changed=True)}
+    pending = {(1, OLD): Pending(1, OLD, 7, truncated=True), (2, OLD): Pending(2, OLD, 0, gap="PARTITIONS_CHANGED")}
     assert source_facts(job, [ORDERS, LINES], pending, {1: 300.0}) == (
         SourceFacts("public.orders", 7, 300.0, truncated=True),
-        SourceFacts("public.lines", 0, 0.0, partitions_changed=True),
+        SourceFacts("public.lines", 0, 0.0, gap="PARTITIONS_CHANGED"),
     )
 
 

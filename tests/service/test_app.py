@@ -126,7 +126,9 @@ def test_what_changed_and_what_reads_it_are_planned_and_move_in_one_cut_with_the
     [
         ("TRUNCATE t2", "SOURCE_TRUNCATED"),
         ("CREATE OR REPLACE VIEW seen AS SELECT id, (v + 1)::numeric(10,2) AS v FROM t2", "VIEW_REPLACED"),
-        ("ALTER TABLE t2 DISABLE TRIGGER USER; DELETE FROM t2 WHERE id = 1", "PARTITIONS_CHANGED"),
+        ("ALTER TABLE t2 DISABLE TRIGGER USER; DELETE FROM t2 WHERE id = 1", "CAPTURE_GAP"),
+        ("ALTER TABLE t2 RENAME v TO w; UPDATE t2 SET w = 0 WHERE id = 1; ALTER TABLE t2 RENAME w TO v",
+         "SOURCE_CHANGED"),
         ("VACUUM FULL t2", "SOURCE_REWRITTEN"),
         ("ALTER TABLE t2 RENAME TO former; CREATE TABLE t2 (LIKE former INCLUDING ALL); "
          "CREATE OR REPLACE VIEW seen AS SELECT id, v FROM t2", "SOURCE_REPLACED"),

@@ -1,13 +1,13 @@
 """Decide what a refresh does: a pure function of facts, whose result is printed and logged.
 
-The first rule that holds decides:
+`reasons.py` says what each reason code means. The first rule that holds decides:
 
     never filled, but filled under another plan    REINITIALIZE   PLANNED_ANEW, or the reason of the recomputation
     never filled                                   FULL           INITIAL
     a full refresh was requested                   FULL           REQUESTED
     a source was truncated                         REINITIALIZE   SOURCE_TRUNCATED
     something under the query was replaced         REINITIALIZE   SOURCE_REPLACED, VIEW_REPLACED, UNGUARDED, ...
-    the partitions of a source changed             REINITIALIZE   PARTITIONS_CHANGED
+    a source was not captured whole                REINITIALIZE   LOG_LOST, CAPTURE_GAP, PARTITIONS_CHANGED, ...
     no changes are pending, no clock is read       NO_DATA        NO_CHANGE
     the refresh mode is FULL                       FULL           MODE_FULL
     no changes are pending, the clock is read      DIFFERENTIAL   CLOCK
@@ -25,6 +25,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from millstream.capture.buffer.slices import GAPS
+from millstream.refresh.reasons import REASONS
 from millstream.refresh.report import Action
 
 # A differential refresh of no more changes than this is cheap, whatever the size of the table.
@@ -41,7 +43,8 @@ class SourceFacts:
     rows: float
     """PostgreSQL's estimate of the table's size; 0 if it has none."""
     truncated: bool = False
-    partitions_changed: bool = False
+    gap: str = ""
+    """The reason code if its changes were not all captured."""
 
     @property
     def changed_share(self) -> float:
@@ -74,6 +77,10 @@ class Decision:
     reason: str
     detail: str = ""
 
+    def __post_init__(self) -> None:
+        if self.reason not in REASONS:
+            raise ValueError(f"unknown reason code {self.reason}")
+
     def __str__(self) -> str:
         detail = f": {self.detail}" if self.detail else ""
         return f"{self.action} ({self.reason}{detail})"
@@ -100,14 +107,13 @@ def _stored_rows_invalid(facts: Facts) -> Decision | None:
     truncated = next((source.name for source in facts.sources if source.truncated), None)
     if truncated is not None:
         return Decision("REINITIALIZE", "SOURCE_TRUNCATED", truncated)
-    repartitioned = next((source.name for source in facts.sources if source.partitions_changed), None)
+    # The worst gap first.
+    gap = next(((code, source.name) for code in GAPS for source in facts.sources if source.gap == code), None)
     # A new partition has a file of its own, which looks like a rewrite of the table.
-    only_repartitioned = repartitioned is not None and facts.recompute_reason == "SOURCE_REWRITTEN"
+    only_repartitioned = gap is not None and facts.recompute_reason == "SOURCE_REWRITTEN"
     if facts.recompute_reason and not only_repartitioned:
         return Decision("REINITIALIZE", facts.recompute_reason)
-    if repartitioned is not None:
-        return Decision("REINITIALIZE", "PARTITIONS_CHANGED", repartitioned)
-    return None
+    return Decision("REINITIALIZE", *gap) if gap else None
 
 
 def _by_changes(facts: Facts) -> Decision:

@@ -71,7 +71,7 @@ def source_facts(
                 changes=waiting.rows,
                 rows=sizes.get(source.relid, 0.0),
                 truncated=waiting.truncated,
-                partitions_changed=waiting.changed,
+                gap=waiting.gap,
             )
         )
     return tuple(facts)

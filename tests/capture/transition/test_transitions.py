@@ -203,9 +203,17 @@ def _advance_slot(ms: Millstream, conn: Connection) -> None:
         assert time.monotonic() < deadline
 
 
-@pytest.mark.parametrize("fault", [_drop_slot, _publish_anew, _unpublish_for_a_while, _advance_slot])
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (_drop_slot, "LOG_LOST"),
+        (_publish_anew, "CAPTURE_GAP"),
+        (_unpublish_for_a_while, "CAPTURE_GAP"),
+        (_advance_slot, "LOG_LOST"),
+    ],
+)
 def test_when_the_log_is_lost_triggers_take_over_and_readers_start_anew_by_difference(
-    logged: Millstream, conn: Connection, fault: Callable[[Millstream, Connection], None]
+    logged: Millstream, conn: Connection, fault: Callable[[Millstream, Connection], None], reason: str
 ) -> None:
     conn.execute("UPDATE orders SET amount = 77 WHERE id = 3")
     fault(logged, conn)
@@ -215,6 +223,7 @@ def test_when_the_log_is_lost_triggers_take_over_and_readers_start_anew_by_diffe
     while mode(logged) == "WAL" or "REINITIALIZE" not in {one[0] for one in actions if one}:
         assert time.monotonic() < deadline, actions
         actions.append(ticked(logged).get("totals"))
+    assert ("REINITIALIZE", reason) in {(one.action, one.reason) for one in logged.history("totals")}
     oracle.check(logged.app.conn, TOTALS, "totals")
     assert changed(logged, conn) == DIFFERENTIAL
     (health,) = conn.execute("SELECT cdc_mode, reason FROM millstream.check_cdc_health()").fetchall()
@@ -257,7 +266,8 @@ def test_what_was_changed_meanwhile_without_its_old_row_makes_readers_start_anew
 ) -> None:
     conn.execute("ALTER TABLE orders REPLICA IDENTITY DEFAULT")
     conn.execute("UPDATE orders SET amount = 99 WHERE id = 3")
-    assert logged.refresh("totals").action == "REINITIALIZE"
+    report = logged.refresh("totals")
+    assert (report.action, report.reason) == ("REINITIALIZE", "CAPTURE_GAP")
     oracle.check(logged.app.conn, TOTALS, "totals")
 
 
@@ -312,7 +322,8 @@ def test_a_child_that_came_later_is_told_too(ms: Millstream, conn: Connection) -
     until(ms, "WAL")
     conn.execute("CREATE TABLE more () INHERITS (orders); ALTER TABLE more REPLICA IDENTITY FULL")
     conn.execute("INSERT INTO more VALUES (201, 'n', 9)")
-    assert ms.refresh("totals").action == "REINITIALIZE"
+    report = ms.refresh("totals")
+    assert (report.action, report.reason) == ("REINITIALIZE", "PARTITIONS_CHANGED")
     # It need not rest before it is handed over again.
     sources.set_reason(ms.app.conn, sources.every(ms.app.conn)[0].relid, "")
     until(ms, "WAL")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from psycopg import sql
 
-from millstream.capture.buffer.slices import SCHEMA, buffer_name, column_name
+from millstream.capture.buffer.slices import GAPS, SCHEMA, buffer_name, column_name
 from millstream.catalog.sources import CapturedColumn
 from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
@@ -32,10 +32,13 @@ def make(conn: Connection, relid: int, columns: Sequence[CapturedColumn]) -> Non
         conn.execute(sql.SQL("ALTER TABLE {} {}").format(buffer_name(relid), sql.SQL(", ").join(steps)))
 
 
-def mark(conn: Connection, relid: int) -> None:
-    """Insert an X row: the buffer does not hold every change, so each reader must reinitialise."""
-    insert = sql.SQL("INSERT INTO {} (xid, action, origin) VALUES (pg_current_xact_id(), 'X', 'm')")
-    conn.execute(insert.format(buffer_name(relid)))
+def mark(conn: Connection, relid: int, cause: str) -> None:
+    """Insert an X row: the buffer does not hold every change, so each reader must reinitialise.
+
+    `cause` is a key of GAPS.
+    """
+    insert = sql.SQL("INSERT INTO {} (xid, action, origin) VALUES (pg_current_xact_id(), 'X', {})")
+    conn.execute(insert.format(buffer_name(relid), sql.Literal(GAPS[cause][0])))
 
 
 def drop(conn: Connection, relid: int) -> None:

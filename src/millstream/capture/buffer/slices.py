@@ -5,7 +5,7 @@
         xid     the top-level transaction, as xid8: what a frontier decides by
         action  I an inserted image, D a deleted image, T the table was truncated,
                 X the source changed its shape: the buffer does not hold every change
-        origin  t written by a trigger, l read from WAL, m a mark (X) of Millstream itself
+        origin  t written by a trigger, l read from WAL, others: a mark (X) of Millstream itself, by its cause
         c<n>    the captured columns, named by attnum, so that a rename does not matter
 
 An update is a D and an I. A slice is the rows of transactions that are visible at the cut (by the reader's own
@@ -18,7 +18,7 @@ transaction has committed, so a refresh reads them after its cut, and the cut be
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from psycopg import errors, sql
@@ -55,6 +55,15 @@ def seen_condition(snapshot: Snapshot) -> sql.Composed:
     return sql.SQL("pg_visible_in_snapshot(xid, {}::pg_snapshot)").format(sql.Literal(str(snapshot)))
 
 
+# Reason codes for a buffer that does not hold every change, the worst first; each with the origins of its X rows.
+GAPS: Mapping[str, str] = {
+    "LOG_LOST": "w",
+    "CAPTURE_GAP": "ml",
+    "SOURCE_CHANGED": "st",
+    "PARTITIONS_CHANGED": "p",
+}
+
+
 _OTHER: Mapping[Origin, Origin] = {"t": "l", "l": "t"}
 
 
@@ -80,8 +89,8 @@ class Pending:
     """Their number, up to the cap."""
     truncated: bool = False
     """True if there is a TRUNCATE among them, counted or not."""
-    changed: bool = False
-    """True if there is an X mark among them, counted or not."""
+    gap: str = ""
+    """The reason code of the gap if there is an X mark among them, counted or not."""
 
 
 def pending(
@@ -109,8 +118,18 @@ def pending(
         relids = ", ".join(str(relid) for relid, _ in distinct)
         raise SourceChanged.shape(relids, f"A change buffer is gone: {error.diag.message_primary}.") from error
     found = {pair: Pending(*pair, 0) for pair in distinct}
-    found |= {distinct[place]: Pending(*distinct[place], *facts) for place, *facts in rows}
+    for place, count, truncated, origins in rows:
+        found[distinct[place]] = Pending(*distinct[place], count, truncated, gap_of(origins))
     return [found[pair] for pair in pairs]
+
+
+def gap_of(origins: Collection[str]) -> str:
+    """Return the reason code for X rows of these origins; "" if there are none.
+
+    >>> gap_of(["p", "w"]), gap_of([])
+    ('LOG_LOST', '')
+    """
+    return next((code for code, own in GAPS.items() if any(origin in own for origin in origins)), "")
 
 
 # Of most sources at most ticks: composed once.
@@ -158,7 +177,7 @@ def _count(place: int, relid: int, frontier: Snapshot, counting: sql.Composable,
     return sql.SQL(
         "SELECT {place}, (SELECT count(*) FROM (SELECT FROM {buffer} WHERE {slice} LIMIT {cap}) AS counted),"
         " EXISTS (SELECT FROM {buffer} WHERE action = 'T' AND {slice}),"
-        " EXISTS (SELECT FROM {buffer} WHERE action = 'X' AND {slice})"
+        " ARRAY(SELECT DISTINCT origin::text FROM {buffer} WHERE action = 'X' AND {slice})"
     ).format(
         place=sql.Literal(place),
         buffer=buffer_name(relid),

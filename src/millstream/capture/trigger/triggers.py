@@ -15,7 +15,7 @@ before it alone the change cannot be told, so each reader whose slice holds the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from psycopg import errors, sql
@@ -90,7 +90,8 @@ def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> 
     if tree is None or tree.tables[0] != root:
         raise _moved(root)
     former = sources.get_for_update(conn, root.oid)
-    gap = _gap(conn, former) if former else ""
+    drift = sources.drift_by_column(conn, [root.oid]).get(root.oid, {}) if former else {}
+    gap = _gap(conn, former, drift) if former else ""
     has_gap = back.is_lost or bool(gap)
     columns = _columns(conn, tree)
     images = _images(conn, tree, columns[root.oid], former, asked)
@@ -100,7 +101,7 @@ def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> 
     _make_functions(conn, tree, images, columns)
     _make_triggers(conn, tree)
     if has_gap:
-        buffer_table.mark(conn, root.oid)
+        buffer_table.mark(conn, root.oid, "LOG_LOST" if back.is_lost else _cause(drift))
     source = Source(root.oid, root.schema, root.name, "TRIGGER", images.columns, tree.partitions)
     if former:
         why = _Back(back.reason or f"{RETURNED}{gap}.", back.is_lost) if former.mode == "WAL" and has_gap else back
@@ -109,15 +110,21 @@ def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> 
     return source
 
 
-def _gap(conn: Connection, former: Source) -> str:
+def _gap(conn: Connection, former: Source, drift: Mapping[str, str]) -> str:
     """Why what was captured so far does not tell the whole change, if it does not.
 
     Of a column that was renamed it does: the buffer has it by its number, and a write meanwhile has left an X.
     """
-    differences = sources.drift_by_column(conn, [former.relid]).get(former.relid, {})
-    if former.mode == "TRIGGER" and sources.only_renamed(differences):
-        differences = {}
-    return "; ".join(inventory.gaps_of(conn, [former])[former.relid]) or next(iter(differences.values()), "")
+    if former.mode == "TRIGGER" and sources.only_renamed(drift):
+        drift = {}
+    return "; ".join(inventory.gaps_of(conn, [former])[former.relid]) or next(iter(drift.values()), "")
+
+
+def _cause(drift: Mapping[str, str]) -> str:
+    """Return the reason code of a gap. A partition that has come lacks triggers: then that is not the cause."""
+    if any(difference != sources.PARTITIONS_CHANGED for difference in drift.values()):
+        return "SOURCE_CHANGED"
+    return "PARTITIONS_CHANGED" if drift else "CAPTURE_GAP"
 
 
 def _going_on(conn: Connection, source: Source, former: Source, back: _Back, *, has_gap: bool) -> Source:
