@@ -6,5 +6,6 @@ round                   the entry: refresh several stream tables, cut by cut, an
 cuts                    which of them share a cut
 repair                  plan again, set capture up again, restore the guard
 outcomes                failures, cancellations, suspension
+freshness               which stream tables are older than they should be (pure)
 context                 what the scheduler needs of the application
 """
