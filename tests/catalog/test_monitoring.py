@@ -10,9 +10,10 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from millstream.catalog import history, stream_tables, upstreams
+from millstream.capture.buffer import buffer_table
+from millstream.catalog import blocks, history, sources, stream_tables, upstreams
 from millstream.catalog.history import Action, HistoryEntry
-from millstream.catalog.installation import install
+from millstream.catalog.installation import install, roles
 from millstream.catalog.stream_tables import StreamTable
 from millstream.catalog.upstreams import Upstream
 from millstream.errors import MillstreamError, RefreshFailed
@@ -181,6 +182,93 @@ def test_refreshes_are_counted_and_timed(conn: Connection) -> None:
     assert week[0]["refreshes"] == 11
 
 
+# -- capture ---------------------------------------------------------------------------------
+
+
+def test_each_source_of_each_stream_table_is_shown_with_its_capture(conn: Connection) -> None:
+    relid = buffered(conn, "a")
+    buffered(conn, "b")
+    for name, columns in (("t", ["id", "v"]), ("u", ["v"])):
+        sources.add_dependency(conn, add(conn, name).id, relid, columns)
+    shown = rows(conn, "SELECT * FROM millstream.pg_stat_stream_tables ORDER BY name")
+    assert [(row["name"], row["source"], row["columns"]) for row in shown] == [
+        ("t", "public.a", ["id", "v"]), ("u", "public.a", ["v"]),
+    ]  # fmt: skip
+    facts = ("cdc_mode", "slot_name", "slot_lag_bytes", "decoder_status", "alert")
+    assert {tuple(row[fact] for fact in facts) for row in shown} == {("TRIGGER", None, None, None, None)}
+    # Captured from WAL by a slot that nobody has made yet.
+    conn.execute("UPDATE millstream.sources SET cdc_mode = 'WAL' WHERE name = 'a'")
+    alerts = rows(conn, "SELECT DISTINCT alert FROM millstream.pg_stat_stream_tables")
+    assert alerts == [{"alert": "There is no slot."}]
+    conn.execute("DROP TABLE a")
+    alerts = rows(conn, "SELECT source::text, alert FROM millstream.check_cdc_health() WHERE alert IS NOT NULL")
+    assert alerts == [{"source": str(relid), "alert": "The table was dropped."}]
+
+
+def buffered(conn: Connection, name: str) -> int:
+    """A table with a change buffer: its oid."""
+    conn.execute(f"CREATE TABLE public.{name} (id int)".encode())
+    relid: int = conn.execute("SELECT %s::regclass::oid", (f"public.{name}",)).fetchall()[0][0]
+    sources.reserve(conn, relid, "public", name)
+    buffer_table.make(conn, relid, ())
+    return relid
+
+
+def change(conn: Connection, relid: int, action: str = "I", origin: str = "t") -> None:
+    insert = (
+        f"INSERT INTO millstream_changes.changes_{relid} (xid, action, origin) VALUES (pg_current_xact_id(), %s, %s)"
+    )
+    conn.execute(insert.encode(), (action, origin))
+
+
+def cut(conn: Connection, *tables: StreamTable) -> None:
+    """Refresh these at a cut taken now."""
+    snapshot = conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0]
+    stream_tables.advance(conn, [table.id for table in tables], snapshot, datetime.now(UTC))
+
+
+def test_a_truncation_or_a_gap_makes_the_next_refresh_start_anew(conn: Connection) -> None:
+    source, table = buffered(conn, "a"), add(conn, "t")
+    sources.add_dependency(conn, table.id, source, ["id"])
+
+    def needs_reinit() -> bool:
+        [row] = rows(conn, "SELECT needs_reinit FROM millstream.stream_tables_info WHERE name = 't'")
+        return bool(row["needs_reinit"])
+
+    change(conn, source, "X", "m")
+    # It has never been filled.
+    assert not needs_reinit()
+    cut(conn, table)
+    # What it has seen, changes of rows, and what the other way of capture has marked.
+    change(conn, source)
+    change(conn, source, "X", "l")
+    assert not needs_reinit()
+    for action in ("T", "X"):
+        change(conn, source, action)
+        assert needs_reinit()
+        cut(conn, table)
+        assert not needs_reinit()
+    stream_tables.start_over(conn, table.id)
+    assert needs_reinit()
+
+
+def test_a_stream_table_is_explained_from_the_catalog(conn: Connection) -> None:
+    source, base, table = buffered(conn, "a"), add(conn, "base"), add(conn, "t")
+    sources.add_dependency(conn, table.id, source, ["id"])
+    upstreams.put(conn, table.id, [Upstream(base.id)])
+    blocks.add(conn, table.id, [blocks.RecordedBlock(0, "main", "none", None, "SCAN a")])
+    history.add_all(conn, [entry(table, "DIFFERENTIAL", 20)])
+    explained = rows(conn, "SELECT * FROM millstream.explain_st('public.t')")
+    assert [(row["part"], row["name"]) for row in explained] == [
+        ("stream table", "public.t"), ("query", None), ("block", "main"), ("source", "public.a"),
+        ("upstream", "public.base"), ("last refresh", "DIFFERENTIAL"),
+    ]  # fmt: skip
+    told = [row["detail"] for row in explained]
+    assert told[0].startswith("INITIALIZING, AUTO, schedule 1m, owner ")
+    assert told[1:5] == ["SELECT 1", "SCAN a", "TRIGGER, columns id", "INITIALIZING, schedule 1m"]
+    assert "20 rows read" in told[5]
+
+
 # -- who sees what ---------------------------------------------------------------------------
 
 
@@ -189,7 +277,7 @@ def reader(conn: Connection) -> Iterator[str]:
     """A role with the rights of millstream_reader: its name."""
     name = f"reader_{conn.info.dbname}"
     conn.execute(f"CREATE ROLE {name}; GRANT USAGE ON SCHEMA millstream TO {name}".encode())
-    conn.execute(f"GRANT SELECT ON millstream.stream_tables_info, millstream.refresh_history_info TO {name}".encode())
+    conn.execute(f"GRANT SELECT ON {', '.join(roles.VIEWS)} TO {name}".encode())
     conn.execute(f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA millstream TO {name}".encode())
     yield name
     conn.execute(f"RESET ROLE; DROP OWNED BY {name} CASCADE; DROP ROLE {name}".encode())
@@ -201,6 +289,7 @@ def test_the_text_of_an_error_is_for_roles_with_the_rights_of_the_owner(conn: Co
     for one in (table, own):
         stream_tables.record_failure(conn, one.id, RefreshFailed("value 'secret'"))
         history.add(conn, entry(one, "SKIP", 5, error=RefreshFailed("value 'secret'")))
+        blocks.add(conn, one.id, [blocks.RecordedBlock(0, "main", "none", None, "SCAN t WHERE a = 1")])
     conn.execute(f"SET ROLE {reader}".encode())
     shown = status(conn)
     assert "secret" not in str(shown["public.t"])
@@ -209,5 +298,7 @@ def test_the_text_of_an_error_is_for_roles_with_the_rights_of_the_owner(conn: Co
     for name, sees in (("t", False), ("own", True)):
         [past] = rows(conn, "SELECT * FROM millstream.get_refresh_history(%s)", f"public.{name}")
         assert ("secret" in str(past), past["error_code"]) == (sees, RefreshFailed.code)
+        explained = rows(conn, "SELECT * FROM millstream.explain_st(%s)", f"public.{name}")
+        assert ("SELECT 1" in str(explained), "SCAN" in str(explained)) == (sees, sees)
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         conn.execute("SELECT FROM millstream.stream_tables")

@@ -43,13 +43,16 @@ OPEN = {
     ("relation", "millstream.stream_tables_info", "SELECT"),
     ("relation", "millstream.refresh_history_info", "SELECT"),
     ("relation", "millstream.pg_stat_stream_tables", "SELECT"),
+    ("relation", "millstream.blocks_info", "SELECT"),
     ("function", "millstream.slot_health()", "EXECUTE"),
     ("function", "millstream.check_cdc_health()", "EXECUTE"),
     ("function", "millstream.stream_table_id(text,name[])", "EXECUTE"),
+    ("function", "millstream.needs_reinit(bigint)", "EXECUTE"),
     ("function", "millstream.status()", "EXECUTE"),
     ("function", "millstream.get_staleness(text,name[])", "EXECUTE"),
     ("function", "millstream.get_refresh_history(text,integer,name[])", "EXECUTE"),
     ("function", "millstream.st_refresh_stats(interval)", "EXECUTE"),
+    ("function", "millstream.explain_st(text,name[])", "EXECUTE"),
 }
 
 SET_UP = """
@@ -260,10 +263,12 @@ def test_readers_see_how_things_stand_and_no_value_of_a_row(server: Server) -> N
             assert [row[fact] for fact in facts] == ["shop", "totals", "owner", "ACTIVE", True, "MS402"]
             assert "secret" not in str(row)
             assert "SELECT" not in str(row)
-            for query in ("millstream.status()", "millstream.get_refresh_history('shop.totals')"):
-                shown = str(conn.execute(f"SELECT * FROM {query}".encode()).fetchall())
+            functions = ("status()", "get_refresh_history('shop.totals')", "explain_st('shop.totals')")
+            for function in functions:
+                shown = str(conn.execute(f"SELECT * FROM millstream.{function}".encode()).fetchall())
                 assert shown != "[]"
                 assert "secret" not in shown
+                assert "max(" not in shown
             sources = conn.execute("SELECT source::text, cdc_mode FROM millstream.check_cdc_health()").fetchall()
             assert sources == [("shop.orders", "TRIGGER")]
             assert _sqlstate(conn, "SELECT FROM shop.totals") == "42501"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,33 @@ def test_interruptions_are_counted_with_their_reason(conn: Connection, log: Log)
         assert now["interrupted_by"] == pipeline.health.reason != ""
         assert now["interrupted_at"] is not None
     conn.execute("INSERT INTO t VALUES (1)")
+    log.check(t)
+
+
+def test_a_slot_that_lags_is_told_by_bytes_seconds_and_the_settings(
+    conn: Connection, log: Log, another: Callable[[], Connection]
+) -> None:
+    conn.execute("CREATE TABLE t (id int)")
+    t = log.capture("t")
+    log.start()
+    log.check(t)
+    query = "SELECT source::text, slot_lag_warning, slot_lag_critical, alert FROM millstream.check_cdc_health()"
+    assert conn.execute(query).fetchall() == [("t", 100 << 20, 1024 << 20, None)]
+    conn.execute("INSERT INTO millstream.settings VALUES ('slot_lag_warning', '1B'), ('slot_lag_critical', '2kB')")
+    holder = another()
+    holder.execute(f"BEGIN; LOCK TABLE millstream_changes.changes_{t.source.relid}".encode())
+    conn.execute("INSERT INTO t SELECT generate_series(1, 1000)")
+
+    def lag() -> tuple[str, int, float] | None:
+        query = "SELECT alert, slot_lag_bytes, slot_lag_seconds FROM millstream.check_cdc_health()"
+        [(alert, size, seconds)] = conn.execute(query).fetchall()
+        return (alert, size, seconds) if alert and seconds else None
+
+    told = wait_until(lag)
+    assert told is not None
+    assert (told[0].startswith("The slot lags "), told[1] > 2048) == (True, True)
+    assert told[0].endswith("more than slot_lag_critical (2048 bytes).")
+    holder.execute("COMMIT")
     log.check(t)
 
 

@@ -20,15 +20,22 @@ from millstream.postgres.sql_files import load
 
 READER, OPERATOR = "millstream_reader", "millstream_operator"
 
-VIEWS = ("millstream.stream_tables_info", "millstream.refresh_history_info", "millstream.pg_stat_stream_tables")
+VIEWS = (
+    "millstream.stream_tables_info",
+    "millstream.refresh_history_info",
+    "millstream.pg_stat_stream_tables",
+    "millstream.blocks_info",
+)
 FUNCTIONS = (
     "millstream.slot_health()",
     "millstream.check_cdc_health()",
     "millstream.stream_table_id(text, name[])",
+    "millstream.needs_reinit(bigint)",
     "millstream.status()",
     "millstream.get_staleness(text, name[])",
     "millstream.get_refresh_history(text, integer, name[])",
     "millstream.st_refresh_stats(interval)",
+    "millstream.explain_st(text, name[])",
 )
 """What both roles may read and call: it shows no value of a row."""
 

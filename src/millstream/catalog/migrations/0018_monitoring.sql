@@ -118,6 +118,44 @@ REVOKE ALL ON FUNCTION millstream.setting_amount, millstream.check_setting, mill
 -- queries, plans and texts of errors may hold values, and are shown only to roles that have the rights of the stream table's owner.
 -- A view finds out who asks: in it, current_user is the role that reads it, also after SET ROLE and in functions of others.
 
+-- Do changes wait for this stream table after its frontier: any, or marks (TRUNCATE, or a gap of capture)? The buffer has an index of
+-- transactions, and one of marks.
+CREATE FUNCTION millstream.has_changes(stream_table_id bigint, source oid, only_marks boolean) RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    frontier pg_snapshot;
+    other_origin "char";
+    found boolean;
+BEGIN
+    -- While some reader has not passed a cutover, rows of both origins count.
+    SELECT t.frontier, CASE WHEN s.cutovers = '[]' THEN CASE s.cdc_mode WHEN 'WAL' THEN 't' ELSE 'l' END ELSE '' END
+    INTO frontier, other_origin
+    FROM millstream.stream_tables AS t, millstream.sources AS s
+    WHERE t.id = $1 AND s.relid = $2;
+    IF frontier IS NULL OR to_regclass(format('millstream_changes.changes_%s', $2)) IS NULL THEN
+        RETURN false;
+    END IF;
+    EXECUTE format(
+        'SELECT EXISTS (SELECT FROM millstream_changes.changes_%s'
+        ' WHERE xid >= $1 AND NOT pg_visible_in_snapshot(xid, $2) AND origin <> $3 AND %s)',
+        $2, CASE WHEN $3 THEN 'action IN (''T'', ''X'')' ELSE 'true' END
+    ) INTO found USING pg_snapshot_xmin(frontier), frontier, other_origin;
+    RETURN found;
+END
+$$;
+COMMENT ON FUNCTION millstream.has_changes IS 'True if changes of a source wait for a stream table; only marks: of TRUNCATE, and of gaps in the capture';
+
+CREATE FUNCTION millstream.needs_reinit(stream_table_id bigint) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT s.last_refresh_at IS NOT NULL AND (s.frontier IS NULL OR EXISTS (
+        SELECT FROM millstream.dependencies AS d
+        WHERE d.stream_table_id = s.id AND millstream.has_changes(s.id, d.source_relid, true)
+    ))
+    FROM millstream.stream_tables AS s
+    WHERE s.id = $1
+$$;
+COMMENT ON FUNCTION millstream.needs_reinit IS 'True if the next refresh of a stream table computes all of its rows anew, as far as the catalog tells';
+
 CREATE OR REPLACE VIEW millstream.stream_tables_info AS
 SELECT
     s.schema_name, s.name, pg_get_userbyid(c.relowner) AS owner, s.status, s.refresh_mode, s.schedule, s.cdc_mode,
@@ -151,7 +189,16 @@ SELECT
     CASE WHEN pg_has_role(coalesce(c.relowner, m.nspowner), 'USAGE') THEN coalesce(s.last_error, s.last_transient_error) END AS last_error,
     s.next_try_at, s.no_data_refreshes, s.last_verified_at, s.last_verified_ok,
     coalesce(nullif(c.reltuples::bigint, -1), pg_stat_get_live_tuples(c.oid), 0) AS rows,
-    pg_total_relation_size(c.oid) AS size_bytes
+    pg_total_relation_size(c.oid) AS size_bytes,
+    millstream.needs_reinit(s.id) AS needs_reinit,
+    ARRAY(
+        SELECT format('%I.%I', t.schema_name, t.name)
+        FROM millstream.upstreams AS u
+        JOIN millstream.stream_tables AS t ON t.id = u.upstream_id
+        WHERE u.stream_table_id = s.id
+        ORDER BY t.schema_name, t.name
+    ) AS upstreams,
+    CASE WHEN pg_has_role(coalesce(c.relowner, m.nspowner), 'USAGE') THEN s.query END AS query
 FROM millstream.stream_tables AS s
 JOIN pg_namespace AS m ON m.nspname = 'millstream'
 LEFT JOIN pg_class AS c ON c.oid = s.relid
@@ -167,6 +214,22 @@ COMMENT ON COLUMN millstream.stream_tables_info.is_stale IS 'Its rows are older 
 COMMENT ON COLUMN millstream.stream_tables_info.held_back_by IS 'Stream tables that it reads, directly or through others, whose rows are older than its own last refresh';
 COMMENT ON COLUMN millstream.stream_tables_info.last_error IS 'Text of the last error; NULL for roles that do not have the rights of its owner';
 COMMENT ON COLUMN millstream.stream_tables_info.rows IS 'Estimate of PostgreSQL';
+COMMENT ON COLUMN millstream.stream_tables_info.needs_reinit IS 'The next refresh computes all of its rows anew, as far as the catalog tells';
+COMMENT ON COLUMN millstream.stream_tables_info.upstreams IS 'The stream tables that it reads';
+COMMENT ON COLUMN millstream.stream_tables_info.query IS 'NULL for roles that do not have the rights of its owner';
+
+CREATE VIEW millstream.blocks_info AS
+SELECT
+    b.stream_table_id, s.schema_name, s.name, b.position, b.name AS block_name, r.relname AS state_table,
+    pg_total_relation_size(r.oid) AS state_bytes,
+    CASE WHEN pg_has_role(coalesce(c.relowner, m.nspowner), 'USAGE') THEN b.plan END AS plan
+FROM millstream.blocks AS b
+JOIN millstream.stream_tables AS s ON s.id = b.stream_table_id
+JOIN pg_namespace AS m ON m.nspname = 'millstream'
+LEFT JOIN pg_class AS c ON c.oid = s.relid
+LEFT JOIN pg_class AS r ON r.oid = b.state_relid;
+COMMENT ON VIEW millstream.blocks_info IS 'The blocks that each query was split into; readable by members of millstream_reader';
+COMMENT ON COLUMN millstream.blocks_info.plan IS 'NULL for roles that do not have the rights of the stream table''s owner';
 
 CREATE VIEW millstream.refresh_history_info AS
 SELECT
@@ -393,3 +456,56 @@ COMMENT ON COLUMN millstream.pg_stat_stream_tables.columns IS 'The columns of th
 COMMENT ON COLUMN millstream.pg_stat_stream_tables.decoder_status IS 'STREAMING, STOPPED or LOST; NULL where triggers capture the source';
 
 REVOKE ALL ON FUNCTION millstream.setting_number, millstream.slot_health, millstream.check_cdc_health FROM PUBLIC;
+
+CREATE FUNCTION millstream.explain_st(name text, path name[] DEFAULT current_schemas(true))
+RETURNS TABLE (part text, name text, detail text)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH found AS MATERIALIZED (
+        SELECT i.*, format('%I.%I', i.schema_name, i.name) AS qualified
+        FROM millstream.stream_tables_info AS i
+        WHERE i.id = (SELECT millstream.stream_table_id($1, $2))
+    ), parts (place, number, part, name, detail) AS (
+        SELECT 1, 0, 'stream table', f.qualified, concat_ws(
+            ', ', f.status, f.refresh_mode, 'schedule ' || f.schedule, 'owner ' || f.owner, 'cdc_mode ' || f.cdc_mode,
+            CASE WHEN f.needs_reinit THEN 'the next refresh computes all rows anew' END
+        )
+        FROM found AS f
+        UNION ALL
+        SELECT 2, 0, 'query', NULL, coalesce(f.query, 'Shown to roles with the rights of the owner.') FROM found AS f
+        UNION ALL
+        SELECT 3, b.position, 'block', b.block_name, concat_ws(
+            E'\n', coalesce(b.plan, 'Shown to roles with the rights of the owner.'),
+            'state: millstream_state.' || quote_ident(b.state_table) || ', ' || pg_size_pretty(b.state_bytes)
+        )
+        FROM found AS f
+        JOIN millstream.blocks_info AS b ON b.stream_table_id = f.id
+        UNION ALL
+        SELECT 4, 0, 'source', p.source, concat_ws(
+            ', ', p.cdc_mode, 'columns ' || array_to_string(p.columns, ' '),
+            pg_size_pretty(p.slot_lag_bytes) || ' behind', p.reason, p.alert
+        )
+        FROM found AS f
+        JOIN millstream.pg_stat_stream_tables AS p ON (p.schema_name, p.name) = (f.schema_name, f.name)
+        UNION ALL
+        SELECT 5, 0, 'upstream', format('%I.%I', u.schema_name, u.name), concat_ws(
+            ', ', u.status, 'schedule ' || u.schedule, 'data of ' || u.data_timestamp
+        )
+        FROM found AS f
+        JOIN millstream.stream_tables_info AS u ON format('%I.%I', u.schema_name, u.name) = ANY (f.upstreams)
+        UNION ALL
+        SELECT 6, 0, 'last refresh', h.action, format(
+            '%s, %s: %s rows read, %s inserted, %s updated, %s deleted, %s Spark jobs, %s ms', h.reason, h.started_at,
+            h.rows_read, h.rows_inserted, h.rows_updated, h.rows_deleted, h.spark_jobs, h.duration_ms
+        )
+        FROM found AS f
+        CROSS JOIN LATERAL (
+            SELECT r.* FROM millstream.refresh_history_info AS r
+            WHERE r.stream_table_id = f.id AND r.status = 'COMPLETED'
+            ORDER BY r.id DESC
+            LIMIT 1
+        ) AS h
+    )
+    SELECT p.part, p.name, p.detail FROM parts AS p ORDER BY p.place, p.number, p.name
+$$;
+COMMENT ON FUNCTION millstream.explain_st IS 'How a stream table is maintained: its blocks, sources, upstreams and last refresh';
+REVOKE ALL ON FUNCTION millstream.has_changes, millstream.needs_reinit, millstream.explain_st FROM PUBLIC;
