@@ -69,6 +69,21 @@ def test_the_catalog_read_again_does_not_forget_what_runs_and_what_was_found() -
     assert made.next_due_at() == NOON + SECOND
 
 
+def test_one_that_somebody_else_works_on_is_left_alone_until_its_row_changes() -> None:
+    busy = stream_table(1, status="INITIALIZING")
+    made = agenda(busy, stream_table(2))
+    made.not_refreshed(1, NOON)
+    assert ids(made) == [[2]]
+    assert ids(made, NOON + SECOND) == [[2], [1]]
+    for _ in range(9):
+        made.not_refreshed(1, NOON)
+    made.load([busy, stream_table(2)], made.graph)
+    assert ids(made, NOON + 4 * SECOND) == [[2]], "longer each time"
+    assert ids(made, NOON + 10 * SECOND) == [[2], [1]]
+    made.update([stream_table(1)])
+    assert ids(made) == [[1], [2]]
+
+
 def test_a_stream_table_that_is_gone_is_forgotten() -> None:
     made = agenda(stream_table(1), stream_table(2))
     made.load([stream_table(2)], Graph({2: "b"}, ()))

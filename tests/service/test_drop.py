@@ -21,7 +21,8 @@ LEFT = """
     WHERE relnamespace IN ('millstream_changes'::regnamespace, 'millstream_state'::regnamespace, 'shop'::regnamespace)
     UNION ALL SELECT 'function', proname FROM pg_proc
     WHERE pronamespace = 'millstream_changes'::regnamespace AND proname LIKE 'capture%'
-    UNION ALL SELECT 'trigger', tgname || ' on ' || tgrelid::regclass FROM pg_trigger WHERE NOT tgisinternal
+    UNION ALL SELECT 'trigger', tgname || ' on ' || tgrelid::regclass FROM pg_trigger AS t
+    JOIN pg_class AS c ON c.oid = tgrelid WHERE NOT tgisinternal AND c.relnamespace <> 'millstream'::regnamespace
     UNION ALL SELECT 'stream table', name FROM millstream.stream_tables
     UNION ALL SELECT 'source', name FROM millstream.sources
     UNION ALL SELECT 'lock', stream_table_id::text FROM millstream.locks

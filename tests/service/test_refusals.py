@@ -173,7 +173,7 @@ def test_a_name_that_is_no_table_name_is_refused(ms: millstream.Millstream, name
     [
         ("schedule", "often"),
         ("schedule", "1ms"),
-        ("schedule", "* * * * *"),
+        ("schedule", "61 * * * *"),
         ("refresh_mode", "FAST"),
         ("cdc_mode", "log"),
     ],

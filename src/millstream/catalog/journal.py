@@ -54,6 +54,10 @@ class Journal:
             written = zip(begun, ids, strict=True)
             self._running |= {entry.stream_table_id: replace(entry, id=id) for entry, id in written}
 
+    def sessions(self) -> list[Connection]:
+        """Return the session, if there is one."""
+        return [self._conn] if self._conn is not None else []
+
     def end(self, stream_table_ids: Sequence[int]) -> None:
         """Remove the entries of refreshes that are completed."""
         ended = [self._running.pop(id) for id in stream_table_ids if id in self._running]

@@ -105,7 +105,15 @@ class Mutex:
         except psycopg.Error:
             return False
 
+    def backend_pid(self) -> int:
+        """Return the server process that holds the locks."""
+        return self._connected().info.backend_pid
+
     # -- the session -------------------------------------------------------------------------
+
+    def sessions(self) -> list[Connection]:
+        """Return the session, if there is one."""
+        return [self._conn] if self._conn is not None else []
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from millstream.cli import demo, stdio
-from millstream.cli.command import AS_JSON, Program, with_example
+from millstream.cli.command import AS_JSON, EVENTS, Program, with_example
 from millstream.cli.commands import (
     adopt,
     create,
@@ -21,6 +21,7 @@ from millstream.cli.commands import (
     history,
     init,
     refresh,
+    run,
     settings,
     status,
     uninstall,
@@ -35,6 +36,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     demo,
     doctor,
     init,
+    run,
     create,
     list_,
     status,
@@ -80,7 +82,7 @@ def root(
     ] = False,
 ) -> None:
     """Keeps SQL views over PostgreSQL fresh, incrementally, computing on Apache Spark."""
-    ctx.with_resource(shown(verbose=verbose, as_json=ctx.meta[AS_JSON]))
+    ctx.meta[EVENTS] = ctx.with_resource(shown(verbose=verbose, as_json=ctx.meta[AS_JSON]))
     ctx.obj = ctx.obj or REAL
 
 

@@ -29,6 +29,8 @@ UsageError: Any = typer.BadParameter.__bases__[0]
 
 # Where the context, which commands share with the program, says that JSON is wanted.
 AS_JSON = "millstream.as_json"
+# Where it has the handler that shows a command's events.
+EVENTS = "millstream.events"
 
 
 class Program(TyperGroup):

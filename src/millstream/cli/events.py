@@ -25,8 +25,8 @@ _heard = deque[str](maxlen=20)
 
 
 @contextmanager
-def shown(*, verbose: bool, as_json: bool) -> Iterator[None]:
-    """Show the events of a command for the length of the `with` block."""
+def shown(*, verbose: bool, as_json: bool) -> Iterator[logging.Handler]:
+    """Show the events of a command for the length of the `with` block, by this handler."""
     _heard.clear()
     # What other libraries log (Py4J, a traceback at each Ctrl-C) would be printed if nobody took it.
     logging.getLogger().addHandler(nobody := logging.NullHandler())
@@ -35,7 +35,7 @@ def shown(*, verbose: bool, as_json: bool) -> Iterator[None]:
     if not verbose:
         handler.addFilter(lambda record: not as_json and _is_news(record))
     try:
-        yield
+        yield handler
     finally:
         log.hide(handler)
         logging.getLogger().removeHandler(nobody)

@@ -9,6 +9,9 @@ whatever others have made of that name. What a user wrote is read along the user
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -109,6 +112,12 @@ def without_password(dsn: str) -> str:
     """The connection string as it may be shown."""
     parts = conninfo_to_dict(dsn)
     return make_conninfo("", **{name: value for name, value in parts.items() if "password" not in name})
+
+
+def hang_up(conn: Connection) -> None:
+    """End a session's traffic from another thread than the one that may hang in it: that one finds it closed."""
+    with contextlib.suppress(OSError, psycopg.OperationalError), socket.socket(fileno=os.dup(conn.fileno())) as line:
+        line.shutdown(socket.SHUT_RDWR)
 
 
 # -- our path and the user's -----------------------------------------------------------------

@@ -6,6 +6,7 @@ little:
     load                what the catalog says, read again when something has changed there
     due                 per graph: those whose deadline has passed, with those that they pull along
     found_nothing       their sources have no changes: the next deadline counts from now
+    not_refreshed       something was in the way of a refresh, which it does not remember: not tried again at once
     started, finished   a graph that is being refreshed is not due; how long it takes is remembered
 
 A graph is what is connected by reading: its stream tables move together, in one cut. Independent graphs are refreshed
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from millstream.catalog.stream_tables import StreamTable
+from millstream.scheduler import backoff
 from millstream.scheduler.cadence import Cadence
 from millstream.scheduler.due import REFRESHED
 from millstream.scheduler.graph import Graph
@@ -57,25 +59,26 @@ class Agenda:
         self._deadlines = dict[int, datetime]()
         self._seconds = dict[int, float]()
         self._running = set[int]()
+        self._in_vain = dict[int, int]()
+        self._held_until = dict[int, datetime]()
 
     def load(self, tables: Iterable[StreamTable], graph: Graph) -> None:
         """Take these in place of all that was known; what is being refreshed stays so."""
-        self.tables = {table.id: table for table in tables}
+        former, self.tables = self.tables, {table.id: table for table in tables}
         if graph != self.graph or not self._graph_of.keys() >= self.tables.keys():
             self.graph = graph
             self._graph_of = {id: together for together in graph.components() for id in together}
-        for remembered in (self._looked_at, self._deadlines, self._seconds):
-            for id in remembered.keys() - self.tables.keys():
-                remembered.pop(id)
-        for id in self.tables:
-            self._set_deadline(id)
+        for id in former.keys() - self.tables.keys():
+            self._forget(id)
+        for id, table in self.tables.items():
+            self._take(id, former.get(id), table)
 
     def update(self, tables: Iterable[StreamTable]) -> None:
         """Take these in place of what was known of them."""
         for table in tables:
-            if table.id in self.tables:
+            if (former := self.tables.get(table.id)) is not None:
                 self.tables[table.id] = table
-                self._set_deadline(table.id)
+                self._take(table.id, former, table)
 
     def due(self, now: datetime) -> list[Due]:
         """Return what is due of each graph that is not being refreshed, the most overdue first."""
@@ -96,6 +99,12 @@ class Agenda:
             if id in self.tables:
                 self._looked_at[id] = now
                 self._set_deadline(id)
+
+    def not_refreshed(self, id: int, now: datetime) -> None:
+        """Remember that a refresh neither succeeded nor was recorded as failed: somebody else works on it."""
+        self._in_vain[id] = self._in_vain.get(id, 0) + 1
+        self._held_until[id] = now + backoff.random_delay(self._in_vain[id], longest=backoff.LONGEST_SKIP)
+        self._set_deadline(id)
 
     def started(self, ids: Iterable[int]) -> None:
         """Take the graphs of these off the agenda until they have been refreshed."""
@@ -120,11 +129,26 @@ class Agenda:
     def _together(self, id: int) -> frozenset[int]:
         return self._graph_of.get(id) or frozenset({id})
 
+    def _take(self, id: int, former: StreamTable | None, table: StreamTable) -> None:
+        """Set the deadline of a stream table; if anything of it has changed, it is held back no longer."""
+        if former != table:
+            self._in_vain.pop(id, None)
+            self._held_until.pop(id, None)
+        self._set_deadline(id)
+
     def _set_deadline(self, id: int) -> None:
-        if (at := deadline(self.tables[id], self._looked_at.get(id))) is None:
+        at, held_until = deadline(self.tables[id], self._looked_at.get(id)), self._held_until.get(id)
+        if at is None:
             self._deadlines.pop(id, None)
         else:
-            self._deadlines[id] = at
+            self._deadlines[id] = at if held_until is None else max(at, held_until)
+
+    def _forget(self, id: int) -> None:
+        self._looked_at.pop(id, None)
+        self._deadlines.pop(id, None)
+        self._seconds.pop(id, None)
+        self._in_vain.pop(id, None)
+        self._held_until.pop(id, None)
 
 
 def deadline(table: StreamTable, looked_at: datetime | None = None) -> datetime | None:

@@ -148,7 +148,9 @@ def _record(
     for table in tables:
         outcome = done[table.id]
         if isinstance(outcome, RefreshReport):
-            log.info("refreshed", table=outcome.name, action=outcome.action, rows_read=outcome.rows_read)
+            # Of a thousand idle stream tables an INFO each second would hide everything else.
+            note = log.debug if outcome.action == "NO_DATA" else log.info
+            note("refreshed", table=outcome.name, action=outcome.action, rows_read=outcome.rows_read)
         else:
             record_failure(context, table, outcome, initiated_by, started_at)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 import psycopg
 from pyspark.sql import SparkSession
@@ -27,7 +26,7 @@ from millstream.compiler.server import renames
 from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query, version_stamp
 from millstream.errors import Closed, JavaEnded, MillstreamError
 from millstream.observe import log
-from millstream.postgres.connection import Connection, session
+from millstream.postgres.connection import Connection, hang_up, session
 from millstream.postgres.table_locks import waiting_at_most
 from millstream.refresh.batches import Footprints
 from millstream.refresh.job import Job
@@ -35,6 +34,7 @@ from millstream.refresh.refresher import Refresher, Witness
 from millstream.refresh.report import RefreshReport
 from millstream.scheduler import dependencies
 from millstream.service import block_tables
+from millstream.service.shared import Shared
 from millstream.settings import Settings
 from millstream.spark.engine import Engine
 
@@ -51,7 +51,12 @@ class App:
     """Everything the verbs need."""
 
     def __init__(
-        self, dsn: str, settings: Settings, spark: SparkSession | None = None, progress: Progress | None = None
+        self,
+        dsn: str,
+        settings: Settings,
+        spark: SparkSession | None = None,
+        progress: Progress | None = None,
+        shared: Shared | None = None,
     ) -> None:
         self.dsn = dsn
         # Without those of the database, which `use` adds.
@@ -66,18 +71,16 @@ class App:
         """In a service: its leadership."""
         self.pruned_history_at = float("-inf")
         """When old entries of the history were last removed, by the clock of the process."""
-        self.follower = Follower(dsn, settings)
+        # In a service there are others beside this one.
+        self._is_alone = shared is None
+        self._shared = shared or Shared()
+        self.follower = Follower(dsn, settings, reader=self._shared.reader)
         self.steps = TransitionMemory()
         self._given = spark
         self._engine: Engine | None = None
         self.footprints = Footprints()
         self._memory = DigestCache()
-        self._plans: dict[int, tuple[datetime, QueryPlan]] = {}
-        # Those whose blocks were found to keep what the plan asks for.
-        self._kept: set[int] = set()
         self._is_closed = False
-        # Of those that have not been planned: what they stand on, read, and which stream tables they read.
-        self._recorded: dict[int, tuple[Digests, frozenset[int], frozenset[int]]] = {}
 
     def use(self, settings: Settings) -> None:
         """Work with these settings from now on. Spark keeps those that it was started with."""
@@ -93,9 +96,10 @@ class App:
             from millstream.spark.session import prepare
 
             self.progress("starting Spark", None)
-            # A session of our own on the given context: its settings and views stay the user's.
-            spark = prepare(self._given.newSession()) if self._given else self._start()
-            self._engine = Engine(spark)
+            spark = self._given or self._start()
+            # A session of our own on the given context: its settings and views stay those of others.
+            own = self._is_alone and not self._given
+            self._engine = Engine(spark if own else prepare(spark.newSession()))
             self._engine.warm()
         return self._engine
 
@@ -141,26 +145,25 @@ class App:
 
     def plan(self, table: StreamTable) -> QueryPlan:
         """The plan of a stream table; made again when its definition has changed."""
-        known = self._plans.get(table.id)
+        known = self._shared.plans.get(table.id)
         if known is None or known[0] != table.created_at:
             known = (table.created_at, plan_recorded(self.conn, table, self.settings.trusted_roles))
-            self._plans[table.id] = known
+            self._shared.plans[table.id] = known
         return known[1]
 
     def know(self, table: StreamTable, planned: QueryPlan) -> None:
         """The plan that a stream table, and what its blocks keep, was just made from."""
-        self._plans[table.id] = (table.created_at, planned)
-        self._kept.add(table.id)
+        self._shared.plans[table.id] = (table.created_at, planned)
+        self._shared.kept.add(table.id)
 
     def forget(self, id_: int) -> None:
-        self._plans.pop(id_, None)
-        self._kept.discard(id_)
-        self._recorded.pop(id_, None)
+        """Forget the plan of a stream table."""
+        self._shared.forget(id_)
 
     def job(self, table: StreamTable, *, full: bool = False) -> Job:
         """What a refresh needs to know of a stream table."""
         planned = self.plan(table)
-        if table.id not in self._kept:
+        if table.id not in self._shared.kept:
             self._check_kept(table, planned)
         upstreams = frozenset(one.id for one in planned.upstreams)
         return Job(table, planned.blocks, full, planned.digests | _target(table), upstreams=upstreams)
@@ -172,22 +175,22 @@ class App:
         would be most of what a new process does.
         """
         asked = [table for table in tables if self._may_stay_unplanned(table)]
-        new = [table.id for table in asked if table.id not in self._recorded]
+        new = [table.id for table in asked if table.id not in self._shared.recorded]
         if new:
             stands_on, read = definition_digests.recorded(self.conn, new), sources.read_by_each(self.conn, new)
             above = upstreams.every(self.conn)
             for id_ in new:
                 relids = frozenset(source.relid for source in read[id_])
-                self._recorded[id_] = (stands_on[id_], relids, frozenset(one.id for one in above.get(id_, ())))
+                self._shared.recorded[id_] = (stands_on[id_], relids, frozenset(one.id for one in above.get(id_, ())))
         jobs = dict[int, Job]()
         for table in asked:
-            found, relids, ids = self._recorded[table.id]
+            found, relids, ids = self._shared.recorded[table.id]
             if found and relids:
                 jobs[table.id] = Job(table, (), digests=found | _target(table), upstreams=ids, recorded_relids=relids)
         return jobs
 
     def _may_stay_unplanned(self, table: StreamTable) -> bool:
-        if table.id in self._plans or table.frontier is None:
+        if table.id in self._shared.plans or table.frontier is None:
             return False
         # What another version planned is planned again, though nothing has changed: it may have planned wrongly.
         return table.reads_clock is False and table.planned_by == version_stamp()
@@ -204,7 +207,7 @@ class App:
                 if (table.planned_by, table.reads_clock) != (version_stamp(), planned.reads_clock):
                     stamp, reads_clock = version_stamp(), planned.reads_clock
                     stream_tables.set_planned(self.conn, table.id, planned_by=stamp, reads_clock=reads_clock)
-            self._kept.add(table.id)
+            self._shared.kept.add(table.id)
 
     def _mutex(self) -> Mutex:
         name = self.conn.info.parameter_status("application_name") or "millstream"
@@ -232,6 +235,13 @@ class App:
             self.journal.close()
             self.journal = self._journal()
             self._memory.forget()
+
+    def hang_up(self) -> None:
+        """End what is being done, from another thread: its transaction is rolled back, and it raises ServerDown."""
+        for one in (self.mutex, self.follower, self.journal):
+            for conn in one.sessions():
+                hang_up(conn)
+        hang_up(self.conn)
 
     def close(self) -> None:
         """Close the connections; a Spark session that we started stays warm for the process."""

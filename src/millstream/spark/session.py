@@ -69,6 +69,8 @@ _LOCAL: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
+    # Jobs of several threads share the processors; of one thread it makes no difference.
+    "spark.scheduler.mode": "FAIR",
     # Out of memory, the driver ends: half-dead, it would leave us waiting for ever.
     _JAVA: "-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError "
     # The parser and the optimizer recurse: at Java's own megabyte a sum of 2,000 terms over a join is too deep.
@@ -212,6 +214,10 @@ class Running:
 
     def forget(self) -> None:
         """Let go of one that has ended, so that `start` starts another."""
+        with _starting:
+            self._forget()
+
+    def _forget(self) -> None:
         context, gateway = SparkContext._active_spark_context, self._gateway
         if id(gateway) != id(SparkContext._gateway):
             return

@@ -260,11 +260,11 @@ def test_removing_capture_leaves_the_table_as_it_was(conn: Connection, watch: Wa
     assert triggers.remove(conn, orders.source.relid)
     conn.execute(STATEMENTS["insert"])
     query = (
-        "SELECT (SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal),"
+        "SELECT (SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal AND tgrelid = %s),"
         " (SELECT count(*) FROM pg_class WHERE relnamespace = 'millstream_changes'::regnamespace),"
-        " (SELECT count(*) FROM pg_proc WHERE proname LIKE 'capture%')"
+        " (SELECT count(*) FROM pg_proc WHERE proname LIKE 'capture%%')"
     )
-    assert conn.execute(query).fetchall() == [(0, 0, 0)]
+    assert conn.execute(query, (orders.source.relid,)).fetchall() == [(0, 0, 0)]
     assert triggers.remove(conn, orders.source.relid), "twice is as good as once"
 
 

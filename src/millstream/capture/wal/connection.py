@@ -7,10 +7,7 @@ waiting for the server happens outside of it.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import select
-import socket
 import time
 from threading import Lock
 
@@ -53,12 +50,6 @@ def replication(dsn: str, application_name: str, **settings: str) -> Connection:
     for name, value in pinned_since(conn.info.server_version).items():
         conn.execute(f"SET {name} = {value}".encode())
     return conn
-
-
-def hang_up(conn: Connection) -> None:
-    """End a session's traffic from another thread than the one that may hang in it: that one finds it closed."""
-    with contextlib.suppress(OSError, psycopg.OperationalError), socket.socket(fileno=os.dup(conn.fileno())) as line:
-        line.shutdown(socket.SHUT_RDWR)
 
 
 class Stream:

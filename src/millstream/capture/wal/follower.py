@@ -28,12 +28,18 @@ _ACTIVE = "SELECT active FROM pg_replication_slots WHERE slot_name = %s"
 
 
 class Follower:
-    """A process's view of WAL capture, with a pipeline of its own only if no other process reads."""
+    """A process's view of WAL capture, with a pipeline of its own only if no other process reads.
 
-    def __init__(self, dsn: str, settings: Settings, *, patience: float = PATIENCE) -> None:
+    With `reader`, another follower of the same process, it never has one: it waits for that one's.
+    """
+
+    def __init__(
+        self, dsn: str, settings: Settings, *, patience: float = PATIENCE, reader: Follower | None = None
+    ) -> None:
         self.dsn = dsn
         self.patience = patience
         self.pipeline: Pipeline | None = None
+        self._reader = reader
         self._options = _options(settings)
         self._conn: Connection | None = None
 
@@ -52,6 +58,8 @@ class Follower:
 
     def follow(self) -> None:
         """Start reading WAL in this process, unless another process does or there is no slot."""
+        if self._reader is not None:
+            return
         conn = self._beside()
         name = slot_of.name_of(conn)
         if self.pipeline is not None and self.pipeline.state == "FAILED":
@@ -82,20 +90,33 @@ class Follower:
             self.follow()
             if self._has_reached(conn, position, deadline - time.monotonic()):
                 return
-        reason = self.pipeline.health.reason if self.pipeline else "Another process reads it."
+        pipeline = self._reading()
+        reason = pipeline.health.reason if pipeline else "Another process reads it."
         raise WalBehind.after(self.patience, reason or "There is much to read.")
 
     def _has_reached(self, conn: Connection, position: int, seconds: float) -> bool:
-        if self.pipeline is not None:
+        pipeline = self._reading()
+        if pipeline is not None:
             try:
-                return self.pipeline.wait(position, min(seconds, 1.0))
+                return pipeline.wait(position, min(seconds, 1.0))
             except MillstreamError:
-                return False  # `follow` raises the reason.
+                # `follow` raises the reason, here or in the thread that reads.
+                time.sleep(_LOOK)
+                return False
         slot = slots.get(conn, slot_of.name_of(conn))
         if slot is None:
             raise SlotLost.because(slot_of.name_of(conn), "It is not in the catalog.")
         time.sleep(_LOOK)
         return slot.cursor >= position
+
+    def _reading(self) -> Pipeline | None:
+        """Return the pipeline of this process, while it reads."""
+        pipeline = self._reader.pipeline if self._reader is not None else self.pipeline
+        return pipeline if pipeline is not None and pipeline.state != "FAILED" else None
+
+    def sessions(self) -> list[Connection]:
+        """Return the session that waits, if there is one."""
+        return [self._conn] if self._conn is not None else []
 
     def _beside(self) -> Connection:
         if self._conn is None or self._conn.closed:

@@ -14,11 +14,10 @@ from threading import Event, Thread
 
 import psycopg
 
-from millstream.capture.wal.connection import hang_up
 from millstream.capture.wal.health import Health
 from millstream.errors import ServerDown
 from millstream.frontier import lsn
-from millstream.postgres.connection import Connection, session
+from millstream.postgres.connection import Connection, hang_up, session
 
 PREFIX = "millstream"
 

@@ -27,7 +27,7 @@ import psycopg
 
 from millstream.capture.wal import slot as slot_of
 from millstream.capture.wal.buffer_writer import BATCH_BYTES, BATCH_ROWS, BufferWriter, Part, parts
-from millstream.capture.wal.connection import SENDER_TIMEOUT, Stream, hang_up
+from millstream.capture.wal.connection import SENDER_TIMEOUT, Stream
 from millstream.capture.wal.feedback import Feedback
 from millstream.capture.wal.health import Health
 from millstream.capture.wal.heartbeat import Heartbeat
@@ -40,7 +40,7 @@ from millstream.errors import MillstreamError, ServerDown, WalBroken
 from millstream.frontier import lsn
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
-from millstream.postgres.connection import session
+from millstream.postgres.connection import hang_up, session
 
 
 @dataclass(frozen=True)

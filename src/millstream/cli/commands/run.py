@@ -1,0 +1,46 @@
+"""`millstream run`: the service, which keeps every stream table fresh."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+
+import typer
+
+from millstream.cli.command import AS_JSON, EVENTS
+from millstream.cli.options import AsJson, Dsn
+from millstream.observe import log
+
+EXAMPLE = "millstream run"
+
+
+def run(
+    ctx: typer.Context,
+    dsn: Dsn,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Keep every stream table of a database fresh, until SIGTERM or Ctrl-C.
+
+    One process per database works; further ones stand by, and one of them takes over within five seconds. It waits for
+    the server, at the start and whenever it is lost. SIGHUP reads the settings again. The log goes to stderr; with
+    --json each line is a document.
+    """
+    # Imported here: `millstream --help` does not wait for Spark's and Arrow's modules.
+    from millstream.service.run.process import Process
+    from millstream.settings import Settings
+
+    # The log is what this command is there to show, not what went wrong on its way.
+    log.hide(ctx.meta[EVENTS])
+    handler = log.show(_level(ctx, quiet=quiet), as_json=as_json or ctx.meta[AS_JSON])
+    try:
+        Process(dsn, Settings).run()
+    finally:
+        log.hide(handler)
+
+
+def _level(ctx: typer.Context, *, quiet: bool) -> int:
+    if quiet:
+        return logging.WARNING
+    verbose = ctx.parent is not None and ctx.parent.params.get("verbose")
+    return logging.DEBUG if verbose else logging.INFO

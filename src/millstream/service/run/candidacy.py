@@ -1,0 +1,90 @@
+"""The lock of the leader: tried for by a standby, and shown to be held by the leader.
+
+    standby    tries to take the lock twice a second, and ends the session of a leader that has been silent for 3 s:
+               its process hangs, its machine is gone, or the network between is
+    leader     executes a statement in the session of the lock twice a second, so that it is never silent; where it
+               gets no answer for 3 s, it stops by itself
+
+So a standby leads at most 5 s after the leader was lost. The two clocks need not agree: what makes sure that a former
+leader commits nothing is the epoch (see `catalog.leadership`), which every transaction of ours holds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Event, Thread
+from uuid import UUID
+
+import psycopg
+
+from millstream.catalog import leadership
+from millstream.catalog.mutex import Mutex
+from millstream.observe import log
+from millstream.postgres.connection import Connection, hang_up
+
+# Seconds between two tries of a standby, between two statements of the leader, and without an answer until either
+# takes the leader for lost.
+TRY, BEAT, SILENCE = 0.5, 0.5, 3.0
+
+
+def session_names(instance: UUID) -> str:
+    """Return how the application names of a process begin, those of all its sessions."""
+    return f"millstream run {str(instance)[:13]}"
+
+
+def end_former(conn: Connection, instance: UUID) -> None:
+    """End the sessions of the process that led before; what it has not committed is rolled back."""
+    former = leadership.former_leader(conn)
+    if former is None or former == instance:
+        return
+    ended = leadership.end_sessions(conn, f"{session_names(former)}%")
+    if ended:
+        log.warning("sessions of the former leader ended", sessions=ended)
+
+
+def end_silent(conn: Connection) -> None:
+    """End the session of a leader that has been silent for too long."""
+    if (pid := leadership.end_silent_leader(conn, SILENCE)) is not None:
+        log.warning("the leader was silent, its session was ended", backend_pid=pid)
+
+
+class Heartbeat:
+    """A thread that proves, in the session of the lock, that the lock is still held; calls `lost` once it is not."""
+
+    def __init__(self, mutex: Mutex, lost: Callable[[], None]) -> None:
+        self._mutex = mutex
+        self._lost = lost
+        self._answered_at = time.monotonic()
+        self._is_lost = False
+        self._stop = Event()
+        self._thread = Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Begin; from now on only this thread uses the session."""
+        self._thread.start()
+
+    def holds(self) -> bool:
+        """Return False once the lock is lost, or may be: no answer has come for too long."""
+        return not self._is_lost and time.monotonic() - self._answered_at < SILENCE
+
+    def stop(self) -> None:
+        """End the thread; where it hangs in a statement, that session is ended."""
+        self._stop.set()
+        self._thread.join(BEAT * 2)
+        if self._thread.is_alive():
+            for conn in self._mutex.sessions():
+                hang_up(conn)
+            self._thread.join(BEAT * 2)
+
+    def _beat(self) -> None:
+        while not self._stop.wait(BEAT):
+            try:
+                held = self._mutex.is_held()
+            except psycopg.Error:
+                held = False
+            if not held:
+                self._is_lost = True
+                self._lost()
+                return
+            self._answered_at = time.monotonic()

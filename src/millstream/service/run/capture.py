@@ -1,0 +1,93 @@
+"""The thread that reads WAL, and moves sources between triggers and WAL.
+
+It goes on while the scheduler is off (setting `enabled`): a slot that nobody reads holds the server's WAL back, and
+triggers fill buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event, Thread
+
+import psycopg
+
+from millstream.capture.transition import transitions
+from millstream.catalog import sources
+from millstream.errors import MillstreamError
+from millstream.observe import log
+from millstream.service.app import App
+from millstream.service.verb import verb
+from millstream.settings import Settings
+
+# Seconds between two looks while sources are on their way, and otherwise: what asks for a transition also wakes us.
+MOVING, QUIET = 1.0, 5.0
+
+
+class CaptureThread:
+    """Owns the WAL reader of this process."""
+
+    def __init__(self, open_app: Callable[[], App], changed: Callable[[], None]) -> None:
+        self.app = open_app()
+        self._changed = changed
+        self._modes = dict[int, sources.Mode]()
+        self._settings: Settings | None = None
+        self._stop = Event()
+        self._wake = Event()
+        self._thread = Thread(target=self._run, name="capture", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def look(self) -> None:
+        """Look now: sources have come or gone."""
+        self._wake.set()
+
+    def use(self, settings: Settings) -> None:
+        """Work with these settings from the next look on."""
+        self._settings = settings
+        self.look()
+
+    def stop(self, seconds: float) -> None:
+        """Stop reading WAL; the server sends what is not durable to the next reader again."""
+        self._stop.set()
+        self._wake.set()
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            self.hang_up()
+            self._thread.join(seconds)
+        self.app.close()
+
+    def hang_up(self) -> None:
+        """End what is being done."""
+        self.app.hang_up()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            pause = MOVING
+            try:
+                if self._settings is not None:
+                    self.app.use(self._settings)
+                    self._settings = None
+                pause = MOVING if _advance(self.app) else QUIET
+                self._tell_changes()
+            except (MillstreamError, psycopg.Error) as error:
+                log.warning("capture waits", reason=str(error))
+            except Exception as error:
+                log.error("capture failed", reason=f"{type(error).__name__}: {error}")
+            self._wake.wait(pause)
+            self._wake.clear()
+
+    def _tell_changes(self) -> None:
+        modes = {source.relid: source.mode for source in sources.every(self.app.conn)}
+        if modes != self._modes:
+            self._modes = modes
+            self._changed()
+
+
+@verb
+def _advance(app: App) -> bool:
+    """Take the next step of every transition; return True while one is on its way."""
+    app.follower.follow()
+    transitions.advance(app)
+    return any(source.mode == "TRANSITIONING" for source in sources.every(app.conn))

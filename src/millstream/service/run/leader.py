@@ -1,0 +1,326 @@
+"""The loop of the leader: what is due is given to the workers, until it is told to stop or has lost its lock.
+
+    sleep        until the next deadline, a notification, a worker that is done; at least a tick
+    look         ask the agenda what is due, and the buffers whether anything has changed
+    dispatch     give graphs to workers: what has changed, and what cannot be told without a cut
+    write down   from time to time a cut for what has not changed, so that its data timestamp follows
+
+The catalog is read when something in it has changed, and every few seconds. So a tick at which nothing is due costs no
+statement, and one at which nothing has changed one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from pyspark.sql import SparkSession
+
+from millstream.capture.buffer import probe
+from millstream.capture.buffer.slices import Pair
+from millstream.catalog import leadership, sources, stream_tables
+from millstream.catalog.leadership import Epoch
+from millstream.catalog.stream_tables import StreamTable
+from millstream.compiler.server.plan_query import version_stamp
+from millstream.errors import BadSetting
+from millstream.observe import log
+from millstream.postgres.connection import Connection
+from millstream.refresh.refresher import Witness
+from millstream.scheduler.agenda import Agenda, Due, target
+from millstream.scheduler.batching import batches, is_slow
+from millstream.scheduler.dependencies import recorded_graph
+from millstream.scheduler.due import refreshable
+from millstream.scheduler.round import refresh_tables
+from millstream.service import live_settings
+from millstream.service.app import App
+from millstream.service.run.candidacy import Heartbeat
+from millstream.service.run.capture import CaptureThread
+from millstream.service.run.systemd import Systemd
+from millstream.service.run.wake_ups import WakeUps
+from millstream.service.run.workers import Finished, Task, Workers
+from millstream.service.shared import Shared
+from millstream.service.verb import verb
+from millstream.settings import Settings
+
+# Seconds after which the catalog is read again without being asked.
+READ_AGAIN = 15.0
+# A cut for stream tables without changes may take this share of the time.
+IDLE_SHARE = 0.02
+# What a worker is given: graphs that have changed, graphs that have not, and before the first of them, to start Spark.
+REFRESH, CONFIRM, START = "refresh", "confirm", "start Spark"
+# Seconds that a refresh has to end after its connections were closed.
+GRACE = 5.0
+
+
+class LeadershipLost(Exception):
+    """Another process may lead by now."""
+
+
+@dataclass
+class _Times:
+    """Of the loop, by the monotonic clock."""
+
+    looked: float = float("-inf")
+    read: float = float("-inf")
+    noted: float = float("-inf")
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a leader needs of the process that it works in."""
+
+    dsn: str
+    instance: UUID
+    read_settings: Callable[[], Settings]
+    is_stopping: Callable[[], bool]
+    wake_ups: WakeUps
+    systemd: Systemd
+    spark: SparkSession | None = None
+    """Of a program that embeds the service."""
+    witness: Witness | None = None
+
+
+class Leader:
+    """One leadership, from the takeover to its end."""
+
+    def __init__(self, host: Host, conn: Connection, epoch: Epoch, heartbeat: Heartbeat) -> None:
+        self._host = host
+        self._conn = conn
+        self._given = host.read_settings()
+        self._settings = live_settings.read(conn, self._given)
+        self._epoch = epoch
+        self._heartbeat = heartbeat
+        self._agenda = Agenda()
+        self._sources = dict[int, list[sources.Source]]()
+        self._skew = timedelta(0)
+        self._times = _Times()
+        self._idle_seconds = 0.0
+        self._must_look_at = set[int]()
+        self._has_started_spark = False
+        self._shared = Shared()
+        self._capture = CaptureThread(lambda: self._open_app(reads_wal=True), lambda: host.wake_ups.wake("sources"))
+        self._shared.reader = self._capture.app.follower
+        self._workers = Workers("worker", self._open_app, host.wake_ups.wake)
+
+    def lead(self) -> None:
+        """Work until told to stop; raise LeadershipLost, or what the connection raises when it is lost."""
+        self._host.wake_ups.listen(self._conn)
+        self._workers.limit = self._settings.max_concurrent_refreshes
+        self._capture.start()
+        self._host.systemd.ready("leader")
+        log.info("leading", epoch=self._epoch.number)
+        words = {"stream_tables"}
+        try:
+            while not self._host.is_stopping():
+                self._turn(words)
+                words = self._host.wake_ups.sleep(self._pause(), self._conn)
+        finally:
+            self._end()
+
+    # -- one turn ----------------------------------------------------------------------------
+
+    def _turn(self, words: Collection[str]) -> None:
+        if not self._heartbeat.holds():
+            raise LeadershipLost
+        self._host.systemd.alive()
+        if "settings" in words:
+            self._read_settings()
+        self._take_in(self._workers.finished())
+        if {"stream_tables", "sources", "ddl"} & set(words) or time.monotonic() - self._times.read > READ_AGAIN:
+            self._read_catalog(look_closely="ddl" in words)
+        if "stream_tables" in words:
+            self._capture.look()
+        tick = self._settings.scheduler_interval.total_seconds()
+        if self._settings.enabled and time.monotonic() - self._times.looked >= tick:
+            self._times.looked = time.monotonic()
+            self._look()
+
+    def _pause(self) -> float:
+        """Return how long to sleep if nothing wakes us."""
+        longest = min(READ_AGAIN, self._host.systemd.longest_sleep, 1.0 if not self._heartbeat.holds() else READ_AGAIN)
+        tick = self._settings.scheduler_interval.total_seconds() - (time.monotonic() - self._times.looked)
+        due_at = self._agenda.next_due_at() if self._settings.enabled else None
+        if due_at is None:
+            return longest
+        return min(longest, max(tick, (due_at - self._now()).total_seconds(), 0.0))
+
+    def _look(self) -> None:
+        """Give what is due and has changed to the workers that are free."""
+        if not (free := self._workers.free):
+            return
+        now = self._now()
+        due = self._agenda.due(now)
+        if not due:
+            return
+        chosen, idle = self._changed(due, now)
+        slow = sum(task.is_slow for task in self._workers.running)
+        given = batches(chosen, workers=self._workers.limit, busy_with_slow=slow, free=free)
+        for batch in given:
+            self._submit(REFRESH, batch)
+        if idle and len(given) < free:
+            self._submit(CONFIRM, idle)
+
+    def _changed(self, due: Sequence[Due], now: datetime) -> tuple[list[Due], list[Due]]:
+        """Return those that have changes, or of which that cannot be told, and those whose timestamp is to move."""
+        unsure = [one for one in due if not self._must_refresh(one)]
+        pairs = {id(one): self._pairs(one) for one in unsure}
+        found = probe.changed(self._conn, {pair for own in pairs.values() for pair in own})
+        unchanged = [one for one in unsure if not found & pairs[id(one)]]
+        for one in unchanged:
+            self._agenda.found_nothing(one.ids, now)
+        still = {id(one) for one in unchanged}
+        return [one for one in due if id(one) not in still], [one for one in unchanged if self._is_old(one, now)]
+
+    def _must_refresh(self, due: Due) -> bool:
+        """Return True where only a cut can tell whether anything has changed."""
+        return any(_needs_cut(table) or table.id in self._must_look_at for table in due.tables)
+
+    def _pairs(self, due: Due) -> set[Pair]:
+        return {
+            (source.relid, table.frontier)
+            for table in due.tables
+            if table.frontier is not None
+            for source in self._sources.get(table.id, ())
+        }
+
+    def _is_old(self, due: Due, now: datetime) -> bool:
+        """Return True where the data timestamp of one without changes is to be moved by a cut."""
+        return any(
+            now - table.cut_at >= max(target(table, now) or timedelta(0), self._idle_interval(table))
+            for table in due.tables
+            if table.cut_at is not None
+        )
+
+    def _idle_interval(self, table: StreamTable) -> timedelta:
+        """Return how often to write down that nothing has changed: it costs a cut, and on WAL a message."""
+        interval = timedelta(seconds=max(1.0, self._idle_seconds / IDLE_SHARE))
+        uses_wal = any(source.uses_wal for source in self._sources.get(table.id, ()))
+        return max(interval, self._settings.heartbeat_interval) if uses_wal else interval
+
+    def _submit(self, name: str, batch: Sequence[Due]) -> None:
+        ids = [id for due in batch for id in due.ids]
+        self._agenda.started(ids)
+        self._must_look_at.difference_update(ids)
+        slow = any(is_slow(due) for due in batch)
+        self._workers.submit(Task(name, lambda app: _refresh(app, ids), ids, slow))
+
+    # -- what has happened -------------------------------------------------------------------
+
+    def _take_in(self, finished: Sequence[Finished]) -> None:
+        """Put what was refreshed on the agenda again, as the catalog has it now."""
+        for one in finished:
+            ids = list(one.task.ids)
+            former = {id: self._agenda.tables.get(id) for id in ids}
+            self._agenda.finished(ids, _seconds_of_each(one))
+            self._update(ids)
+            for id in ids:
+                if id in self._agenda.tables and self._agenda.tables[id] == former[id]:
+                    self._agenda.not_refreshed(id, self._now())
+            if one.task.name == CONFIRM:
+                self._idle_seconds = one.seconds
+        if finished and time.monotonic() - self._times.noted > 1.0:
+            self._times.noted = time.monotonic()
+            leadership.note_tick(self._conn, self._host.instance)
+
+    def _update(self, ids: Sequence[int]) -> None:
+        if ids:
+            self._agenda.update(stream_tables.get_all(self._conn, ids).values())
+            self._sources |= sources.read_by_each(self._conn, list(ids))
+
+    def _read_catalog(self, *, look_closely: bool) -> None:
+        tables = stream_tables.every(self._conn)
+        self._agenda.load(tables, recorded_graph(self._conn))
+        self._sources = dict(sources.read_by_each(self._conn, [table.id for table in tables]))
+        row = self._conn.execute("SELECT clock_timestamp()").fetchone()
+        assert row is not None, "the server tells its time"
+        self._skew = row[0] - datetime.now(UTC)
+        self._times.read = time.monotonic()
+        if look_closely:
+            self._must_look_at |= self._agenda.tables.keys()
+        if tables and not self._has_started_spark:
+            # It takes seconds: before the first change comes.
+            self._has_started_spark = True
+            self._workers.submit(Task(START, _start_spark))
+
+    def _read_settings(self) -> None:
+        """Read the settings again; where they are wrong, go on with those that were right."""
+        try:
+            self._given = self._host.read_settings()
+            self._settings = live_settings.read(self._conn, self._given)
+        except BadSetting as error:
+            log.error("settings not read", reason=f"{error.message}. {error.detail}")
+            return
+        self._workers.limit = self._settings.max_concurrent_refreshes
+        self._capture.use(self._settings)
+        log.info("settings read", **_from_database(self._settings))
+
+    def _now(self) -> datetime:
+        """Return the time by the server's clock."""
+        return datetime.now(UTC) + self._skew
+
+    # -- applications ------------------------------------------------------------------------
+
+    def _open_app(self, *, reads_wal: bool = False) -> App:
+        """Open an application for a thread; `reads_wal`: the one whose follower the others wait for."""
+        app = App(self._host.dsn, self._given, self._host.spark, shared=Shared() if reads_wal else self._shared)
+        app.use(self._settings)
+        app.epoch = self._epoch
+        app.witness = self._host.witness
+        return app
+
+    def _end(self) -> None:
+        """Let what is being refreshed end; roll it back where it takes too long, or we no longer lead."""
+        self._host.systemd.stopping()
+        seconds = self._settings.shutdown_timeout.total_seconds() if self._host.is_stopping() else 0.0
+        if not self._wait(seconds):
+            log.warning("refreshes rolled back", tasks=[task.name for task in self._workers.running])
+            self._workers.hang_up()
+            self._workers.wait(GRACE)
+        self._workers.close()
+        self._capture.stop(GRACE)
+
+    def _wait(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self._heartbeat.holds() and time.monotonic() < deadline:
+            self._host.systemd.alive()
+            if self._workers.wait(0.5):
+                return True
+        return not self._workers.running
+
+
+def _seconds_of_each(finished: Finished) -> float | None:
+    """Return how long the refresh of each stream table took: the quick ones of a task shared its time."""
+    if finished.task.name != REFRESH:
+        return None
+    return finished.seconds if finished.task.is_slow else finished.seconds / len(finished.task.ids)
+
+
+def _needs_cut(table: StreamTable) -> bool:
+    """Return True where the buffers alone do not tell whether a stream table is to be refreshed."""
+    return (
+        table.frontier is None
+        or table.reads_clock is not False
+        or table.status != "ACTIVE"
+        or table.failed_tries > 0
+        or table.planned_by != version_stamp()
+    )
+
+
+@verb
+def _refresh(app: App, ids: Sequence[int]) -> None:
+    """Refresh these stream tables, as the catalog has them now; how each ends is recorded there."""
+    found = stream_tables.get_all(app.conn, ids)
+    refresh_tables(app, refreshable([found[id] for id in ids if id in found]), "SCHEDULER")
+
+
+@verb
+def _start_spark(app: App) -> None:
+    app.engine()
+
+
+def _from_database(settings: Settings) -> Mapping[str, object]:
+    names: Iterable[str] = type(settings).model_fields
+    return {name: getattr(settings, name) for name in names if settings.origin(name) == "database"}

@@ -1,0 +1,60 @@
+"""Tell systemd that the service is ready, alive, or stopping; nothing where it was not started by systemd.
+
+See sd_notify(3): datagrams to the socket that the environment names.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import suppress
+
+
+class Systemd:
+    """The socket of the service manager, if there is one."""
+
+    def __init__(self) -> None:
+        self._address = os.environ.get("NOTIFY_SOCKET", "")
+        microseconds = os.environ.get("WATCHDOG_USEC", "")
+        # Half of the time after which systemd would take us for dead.
+        self._every = int(microseconds) / 2e6 if microseconds.isdigit() and self._is_for_us() else None
+        self._told_at = float("-inf")
+
+    def ready(self, status: str) -> None:
+        """The service works; `status` is what `systemctl status` shows."""
+        self._tell(f"READY=1\nSTATUS={status}")
+
+    def status(self, status: str) -> None:
+        """Show another status."""
+        self._tell(f"STATUS={status}")
+
+    def reloading(self) -> None:
+        """Settings are being read again; `ready` ends that."""
+        self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def stopping(self) -> None:
+        """The service was told to stop."""
+        self._tell("STOPPING=1")
+
+    def alive(self) -> None:
+        """Called by the loop at each turn: a loop that hangs is started again by systemd."""
+        if self._every is not None and time.monotonic() - self._told_at >= self._every:
+            self._told_at = time.monotonic()
+            self._tell("WATCHDOG=1")
+
+    @property
+    def longest_sleep(self) -> float:
+        """Seconds that the loop may sleep."""
+        return self._every if self._every is not None else float("inf")
+
+    def _is_for_us(self) -> bool:
+        return os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+
+    def _tell(self, message: str) -> None:
+        if not self._address:
+            return
+        # An address that begins with @ is in the abstract namespace.
+        address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+            line.sendto(message.encode(), address)

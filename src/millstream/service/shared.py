@@ -1,0 +1,43 @@
+"""What the applications of one process share: plans, and who reads WAL.
+
+The service refreshes several graphs at once, each in an application of its own, with connections and a Spark session of
+its own. A stream table is worked on by one of them at a time, a different one each time; what one has planned serves
+the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+from millstream.capture.wal.follower import Follower
+from millstream.catalog.definition_digests import Digests
+from millstream.compiler.server.plan_query import QueryPlan
+
+Recorded: TypeAlias = tuple[Digests, frozenset[int], frozenset[int]]
+
+
+@dataclass
+class Shared:
+    """Plans by id of the stream table. Each of these is read and written at one stroke."""
+
+    plans: dict[int, tuple[datetime, QueryPlan]] = field(default_factory=dict)
+    kept: set[int] = field(default_factory=set)
+    """Those whose blocks were found to keep what the plan asks for."""
+    recorded: dict[int, Recorded] = field(default_factory=dict)
+    """Of those that have not been planned: what they stand on, read, and which stream tables they read."""
+    reader: Follower | None = None
+    """The one that reads WAL in this process; the others wait for it."""
+
+    def forget(self, id_: int) -> None:
+        """Forget the plan of a stream table."""
+        self.plans.pop(id_, None)
+        self.kept.discard(id_)
+        self.recorded.pop(id_, None)
+
+    def forget_all(self) -> None:
+        """Forget everything: others have been at work meanwhile."""
+        self.plans.clear()
+        self.kept.clear()
+        self.recorded.clear()

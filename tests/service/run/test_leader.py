@@ -1,0 +1,134 @@
+"""The loop on a real database, in a thread; each refresh is compared with PostgreSQL's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+from tests.service.run.conftest import serving, wait_for_leader
+
+import millstream
+from millstream import Millstream
+from millstream.testing.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+ORDERS = """
+CREATE TABLE orders (id int PRIMARY KEY, region int NOT NULL, amount int NOT NULL);
+INSERT INTO orders SELECT i, i % 5, i FROM generate_series(1, 100) AS i;
+CREATE TABLE people (id int PRIMARY KEY, name text NOT NULL);
+INSERT INTO people VALUES (1, 'Ada'), (2, 'Grace');
+"""
+TOTALS = "SELECT region, sum(amount) AS total FROM orders GROUP BY region"
+HIGHEST = "SELECT max(total) AS highest FROM totals"
+
+
+@pytest.fixture
+def writer(database: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(database, autocommit=True) as conn:
+        conn.execute(ORDERS.encode())
+        yield conn
+
+
+Seen = Callable[[str, str], None]
+
+
+@pytest.fixture
+def seen(writer: psycopg.Connection) -> Seen:
+    """Wait until a stream table shows what the query over the sources gives now."""
+
+    def wait(name: str, query: str) -> None:
+        difference = f"((TABLE {name}) EXCEPT ALL ({query})) UNION ALL (({query}) EXCEPT ALL (TABLE {name}))"
+        wait_until(lambda: not writer.execute(difference.encode()).fetchall())
+
+    return wait
+
+
+def test_it_keeps_a_chain_fresh_differentially_and_moves_what_does_not_change(
+    database: str, spark: SparkSession, ms: Millstream, writer: psycopg.Connection, seen: Seen
+) -> None:
+    with serving(database, spark, scheduler_interval="50ms"):
+        wait_for_leader(database)
+        ms.create_stream_table("totals", TOTALS, schedule="200ms")
+        ms.create_stream_table("highest", HIGHEST, schedule="200ms")
+        ms.create_stream_table("names", "SELECT id, name FROM people", schedule="200ms", initialize=False)
+        seen("names", "SELECT id, name FROM people")
+        for amount in (1000, 2000, 3000):
+            writer.execute("UPDATE orders SET amount = %s WHERE id = 7", (amount,))
+            seen("highest", f"SELECT max(total) FROM ({TOTALS}) AS t")
+            seen("totals", TOTALS)
+        done = [entry.action for entry in ms.history("highest") if entry.initiated_by == "SCHEDULER"]
+        assert done.count("DIFFERENTIAL") >= 3
+        # Skipped: while it was created.
+        assert set(done) <= {"DIFFERENTIAL", "SKIP"}
+        # Of what does not change the timestamp follows too.
+        moment = "SELECT data_timestamp FROM millstream.stream_tables WHERE name = 'names'"
+        [(before,)] = writer.execute(moment).fetchall()
+        wait_until(lambda: writer.execute(moment).fetchall()[0][0] > before)
+
+
+def test_settings_are_read_while_it_works_and_off_means_off(
+    database: str, spark: SparkSession, ms: Millstream, writer: psycopg.Connection, seen: Seen
+) -> None:
+    ms.create_stream_table("totals", TOTALS, schedule="200ms")
+    ms.create_stream_table("names", "SELECT id, name FROM people", schedule="200ms")
+    with serving(database, spark, scheduler_interval="50ms"):
+        wait_for_leader(database)
+        writer.execute("INSERT INTO orders VALUES (1000, 1, 1)")
+        seen("totals", TOTALS)
+        writer.execute("INSERT INTO millstream.settings (name, value) VALUES ('enabled', 'false')")
+        # Some ticks, while which it may not have been read yet.
+        cut_at = "SELECT max(cut_at) FROM millstream.stream_tables"
+        still = list[object]()
+
+        def has_stopped() -> bool:
+            still.append(writer.execute(cut_at).fetchone())
+            return len(still) > 40 and len(set(still[-40:])) == 1
+
+        wait_until(has_stopped, pause=0.05)
+        writer.execute("INSERT INTO people VALUES (3, 'Barbara')")
+        writer.execute("DELETE FROM millstream.settings WHERE name = 'enabled'")
+        seen("names", "SELECT id, name FROM people")
+
+
+def test_it_survives_the_loss_of_all_its_sessions(
+    database: str, spark: SparkSession, ms: Millstream, writer: psycopg.Connection, seen: Seen
+) -> None:
+    ms.create_stream_table("totals", TOTALS, schedule="200ms")
+    with serving(database, spark, scheduler_interval="50ms"):
+        wait_for_leader(database)
+        end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'millstream run%%'"
+        for amount in (1, 2, 3):
+            writer.execute("UPDATE orders SET amount = %s WHERE id = 7", (amount,))
+            assert wait_until(writer.execute(end).fetchall)
+            seen("totals", TOTALS)
+
+
+def test_a_stream_table_that_cannot_be_refreshed_does_not_hold_up_the_others(
+    database: str, spark: SparkSession, ms: Millstream, writer: psycopg.Connection, seen: Seen
+) -> None:
+    ms.create_stream_table("totals", TOTALS, schedule="200ms")
+    ms.create_stream_table("shares", "SELECT id, 100 / amount AS share FROM orders", schedule="200ms")
+    ms.create_stream_table("names", "SELECT id, name FROM people", schedule="200ms")
+    with serving(database, spark, scheduler_interval="50ms"), psycopg.connect(database) as locker:
+        wait_for_leader(database)
+        locker.execute("LOCK TABLE people IN ACCESS EXCLUSIVE MODE")
+        writer.execute("UPDATE orders SET amount = 0 WHERE id = 3")
+        seen("totals", TOTALS)
+        failed = "SELECT failed_tries, next_try_at > now() FROM millstream.stream_tables WHERE name = 'shares'"
+        wait_until(lambda: (writer.execute(failed).fetchone() or (0,))[0] > 0)
+        writer.execute("UPDATE orders SET amount = 5 WHERE id = 3")
+        locker.execute("INSERT INTO people VALUES (3, 'Barbara')")
+        locker.commit()
+        seen("shares", "SELECT id, 100 / amount FROM orders")
+        seen("names", "SELECT id, name FROM people")
+
+
+def test_a_program_can_embed_it_and_stop_it_in_the_middle(database: str, spark: SparkSession) -> None:
+    with serving(database, spark):
+        wait_for_leader(database)
+    with millstream.connect(database, spark=spark) as ms:
+        assert ms.status() == []
+        assert ms.app.conn.execute("SELECT count(*) FROM millstream.services").fetchone() == (0,)
