@@ -9,10 +9,14 @@ import pytest
 
 import millstream
 from millstream import Millstream
+from millstream.catalog import sources
+from millstream.errors import SourceChanged
 from millstream.testing import oracle
+from millstream.testing.catalog_rows import end_backoff
 
 pytestmark = pytest.mark.spark
 
+TOTALS = "SELECT g, sum(v) AS total, count(*) AS n FROM t GROUP BY g"
 TABLES = """
     CREATE TABLE t (id int PRIMARY KEY, g int, v int, w varchar(10));
     CREATE TABLE names (g int PRIMARY KEY, name text);
@@ -36,7 +40,7 @@ def change(writer: psycopg.Connection, n: int, t: str = "t", id: str = "id", g: 
 
 
 def make(ms: Millstream) -> None:
-    ms.create_stream_table("totals", "SELECT g, sum(v) AS total, count(*) AS n FROM t GROUP BY g")
+    ms.create_stream_table("totals", TOTALS)
     ms.create_stream_table("named", "SELECT t.id, names.name, t.v FROM t JOIN names ON names.g = t.g")
     ms.create_stream_table("above", "SELECT count(*) AS groups, sum(total) AS total FROM totals")
 
@@ -74,3 +78,102 @@ def test_renamed_columns_and_tables_are_followed(
         assert set(actions(one).values()) == {"DIFFERENTIAL"}
         check(one, t='aside."T"', g="v2", v="g", id="key")
         assert [found for found in one.health() if not found.ok] == []
+
+
+DECORATED = """
+    CREATE INDEX by_total ON totals (total) WHERE n > 0;
+    COMMENT ON COLUMN totals.total IS 'ours';
+    GRANT SELECT ON totals TO PUBLIC;
+    CREATE TABLE seen (n bigint);
+    CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN INSERT INTO public.seen VALUES (NEW.n); RETURN NULL; END $$;
+    CREATE TRIGGER note AFTER UPDATE ON totals FOR EACH ROW EXECUTE FUNCTION note();
+"""
+DECORATION = """
+    SELECT c.oid, c.relacl::text, col_description(c.oid, 2), array_agg(DISTINCT i.indexrelid::regclass::text),
+        array_agg(DISTINCT t.tgname::text)
+    FROM pg_class AS c
+    JOIN pg_index AS i ON i.indrelid = c.oid
+    JOIN pg_trigger AS t ON t.tgrelid = c.oid
+    WHERE c.oid = 'totals'::regclass GROUP BY c.oid, c.relacl
+"""
+
+
+def test_retyped_columns_are_followed_and_the_table_stays_the_same_one(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    """Every refresh failed until the stream table was created again, without its indexes, rights and triggers."""
+    make(ms)
+    ms.create_stream_table("texts", "SELECT w, count(*) AS n, max(v) AS last FROM t GROUP BY w HAVING min(v) > 0")
+    writer.execute(DECORATED)
+    decoration = writer.execute(DECORATION).fetchall()
+    for n, (ddl, type) in enumerate(
+        [
+            ("ALTER TABLE t ALTER v TYPE bigint, ALTER w TYPE varchar(20)", "numeric"),
+            ('ALTER TABLE t ALTER v TYPE numeric(12,2), ALTER w TYPE text COLLATE "C"', "numeric"),
+            # The keys of `texts` are no numbers, and cannot be converted.
+            (
+                "ALTER TABLE t ALTER v TYPE smallint, ALTER w TYPE int USING length(w), ALTER g TYPE text; "
+                "ALTER TABLE names ALTER g TYPE text",
+                "bigint",
+            ),
+        ]
+    ):
+        change(writer, 20 + n)
+        writer.execute(ddl.encode())
+        writer.execute("INSERT INTO t (id, g, v) VALUES (%s, 5, 1)", (30 + n,))
+        done = actions(ms)
+        assert (done["totals"], done["texts"]) == ("REINITIALIZE", "REINITIALIZE")
+        check(ms)
+        query = "SELECT w, count(*) AS n, max(v) AS last FROM t GROUP BY w HAVING min(v) > 0"
+        oracle.check(ms.app.conn, query, "texts")
+        assert writer.execute("SELECT DISTINCT pg_typeof(total)::text FROM totals").fetchall() == [(type,)]
+        assert writer.execute(DECORATION).fetchall() == decoration
+        writer.execute("UPDATE t SET v = v + 1 WHERE id IN (1, 2)")
+        assert set(actions(ms).values()) == {"DIFFERENTIAL"}
+
+
+def test_a_view_over_a_stream_table_that_stands_in_the_way_is_named(ms: Millstream, writer: psycopg.Connection) -> None:
+    ms.create_stream_table("totals", TOTALS, schedule="continuous")
+    writer.execute("CREATE VIEW shown AS SELECT total FROM totals; ALTER TABLE t ALTER v TYPE bigint")
+    with pytest.raises(SourceChanged, match="cannot follow") as caught:
+        ms.refresh("totals")
+    assert "view public.shown" in caught.value.detail
+    assert ms.app.named("totals").status == "ERROR"
+    writer.execute("DROP VIEW shown")
+    end_backoff(ms.app.conn)
+    assert [report.action for report in ms.tick()] == ["REINITIALIZE"]
+    assert (ms.app.named("totals").status, ms.verify("totals").ok) == ("ACTIVE", True)
+
+
+def test_a_query_that_does_not_hold_waits_and_a_dropped_source_leaves_nothing_behind(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    """The buffer and the functions of a dropped source stayed, and its stream table was suspended."""
+    ms.create_stream_table("totals", TOTALS, schedule="continuous")
+    relid = writer.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
+    writer.execute("ALTER TABLE t DROP COLUMN v")
+    for _ in range(5):
+        end_backoff(ms.app.conn)
+        assert ms.tick() == []
+    table = ms.app.named("totals")
+    assert table.status == "ERROR"
+    assert 'Column "v" does not exist' in (table.last_error or "")
+    assert len(ms.history("totals")) == 2, "an error that stays the same is told once"
+    writer.execute("ALTER TABLE t ADD COLUMN v bigint DEFAULT 3")
+    end_backoff(ms.app.conn)
+    assert [report.action for report in ms.tick()] == ["REINITIALIZE"]
+    assert (ms.app.named("totals").status, ms.verify("totals").ok) == ("ACTIVE", True)
+    writer.execute("DROP TABLE t")
+    ms.tick()
+    assert 'Relation "public.t" does not exist' in (ms.app.named("totals").last_error or "")
+    assert sources.every(ms.app.conn) == []
+    left = (
+        "SELECT proname FROM pg_proc WHERE proname LIKE %s UNION ALL SELECT relname FROM pg_class WHERE relname LIKE %s"
+    )
+    assert writer.execute(left, (f"capture%{relid}%", f"changes_{relid}%")).fetchall() == []
+    writer.execute(TABLES.split(";")[0].encode())
+    change(writer, 20)
+    end_backoff(ms.app.conn)
+    assert [report.action for report in ms.tick()] == ["REINITIALIZE"]
+    assert (ms.app.named("totals").status, ms.verify("totals").ok) == ("ACTIVE", True)

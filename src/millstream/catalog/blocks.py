@@ -20,13 +20,15 @@ class RecordedBlock:
     head: str
     state_relid: int | None
     plan: str
+    storage: str | None = None
+    """The digest of the statements that made what it keeps."""
 
 
 def add(conn: Connection, stream_table_id: int, blocks: Sequence[RecordedBlock]) -> None:
     """Record the blocks of a stream table, in place of those it had."""
     conn.execute(_SQL["remove"], (stream_table_id,))
     for block in blocks:
-        row = (stream_table_id, block.position, block.name, block.head, block.state_relid, block.plan)
+        row = (stream_table_id, block.position, block.name, block.head, block.state_relid, block.plan, block.storage)
         conn.execute(_SQL["add"], row)
 
 

@@ -80,6 +80,12 @@ def record(conn: Connection, stream_table_id: int, planned: Digests) -> None:
     conn.execute(_SQL["record"], (stream_table_id, *([row[n] for row in kept] for n in range(3))))
 
 
+def record_target(conn: Connection, stream_table_id: int, now: Digests) -> None:
+    """Record what Millstream itself has altered of a stream table's own table."""
+    for (kind, oid), digest in now.items():
+        conn.execute(_SQL["record_target"], (digest, stream_table_id, kind, oid))
+
+
 def follow_names(conn: Connection, stream_table_id: int, relids: Sequence[int]) -> None:
     """Record that these tables are the same under their present names: the rows need not be computed again."""
     conn.execute(_SQL["follow_names"], (stream_table_id, list(relids)))

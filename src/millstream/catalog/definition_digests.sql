@@ -200,3 +200,6 @@ SET digest = quote_ident(n.nspname) || '.' || quote_ident(c.relname)
 FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE g.stream_table_id = %s AND g.kind = 'table' AND g.objid = c.oid AND c.oid = ANY (%s::oid[]);
+
+-- record_target --
+UPDATE millstream.definition_digests SET digest = %s WHERE stream_table_id = %s AND kind = %s AND objid = %s;

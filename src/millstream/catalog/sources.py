@@ -227,6 +227,11 @@ def remove_other_dependencies(conn: Connection, stream_table_id: int, relids: Se
     conn.execute(_SQL["remove_other_dependencies"], (stream_table_id, list(relids)))
 
 
+def remove_dependencies_on_dropped(conn: Connection) -> None:
+    """Delete the dependencies on tables that were dropped: a table made again is another source."""
+    conn.execute(_SQL["remove_dependencies_on_dropped"])
+
+
 def needed_columns(conn: Connection, relid: int) -> list[str]:
     """Return the columns of a source that at least one stream table reads."""
     return [name for (name,) in conn.execute(_SQL["needed_columns"], (relid,))]

@@ -70,6 +70,9 @@ ON CONFLICT (stream_table_id, source_relid) DO UPDATE SET columns = excluded.col
 -- remove_other_dependencies --
 DELETE FROM millstream.dependencies WHERE stream_table_id = %s AND source_relid <> ALL (%s::oid[]);
 
+-- remove_dependencies_on_dropped --
+DELETE FROM millstream.dependencies AS d WHERE NOT EXISTS (SELECT FROM pg_class AS c WHERE c.oid = d.source_relid);
+
 -- needed_columns --
 SELECT DISTINCT c.name
 FROM millstream.dependencies AS d

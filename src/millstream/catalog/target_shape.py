@@ -9,16 +9,31 @@ with the rows, and where it is another one they are computed whole.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from millstream.algebra.table import quoted
 from millstream.algebra.types import Column
 from millstream.catalog import definition_digests
-from millstream.errors import SourceChanged, TargetAltered
+from millstream.errors import TargetAltered
 from millstream.postgres import relations
 from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
 
 _SQL = load("millstream.catalog", "target_shape.sql")
+
+
+@dataclass(frozen=True)
+class RetypedColumn:
+    """A column whose type in the query is not the one in the table; name, type and collation are SQL."""
+
+    name: str
+    type: str
+    collation: str | None
+
+
+def retyped(conn: Connection, view: int, relid: int) -> list[RetypedColumn]:
+    """Return the columns of a query, given as a view, that the table of a stream table has with another type."""
+    return [RetypedColumn(*row) for row in conn.execute(_SQL["retyped"], {"view": view, "table": relid})]
 
 
 def check(conn: Connection, stream_table_id: int, name: str, relid: int, columns: Sequence[Column]) -> None:
@@ -46,11 +61,9 @@ def _check_columns(stored: Mapping[str, str], columns: Sequence[Column], name: s
         there, wanted = stored.get(column.name), column.type.name
         if there is None:
             raise TargetAltered.column(name, f"Column {quoted(column.name)} of type {wanted} is missing.")
+        # If it is the query that has another type, the table follows.
         if there != wanted and altered:
             raise TargetAltered.column(name, f"Column {quoted(column.name)} has type {there}, not {wanted}.")
-        if there != wanted:
-            what = f"The query now gives column {quoted(column.name)} the type {wanted}, and the table does not."
-            raise SourceChanged.query(name, what)
 
 
 def _is_altered(conn: Connection, stream_table_id: int, relid: int) -> bool:

@@ -18,3 +18,19 @@ SELECT
     )
 FROM pg_class AS c
 WHERE c.oid = %s;
+
+-- retyped --
+-- The columns of a query, given as a view, whose type or collation the table of a stream table does not have: with the type,
+-- and the collation where it is not the type's own.
+SELECT quote_ident(w.attname), format_type(w.atttypid, w.atttypmod),
+    (
+        SELECT quote_ident(n.nspname) || '.' || quote_ident(o.collname)
+        FROM pg_collation AS o JOIN pg_namespace AS n ON n.oid = o.collnamespace
+        WHERE o.oid = w.attcollation AND w.attcollation <> y.typcollation
+    )
+FROM pg_attribute AS w
+JOIN pg_type AS y ON y.oid = w.atttypid
+JOIN pg_attribute AS t ON t.attrelid = %(table)s AND t.attname = w.attname AND t.attnum > 0 AND NOT t.attisdropped
+WHERE w.attrelid = %(view)s AND w.attnum > 0 AND NOT w.attisdropped
+    AND (w.atttypid, w.atttypmod, w.attcollation) IS DISTINCT FROM (t.atttypid, t.atttypmod, t.attcollation)
+ORDER BY w.attnum;

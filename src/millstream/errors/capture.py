@@ -12,13 +12,15 @@ class SourceChanged(MillstreamError):
     """A source no longer has the columns, types or key that the stream table was created with."""
 
     code = "MS301"
+    waits = True
 
     @classmethod
     def shape(cls, source: str, what: str) -> Self:
         return cls(
             f'source "{source}" has changed',
             detail=what,
-            hint="Drop the stream table and create it again.",
+            hint="Restore what the query needs in the source; the stream table is then refreshed by itself. Or drop "
+            "the stream table and create it again.",
             source=source,
         )
 
@@ -27,7 +29,18 @@ class SourceChanged(MillstreamError):
         return cls(
             f'the query of stream table "{name}" is no longer valid',
             detail=what,
-            hint="Restore what the query needs in the source, or drop the stream table and create it again.",
+            hint="Restore what the query needs in the source; the stream table is then refreshed by itself. Or drop "
+            "the stream table and create it again.",
+            name=name,
+        )
+
+    @classmethod
+    def storage(cls, name: str, table: str, what: str) -> Self:
+        return cls(
+            f'the table of stream table "{name}" cannot follow a column of its query to another type',
+            detail=what,
+            hint=f"Drop what depends on that column of {table}, and create it again when the stream table has been "
+            "refreshed, which happens by itself.",
             name=name,
         )
 

@@ -11,7 +11,7 @@ tries.
 What ends the wait: its time, a success, `alter`, a refresh that somebody asks for, a change of what the query reads.
 
 A refresh that was skipped, because another process, a lock or another stream table was in the way, is tried again
-after `LONGEST_SKIP` at the latest: nothing is wrong, and looking again is cheap.
+after `LONGEST_SKIP` at the latest, and so is one whose query does not hold: looking again is cheap.
 
 >>> [delay(tries, jitter=1.0).total_seconds() for tries in (1, 2, 3, 9, 10, 1000)]
 [1.0, 2.0, 4.0, 256.0, 300.0, 300.0]

@@ -81,7 +81,7 @@ def record_interrupt(
 
 def _hold_off(context: SchedulerContext, table: StreamTable, error: MillstreamError, initiated_by: Initiator) -> None:
     if initiated_by == "SCHEDULER":
-        longest = backoff.LONGEST_SKIP if error.skips else backoff.LONGEST
+        longest = backoff.LONGEST_SKIP if error.skips or error.waits else backoff.LONGEST
         stream_tables.hold_off(context.conn, table.id, backoff.random_delay(table.failed_tries + 1, longest=longest))
 
 

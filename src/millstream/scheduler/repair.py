@@ -134,6 +134,8 @@ def _restore_capture(context: SchedulerContext, relid: int) -> MillstreamError |
 
 
 def _release_unread(context: SchedulerContext) -> None:
+    """End the capture of sources that were dropped, or that no stream table reads any more."""
+    sources.remove_dependencies_on_dropped(context.conn)
     for source in sources.unread(context.conn):
         with suppress(LockNotHad):
             triggers.remove(context.conn, source.relid, patience=HASTY)

@@ -34,6 +34,7 @@ from millstream.refresh.refresher import Refresher, Witness
 from millstream.refresh.report import RefreshReport
 from millstream.scheduler import dependencies
 from millstream.service import block_tables
+from millstream.service.follow_types import follow_types
 from millstream.service.shared import Shared
 from millstream.settings import Settings
 from millstream.spark.engine import Engine
@@ -165,6 +166,7 @@ class App:
         planned = self.plan(table)
         if table.id not in self._shared.kept:
             self._check_kept(table, planned)
+            planned = self.plan(table)
         upstreams = frozenset(one.id for one in planned.upstreams)
         return Job(table, planned.blocks, full, planned.digests | _target(table), upstreams=upstreams)
 
@@ -201,6 +203,9 @@ class App:
             if not free:
                 return
             block_tables.replace(self.conn, table, planned)
+            if table.relid and follow_types(self.conn, table, planned):
+                planned = planned.stored_in(definition_digests.digests_of_target(self.conn, table.relid))
+                self._shared.plans[table.id] = (table.created_at, planned)
             with self.conn.transaction():
                 dependencies.record(self.conn, table.id, planned.upstreams)
                 _record_names(self.conn, table, planned)

@@ -7,6 +7,9 @@ from its sources; its own rows are then changed only where they differ.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+
 import psycopg
 
 from millstream.algebra.block import Block
@@ -26,7 +29,7 @@ def create(conn: Connection, table: StreamTable, planned: QueryPlan) -> None:
     """State, kept rows, what inner blocks show, and the indexes by which they are read; recorded."""
     names = BlockNames(table.id, table.schema_name, table.name)
     for block in planned.blocks:
-        for statement in state_sql(block, names.at(block.position), inner=block is not planned.block):
+        for statement in _statements(planned, block, names):
             conn.execute(statement.encode())
     for block, reader, columns in lookups(planned.blocks):
         _index(conn, state.index_sql(block, names.at(block.position), reader, columns))
@@ -37,7 +40,7 @@ def create(conn: Connection, table: StreamTable, planned: QueryPlan) -> None:
             _index(conn, state.order_index_sql(below, names.at(below.position), one, order))
     for below, one, value in crossing_lookups(planned.blocks):
         _index(conn, state.order_index_sql(below, names.at(below.position), one, [value]))
-    blocks.add(conn, table.id, [_recorded(conn, block, names.at(block.position)) for block in planned.blocks])
+    blocks.add(conn, table.id, [_recorded(conn, planned, block, names) for block in planned.blocks])
 
 
 def drop(conn: Connection, table: StreamTable) -> None:
@@ -51,7 +54,9 @@ def drop(conn: Connection, table: StreamTable) -> None:
 
 def replace(conn: Connection, table: StreamTable, planned: QueryPlan) -> bool:
     """The same for another plan, if it is another; then the stream table has no frontier until it is filled again."""
-    if [block.plan for block in blocks.of(conn, table.id)] == [str(block) for block in planned.blocks]:
+    names = BlockNames(table.id, table.schema_name, table.name)
+    wanted = [(str(block), _storage(planned, block, names)) for block in planned.blocks]
+    if _is_as_recorded(wanted, blocks.of(conn, table.id)):
         return False
     log.warning("planned otherwise", table=table.name)
     with conn.transaction():
@@ -59,6 +64,15 @@ def replace(conn: Connection, table: StreamTable, planned: QueryPlan) -> bool:
         create(conn, table, planned)
         stream_tables.start_over(conn, table.id)
     return True
+
+
+def _is_as_recorded(wanted: Sequence[tuple[str, str]], recorded: Sequence[blocks.RecordedBlock]) -> bool:
+    """Return True if these are the plan and the storage of each recorded block."""
+    if [plan for plan, _ in wanted] != [block.plan for block in recorded]:
+        return False
+    # Older versions have not recorded the storage.
+    pairs = zip((storage for _, storage in wanted), (block.storage for block in recorded), strict=True)
+    return all(there in (None, storage) for storage, there in pairs)
 
 
 def _index(conn: Connection, statement: str) -> None:
@@ -69,10 +83,22 @@ def _index(conn: Connection, statement: str) -> None:
         log.info("no index for lookups", statement=statement)
 
 
-def _recorded(conn: Connection, block: Block, names: BlockNames) -> blocks.RecordedBlock:
-    oid = relation_oid(conn, names.state) if block.head else None
+def _statements(planned: QueryPlan, block: Block, names: BlockNames) -> list[str]:
+    return state_sql(block, names.at(block.position), inner=block is not planned.block)
+
+
+@on_large_stack
+def _storage(planned: QueryPlan, block: Block, names: BlockNames) -> str:
+    """Return a digest of what the block keeps: the types of its columns are not in its plan."""
+    # As it was named when it was created: state tables go by the id.
+    named = BlockNames(names.id, "", "")
+    return hashlib.md5("; ".join(_statements(planned, block, named)).encode(), usedforsecurity=False).hexdigest()
+
+
+def _recorded(conn: Connection, planned: QueryPlan, block: Block, names: BlockNames) -> blocks.RecordedBlock:
+    oid = relation_oid(conn, names.at(block.position).state) if block.head else None
     head = block.materialized.kind if block.materialized else "aggregate" if block.head else "none"
-    return blocks.RecordedBlock(block.position, block.name, head, oid, str(block))
+    return blocks.RecordedBlock(block.position, block.name, head, oid, str(block), _storage(planned, block, names))
 
 
 def relation_oid(conn: Connection, relation: str) -> int:

@@ -12,3 +12,7 @@ CREATE TABLE millstream.query_names (
     PRIMARY KEY (stream_table_id, relid)
 );
 COMMENT ON TABLE millstream.query_names IS 'The relations that the text of a query names, with the names that it uses for them and for their columns';
+
+-- What a block keeps follows the types of its sources, which its printed plan does not tell.
+ALTER TABLE millstream.blocks ADD COLUMN storage text;
+COMMENT ON COLUMN millstream.blocks.storage IS 'Digest of the statements that made what the block keeps; NULL in catalogs of older versions';

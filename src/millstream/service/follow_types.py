@@ -1,0 +1,102 @@
+"""Give the table of a stream table the column types that its query has now.
+
+    ALTER COLUMN ... TYPE     the table keeps its oid, indexes, rights, comments and triggers
+    start over                the next refresh computes the rows in full and applies the difference
+
+Stored values are converted, by a cast or by way of their text, so that readers see the former rows until that refresh
+commits. Where neither works, or makes two keys one, the table is emptied first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import psycopg
+from psycopg import errors, sql
+
+from millstream.catalog import definition_digests, stream_tables, target_shape, targets, write_guard
+from millstream.catalog.stream_tables import StreamTable
+from millstream.catalog.target_shape import RetypedColumn
+from millstream.compiler.server import queries
+from millstream.compiler.server.plan_query import QueryPlan
+from millstream.errors import SourceChanged
+from millstream.observe import log
+from millstream.postgres.connection import Connection
+from millstream.postgres.relations import Name
+from millstream.postgres.table_locks import Patience, under_lock
+
+# Readers of the stream table queue behind the request.
+HASTY = Patience(seconds=2.0)
+
+# How stored values are converted, in the order in which it is tried.
+_CONVERSIONS = (sql.SQL("{column}::{type}"), sql.SQL("{column}::pg_catalog.text::{type}"))
+_NOTHING = sql.SQL("NULL::{type}")
+# What stands in the way whatever the values are.
+_DEPENDENTS = (errors.FeatureNotSupported, errors.DependentObjectsStillExist, errors.InvalidObjectDefinition)
+
+
+def follow_types(conn: Connection, table: StreamTable, planned: QueryPlan) -> bool:
+    """Alter the table where the query has other types; return True if it was altered."""
+    if table.relid is None:
+        return False
+    with queries.rolled_back(conn):
+        view = queries.temporary_view(conn, planned.canonical.text)
+        retyped = target_shape.retyped(conn, view, table.relid)
+    name = targets.ours(conn, table.id, table.name) if retyped else None
+    if name is None:
+        return False
+    log.warning("types followed", table=table.name, columns=[f"{one.name} {one.type}" for one in retyped])
+    under_lock(conn, [name], "ACCESS EXCLUSIVE", partial(_alter, conn, _Alteration(table, name, tuple(retyped))), HASTY)
+    return True
+
+
+@dataclass(frozen=True)
+class _Alteration:
+    """The columns of a stream table that get other types."""
+
+    table: StreamTable
+    name: Name
+    columns: tuple[RetypedColumn, ...]
+
+    def statement(self, conversion: sql.SQL) -> sql.Composed:
+        """Return the statement that alters all of them at once."""
+        clause = sql.SQL("ALTER COLUMN {column} TYPE {type}{collate} USING {value}")
+        clauses = [
+            clause.format(
+                column=sql.SQL(one.name),
+                type=sql.SQL(one.type),
+                collate=sql.SQL(f" COLLATE {one.collation}" if one.collation else ""),
+                value=conversion.format(column=sql.SQL(one.name), type=sql.SQL(one.type)),
+            )
+            for one in self.columns
+        ]
+        return sql.SQL("ALTER TABLE {} {}").format(self.name.identifier, sql.SQL(", ").join(clauses))
+
+
+def _alter(conn: Connection, alteration: _Alteration) -> None:
+    try:
+        if not any(_is_converted(conn, alteration.statement(conversion)) for conversion in _CONVERSIONS):
+            with write_guard.write_permit(conn, str(alteration.name)):
+                conn.execute(sql.SQL("DELETE FROM {}").format(alteration.name.identifier))
+            conn.execute(alteration.statement(_NOTHING))
+    except _DEPENDENTS as error:
+        raise SourceChanged.storage(alteration.table.name, str(alteration.name), _said(error)) from error
+    id, relid = alteration.table.id, alteration.name.oid
+    definition_digests.record_target(conn, id, definition_digests.digests_of_target(conn, relid))
+    stream_tables.start_over(conn, id)
+
+
+def _is_converted(conn: Connection, statement: sql.Composed) -> bool:
+    try:
+        with conn.transaction():
+            conn.execute(statement)
+    except (errors.DataError, errors.IntegrityError, errors.CannotCoerce, errors.DatatypeMismatch) as error:
+        log.info("not converted", reason=str(error))
+        return False
+    return True
+
+
+def _said(error: psycopg.Error) -> str:
+    parts = (error.diag.message_primary or str(error), error.diag.message_detail or "")
+    return " ".join(f"{part[:1].upper()}{part[1:].rstrip('.')}." for part in parts if part)
