@@ -70,6 +70,8 @@ FOLLOWED: dict[str, str] = {
     "SourceChanged.shape": "service/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does",
     "SourceChanged.query": "service/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does",
     "SourceChanged.key": "service/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does",
+    "SourceChanged.storage": "service/test_schema_changes.py::"
+    "test_a_view_over_a_stream_table_that_stands_in_the_way_is_named",
     "LockNotHad.somewhere": "service/test_verb.py",
     "LockNotHad.on": "scheduler/test_repair.py::test_a_source_whose_capture_waits_for_a_lock_holds_up_its_readers_only",
     "LockNotHad.by_reader": "scheduler/test_repair.py::"
