@@ -36,9 +36,7 @@ from millstream.service.doctor import doctor
 from millstream.settings import Settings
 
 ROLES = ("superuser", "service", "owner", "operator", "reader", "application", "stranger")
-LOOKING = {"operator", "reader"}
-# What they may do besides; all else is for the superuser and the service role.
-OPEN = {
+READING = {
     ("schema", "millstream", "USAGE"),
     ("relation", "millstream.stream_tables_info", "SELECT"),
     ("relation", "millstream.refresh_history_info", "SELECT"),
@@ -54,6 +52,26 @@ OPEN = {
     ("function", "millstream.st_refresh_stats(interval)", "EXECUTE"),
     ("function", "millstream.explain_st(text,name[])", "EXECUTE"),
 }
+WAITING = {("function", f"millstream.{name}", "EXECUTE") for name in ("wait_for", "service_is_running", "raise_answer")}
+ASKING = WAITING | {
+    ("schema", "millstream", "USAGE"),
+    ("relation", "millstream.own_requests", "SELECT"),
+    ("relation", "millstream.own_requests", "INSERT"),
+    ("function", "millstream.request", "EXECUTE"),
+    ("function", "millstream.alter_stream_table", "EXECUTE"),
+    ("function", "millstream.drop_stream_table", "EXECUTE"),
+    ("function", "millstream.refresh_stream_table", "EXECUTE"),
+    ("function", "millstream.verify_stream_table", "EXECUTE"),
+}
+CREATING = {
+    ("function", "millstream.create_stream_table", "EXECUTE"),
+    ("function", "millstream.create_or_replace_stream_table", "EXECUTE"),
+    ("function", "millstream.validate_query", "EXECUTE"),
+    ("function", "millstream.explain_query", "EXECUTE"),
+}
+LOOKING = {"operator", "reader"}
+# What they may do besides; all else is for the superuser and the service role.
+OPEN = {"reader": READING, "operator": READING | ASKING | CREATING, "owner": ASKING}
 
 SET_UP = """
     CREATE ROLE superuser SUPERUSER LOGIN;
@@ -119,7 +137,9 @@ class Probe:
     """An expression: does the role have the right, and that to enter the schema?"""
 
     def is_open_to(self, role: str) -> bool:
-        return role in ("superuser", "service") or (role in LOOKING and (self.kind, self.name, self.right) in OPEN)
+        names = {self.name, self.name.partition("(")[0]}
+        opened = OPEN.get(role, set())
+        return role in ("superuser", "service") or any((self.kind, name, self.right) in opened for name in names)
 
 
 # Every schema, relation and function of ours: kind, schema, name as it is written, relkind, types of the arguments.
@@ -131,7 +151,7 @@ OBJECTS = """
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname LIKE 'millstream%' AND c.relkind NOT IN ('i', 'I', 'c', 't')
     UNION ALL
-    SELECT 'function', n.nspname, p.oid::regprocedure::text, NULL,
+    SELECT 'function', n.nspname, p.oid::regprocedure::text, p.prokind::text,
         ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY AS a (t, n) ORDER BY n)
     FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname LIKE 'millstream%'
@@ -147,7 +167,7 @@ def probes(conn: psycopg.Connection) -> list[Probe]:
         if kind == "schema":
             found += _of_schema(name)
         elif kind == "function":
-            found.append(_of_function(schema, name, arguments))
+            found.append(_of_function(schema, name, arguments, is_procedure=relkind == "p"))
         elif relkind == "S":
             found += [_of_relation(schema, name, right, None, "sequence") for right in ("USAGE", "SELECT", "UPDATE")]
         else:
@@ -165,10 +185,12 @@ def _of_schema(name: str) -> list[Probe]:
     ]
 
 
-def _of_function(schema: str, name: str, arguments: list[str]) -> Probe:
+def _of_function(schema: str, name: str, arguments: list[str], *, is_procedure: bool) -> Probe:
     nulls = ", ".join(f"NULL::{argument}" for argument in arguments)
     has = f"has_function_privilege({{role}}, '{name}', 'EXECUTE')"
-    return Probe("function", name, "EXECUTE", f"SELECT {name.partition('(')[0]}({nulls})", _entered(schema, has))
+    # A procedure may end the transaction that would undo it.
+    statement = None if is_procedure else f"SELECT {name.partition('(')[0]}({nulls})"
+    return Probe("function", name, "EXECUTE", statement, _entered(schema, has))
 
 
 def _of_relation(schema: str, name: str, right: str, statement: str | None, kind: str = "table") -> Probe:
@@ -193,8 +215,8 @@ def _statement(name: str, right: str, relkind: str) -> str | None:
 def test_each_schema_table_and_function_is_closed_but_for_what_is_named_here(server: Server) -> None:
     with connected(server, "superuser") as admin:
         every = probes(admin)
-        kinds = {(one.kind, one.name, one.right) for one in every}
-        assert kinds >= OPEN
+        kinds = {(one.kind, name, one.right) for one in every for name in (one.name, one.name.partition("(")[0])}
+        assert kinds >= set().union(*OPEN.values())
         # Besides the catalog there are a buffer and the state of a block.
         assert any(name.startswith("millstream_changes.changes_") for _, name, _ in kinds)
         assert any(kind == "relation" and name.startswith("millstream_state.") for kind, name, _ in kinds)
@@ -235,7 +257,7 @@ def test_nobody_but_the_service_can_lock_what_is_ours(server: Server) -> None:
         with connected(server, role) as conn:
             for name, mode in product(tables, ("ACCESS SHARE", "ROW SHARE")):
                 # Whoever may read a relation may lock it against being altered, and against nothing else.
-                allowed = role in LOOKING and ("relation", name, "SELECT") in OPEN and mode == "ACCESS SHARE"
+                allowed = mode == "ACCESS SHARE" and ("relation", name, "SELECT") in OPEN.get(role, set())
                 if (_sqlstate(conn, f"LOCK TABLE {name} IN {mode} MODE") == "42501") == allowed:
                     wrong.append(f"{role}: {name} in {mode}")
     assert wrong == []

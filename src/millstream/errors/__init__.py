@@ -8,6 +8,7 @@ MS0xx  the environment: server, Java, settings, privileges
     MS2xx  a stream table: its name, its state
     MS3xx  capture
     MS4xx  refresh
+    MS5xx  a request to the service
     MS9xx  a bug in Millstream: please report it
 """
 
@@ -48,6 +49,7 @@ from millstream.errors.refresh import (
     ServerTrouble,
     ValueOutOfRange,
 )
+from millstream.errors.requests import NoSuchRequest, RequestInterrupted, RequestNotDone, TooManyRequests
 from millstream.errors.stream_table import (
     NameTaken,
     NoSuchStreamTable,

@@ -1,16 +1,21 @@
-"""Grant two roles what they may read of the catalog, where an administrator has created them.
+"""Grant roles what they may do with the catalog: two that administrators create, and the owners of stream tables.
 
     millstream_reader      how stream tables, sources and the slot stand; no row, no query, no text of an error
-    millstream_operator    the same; and to ask the service for work, once there are functions to ask by
+    millstream_operator    the same; and to ask the service for work, and wait for its answers
+    owners                 to ask for work on their stream tables, and wait for the answers
 
-Install creates neither: a role belongs to the whole server, and creating one takes a right that the service role need
-not have. Where they exist they are granted these rights at the start of the next command, see decision 39.
+Install creates neither of the two: a role belongs to the whole server, and creating one takes a right that the service
+role need not have. Where they exist they are granted these rights at the start of the next command, see decision 39.
 
 Anybody with ADMIN OPTION on such a role can make others members of it. Where such an administrator is not a member of
-the catalog's owner, the role was not made for this catalog, and is granted nothing.
+the catalog's owner, the role was not made for this catalog, and is granted nothing. An owner's own rights decide what
+it may ask for, so whoever may act as it may ask, too.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 from psycopg import sql
 
@@ -19,6 +24,11 @@ from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
 
 READER, OPERATOR = "millstream_reader", "millstream_operator"
+
+Kind: TypeAlias = Literal["reader", "operator", "owner"]
+
+REQUEST_COLUMNS = ("kind", "stream_table", "arguments", "search_path")
+"""Columns of the view of requests that those who ask write. The others they cannot: who asks is one of them."""
 
 VIEWS = (
     "millstream.stream_tables_info",
@@ -39,12 +49,24 @@ FUNCTIONS = (
 )
 """What both roles may read and call: it shows no value of a row."""
 
+_WAITING = ("wait_for", "wait_visible", "is_visible", "service_is_running", "raise_answer")
+_ON_TABLES = ("request", "alter_stream_table", "drop_stream_table", "refresh_stream_table", "verify_stream_table")
+_NEW_TABLES = ("create_stream_table", "create_or_replace_stream_table", "validate_query", "explain_query")
+_LOOKING = tuple(function.removeprefix("millstream.").partition("(")[0] for function in FUNCTIONS)
+ROUTINES: dict[Kind, tuple[str, ...]] = {
+    "reader": (*_LOOKING, "wait_visible", "is_visible"),
+    "operator": (*_LOOKING, *_WAITING, *_ON_TABLES, *_NEW_TABLES),
+    "owner": (*_WAITING, *_ON_TABLES),
+}
+"""The functions and procedures of schema millstream that each may call."""
+READABLE: dict[Kind, tuple[str, ...]] = {
+    "reader": VIEWS,
+    "operator": (*VIEWS, "millstream.own_requests"),
+    "owner": ("millstream.own_requests",),
+}
+"""The views that each may read."""
+
 _SQL = load("millstream.catalog.installation", "roles.sql")
-_GRANTS = (
-    "GRANT USAGE ON SCHEMA millstream TO {}",
-    f"GRANT SELECT ON TABLE {', '.join(VIEWS)} TO {{}}",
-    f"GRANT EXECUTE ON FUNCTION {', '.join(FUNCTIONS)} TO {{}}",
-)
 
 
 def grant(conn: Connection) -> None:
@@ -53,17 +75,35 @@ def grant(conn: Connection) -> None:
         return
     # Of two who grant rights on the same object at once, the second fails. So it waits here, and finds nothing to do.
     conn.execute("LOCK TABLE millstream.migrations IN SHARE ROW EXCLUSIVE MODE")
-    for role in _lacking(conn):
-        for statement in _GRANTS:
-            conn.execute(sql.SQL(statement).format(sql.Identifier(role)))
+    for role, kind in _lacking(conn):
+        for statement in _grants(conn, kind):
+            conn.execute(statement + sql.SQL(" TO ") + sql.Identifier(role))
 
 
-def _lacking(conn: Connection) -> list[str]:
-    """The roles to be granted their rights."""
-    found: list[tuple[str, list[str]]] = conn.execute(
-        _SQL["lacking"], {"roles": [READER, OPERATOR], "views": list(VIEWS), "functions": list(FUNCTIONS)}
+def _lacking(conn: Connection) -> list[tuple[str, Kind]]:
+    """Return the roles that are to be granted rights."""
+    found = conn.execute(
+        _SQL["lacking"],
+        {
+            "routines": [f"{kind} {name}" for kind, names in ROUTINES.items() for name in names],
+            "views": [f"{kind} {name}" for kind, names in READABLE.items() for name in names],
+        },
     ).fetchall()
-    for role, others in found:
+    for role, _, others in found:
         if others:
             log.warning("a role is granted nothing: others can add members to it", role=role, others=others)
-    return [role for role, others in found if not others]
+    return [(role, kind) for role, kind, others in found if not others]
+
+
+def _grants(conn: Connection, kind: Kind) -> Sequence[sql.Composable]:
+    views = sql.SQL(", ").join(sql.Identifier(*name.split(".")) for name in READABLE[kind])
+    statements: list[sql.Composable] = [
+        sql.SQL("GRANT USAGE ON SCHEMA millstream"), sql.SQL("GRANT SELECT ON TABLE {}").format(views)
+    ]  # fmt: skip
+    # As the server prints them, with the types of their arguments.
+    for (routine,) in conn.execute(_SQL["routines"], (list(ROUTINES[kind]),)).fetchall():
+        statements.append(sql.SQL("GRANT EXECUTE ON ROUTINE " + routine))
+    if "millstream.own_requests" in READABLE[kind]:
+        columns = sql.SQL(", ").join(map(sql.Identifier, REQUEST_COLUMNS))
+        statements.append(sql.SQL("GRANT INSERT ({}) ON TABLE millstream.own_requests").format(columns))
+    return statements

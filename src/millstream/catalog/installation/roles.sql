@@ -1,17 +1,49 @@
 -- lacking --
--- Those of our two roles that exist and cannot yet use all that they may, and who could make others members of them without being
--- a member of the catalog's owner.
-SELECT r.rolname, ARRAY(
-        SELECT m.member::regrole::text
-        FROM pg_auth_members AS m
-        WHERE m.roleid = r.oid AND m.admin_option AND NOT pg_has_role(m.member, n.nspowner, 'MEMBER')
-        ORDER BY 1
-    )
-FROM pg_namespace AS n
-JOIN pg_roles AS r ON r.rolname = ANY (%(roles)s::text[])
-WHERE n.nspname = 'millstream' AND NOT (
-    has_schema_privilege(r.oid, n.oid, 'USAGE')
-    AND (SELECT bool_and(has_table_privilege(r.oid, o.name, 'SELECT')) FROM unnest(%(views)s::text[]) AS o (name))
-    AND (SELECT bool_and(has_function_privilege(r.oid, o.name, 'EXECUTE')) FROM unnest(%(functions)s::text[]) AS o (name))
+-- The roles that lack some of their rights: (role, kind, who else could make others members of it). The roles for
+-- administrators come with those who have ADMIN OPTION on them and are no members of the catalog's owner; owners of
+-- stream tables that have all rights of the catalog's owner lack nothing.
+WITH wanted AS (
+    SELECT r.oid, r.rolname, substring(r.rolname FROM '^millstream_(.*)$') AS kind, ARRAY(
+            SELECT m.member::regrole::text
+            FROM pg_auth_members AS m
+            WHERE m.roleid = r.oid AND m.admin_option AND NOT pg_has_role(m.member, n.nspowner, 'MEMBER')
+            ORDER BY 1
+        ) AS others
+    FROM pg_namespace AS n
+    JOIN pg_roles AS r ON r.rolname IN ('millstream_reader', 'millstream_operator')
+    WHERE n.nspname = 'millstream'
+    UNION ALL
+    SELECT o.oid, o.rolname, 'owner', '{}'
+    FROM pg_roles AS o
+    WHERE o.oid IN (
+        SELECT c.relowner FROM millstream.stream_tables AS t JOIN pg_class AS c ON c.oid = t.relid
+    ) AND NOT pg_has_role(o.oid, (SELECT nspowner FROM pg_namespace WHERE nspname = 'millstream'), 'USAGE')
 )
-ORDER BY r.rolname;
+SELECT w.rolname, w.kind, w.others
+FROM wanted AS w
+WHERE NOT has_schema_privilege(w.oid, 'millstream', 'USAGE')
+    OR EXISTS (
+        SELECT
+        FROM pg_proc AS p
+        WHERE p.pronamespace = 'millstream'::regnamespace
+            AND (w.kind, p.proname::text) IN (
+                SELECT split_part(x, ' ', 1), split_part(x, ' ', 2) FROM unnest(%(routines)s::text[]) AS x
+            )
+            AND NOT has_function_privilege(w.oid, p.oid, 'EXECUTE')
+    )
+    OR EXISTS (
+        SELECT
+        FROM pg_class AS c
+        WHERE c.relnamespace = 'millstream'::regnamespace
+            AND (w.kind, 'millstream.' || c.relname) IN (
+                SELECT split_part(x, ' ', 1), split_part(x, ' ', 2) FROM unnest(%(views)s::text[]) AS x
+            )
+            AND NOT (
+                has_table_privilege(w.oid, c.oid, 'SELECT')
+                AND (c.relname <> 'own_requests' OR has_column_privilege(w.oid, c.oid, 'kind', 'INSERT'))
+            )
+    )
+ORDER BY w.rolname;
+
+-- routines --
+SELECT p.oid::regprocedure::text FROM pg_proc AS p WHERE p.pronamespace = 'millstream'::regnamespace AND p.proname = ANY (%s) ORDER BY 1;
