@@ -1,4 +1,4 @@
-"""Print docs/reference/ from the code: SQL, commands, settings, errors, failpoints.
+"""Print docs/reference/ from the code: SQL, SQL functions, commands, settings, errors, failpoints.
 
     python -m docs.generate        writes the pages; tests/test_docs.py checks that they are current
 
@@ -16,6 +16,7 @@ from typing import Any
 
 import typer
 from docs.capabilities import KEPT, KINDS, REFUSED
+from docs.sql_functions import SQL_FUNCTIONS, SqlFunction
 from pydantic.fields import FieldInfo
 
 from millstream import errors
@@ -33,6 +34,7 @@ def pages() -> dict[str, str]:
     """Every page of the reference, by file name."""
     return {
         "sql.md": sql(),
+        "sql-functions.md": sql_functions(),
         "commands.md": commands(),
         "settings.md": settings(),
         "errors.md": error_codes(),
@@ -174,6 +176,40 @@ def setting_row(name: str, field: FieldInfo) -> tuple[str, str, str, str]:
     # Built without reading the environment and the file.
     default = Settings.model_construct().model_dump()[name]
     return f"`{name}`", f"`{PREFIX}{name.upper()}`", f"`{default}`", field.description or ""
+
+
+# -- SQL functions ---------------------------------------------------------------------------
+
+
+def sql_functions() -> str:
+    """Every function and procedure for users."""
+    head = (
+        "Functions and procedures of schema `millstream`, for users of the database. Operators are members of\n"
+        "the role `millstream_operator`, which an administrator creates; who has the rights of the catalog's\n"
+        "owner may do all. A function that asks for work records a request, wakes the service and returns the\n"
+        "request's id; it warns where no service runs. What it may do is decided by the rights of the role\n"
+        "that asks. Names are looked up along the `search_path` of the session that asks."
+    )
+    example = (
+        "```sql\n"
+        "CALL millstream.wait_for(millstream.create_stream_table(\n"
+        "    'totals', 'SELECT region, sum(amount) AS total FROM orders GROUP BY region', schedule => '1s'\n"
+        "));\n"
+        "```"
+    )
+    waiting = (
+        "`wait_for` commits, so it is called outside a transaction. Errors have the codes of [this list](errors.md)\n"
+        "as their SQLSTATE. Each role sees its own requests and their answers in the view `millstream.own_requests`,\n"
+        "until they are older than `history_retention`."
+    )
+    rows = map(sql_function_row, SQL_FUNCTIONS)
+    return page("SQL functions", head, example, waiting, table(("function", "what it does", "who may", "test"), rows))
+
+
+def sql_function_row(one: SqlFunction) -> tuple[str, str, str, str]:
+    """A function: how it is called, what it does, who may call it, which test shows it."""
+    file, _, name = one.test.partition("::")
+    return f"`{one.name}({one.arguments})`", one.meaning, one.allowed, f"[{name}](../../{file})"
 
 
 # -- errors ----------------------------------------------------------------------------------

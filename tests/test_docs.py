@@ -14,10 +14,12 @@ import pytest
 import typer
 
 from millstream import errors
+from millstream.catalog.installation import roles
 from millstream.cli.app import COMMANDS, app, name_of
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+MIGRATION = ROOT / "src" / "millstream" / "catalog" / "migrations" / "0017_sql_door.sql"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 # Code in backticks is no link.
@@ -35,7 +37,9 @@ def generator() -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", ["sql.md", "commands.md", "settings.md", "errors.md", "failpoints.md"])
+@pytest.mark.parametrize(
+    "name", ["sql.md", "sql-functions.md", "commands.md", "settings.md", "errors.md", "failpoints.md"]
+)
 def test_the_committed_reference_is_what_the_code_prints(name: str) -> None:
     printed = generator().pages()[name]
     assert (DOCS / "reference" / name).read_text() == printed, "run: make docs"
@@ -43,6 +47,20 @@ def test_the_committed_reference_is_what_the_code_prints(name: str) -> None:
 
 def test_the_reference_has_no_page_that_the_code_does_not_print() -> None:
     assert {path.name for path in (DOCS / "reference").iterdir()} == set(generator().pages())
+
+
+def test_every_function_for_users_has_its_row_and_a_test_that_shows_it() -> None:
+    functions = importlib.import_module("docs.sql_functions").SQL_FUNCTIONS
+    missing = [one.name for one in functions if f"def {one.test.partition('::')[2]}(" not in _text(one.test)]
+    assert missing == []
+    asked = {*roles.ROUTINES["operator"], *roles.ROUTINES["owner"]} - {"request", "raise_answer", "is_visible"}
+    names, text = {one.name for one in functions}, MIGRATION.read_text()
+    made = {name for name in asked if re.search(rf"^CREATE (FUNCTION|PROCEDURE) millstream.{name}\(", text, re.M)}
+    assert made - names == set()
+
+
+def _text(test: str) -> str:
+    return (ROOT / test.partition("::")[0]).read_text()
 
 
 def test_no_two_errors_have_the_same_code() -> None:

@@ -27,7 +27,9 @@ ROLES = """
 SHOP = """
     CREATE SCHEMA shop; CREATE TABLE shop.totals (n int); ALTER TABLE shop.totals OWNER TO owner;
     GRANT USAGE, CREATE ON SCHEMA shop TO owner, stranger;
-    INSERT INTO millstream.stream_tables (schema_name, name, relid, query, canonical_query, schedule, refresh_mode, status)
+    INSERT INTO millstream.stream_tables (
+        schema_name, name, relid, query, canonical_query, schedule, refresh_mode, status
+    )
     VALUES ('shop', 'totals', 'shop.totals'::regclass, 'q', 'q', '1s', 'AUTO', 'ACTIVE');
 """
 
@@ -130,7 +132,9 @@ def test_a_request_is_of_the_role_that_was_set(database: str, mill: Connection) 
     assert asked(mill) == [("owner", "refresh"), ("member", "refresh")]
 
 
-def test_code_that_others_run_asks_with_the_rights_of_its_owner(database: str, conn: Connection, mill: Connection) -> None:
+def test_code_that_others_run_asks_with_the_rights_of_its_owner(
+    database: str, conn: Connection, mill: Connection
+) -> None:
     """The session is a superuser's: neither its user nor its role setting says who asks."""
     conn.execute("GRANT millstream_operator TO stranger")
     with as_role(database, "stranger") as stranger:
@@ -230,8 +234,10 @@ def test_a_path_full_of_traps_changes_nothing(database: str, mill: Connection) -
     with as_role(database, "owner") as conn:
         conn.execute(
             "CREATE SCHEMA traps;"
-            "CREATE FUNCTION traps.jsonb_strip_nulls(jsonb) RETURNS jsonb LANGUAGE sql AS $$ SELECT '{\"query\": 1}'::jsonb $$;"
-            "CREATE FUNCTION traps.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $$ SELECT 'infinity'::timestamptz $$;"
+            "CREATE FUNCTION traps.jsonb_strip_nulls(jsonb) RETURNS jsonb LANGUAGE sql AS"
+            " $$ SELECT '{\"query\": 1}'::jsonb $$;"
+            "CREATE FUNCTION traps.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS"
+            " $$ SELECT 'infinity'::timestamptz $$;"
             "CREATE OPERATOR traps.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = int8ne);"
             "SET search_path = traps, pg_catalog, shop"
         )

@@ -46,8 +46,8 @@ class TooManyRequests(MillstreamError):
     retryable = True
 
     @classmethod
-    def of(cls, role: str, message: str, hint: str) -> Self:
-        return cls(message, hint=hint, role=role)
+    def of(cls, message: str, hint: str) -> Self:
+        return cls(message, hint=hint)
 
 
 class RequestInterrupted(MillstreamError):

@@ -14,6 +14,7 @@ from millstream.algebra.table import quoted
 from millstream.capture.transition import transitions
 from millstream.capture.trigger import triggers
 from millstream.catalog import definition_digests, query_names, rights, sources, stream_tables, targets, write_guard
+from millstream.catalog.installation import roles
 from millstream.catalog.installation.install import SCHEMAS
 from millstream.catalog.sources import Source
 from millstream.catalog.stream_tables import RefreshMode, StreamTable
@@ -72,6 +73,8 @@ def create(
             planned.stored_in(definition_digests.digests_of_target(app.conn, table.relid)) if table.relid else planned
         )
         app.know(table, planned)
+        with app.conn.transaction():
+            roles.grant(app.conn)
         failpoint("create_recorded")
         try:
             for source, columns in planned.sources().values():

@@ -34,7 +34,7 @@ FROM (
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname IN ('millstream', 'millstream_changes', 'millstream_state')
     UNION ALL
-    SELECT p.proowner, p.proacl, format('FUNCTION %s', p.oid::regprocedure)
+    SELECT p.proowner, p.proacl, format('ROUTINE %s', p.oid::regprocedure)
     FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname IN ('millstream', 'millstream_changes', 'millstream_state')
 ) AS o (owner, acl, what)

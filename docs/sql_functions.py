@@ -1,0 +1,71 @@
+"""The functions and procedures for users: what each does, who may call it, the test that shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+REQUESTS = "tests/catalog/test_requests.py"
+_OWNERS = "operators; owners of the stream table"
+_ALL_RIGHTS = "the owner of the stream table"
+
+
+@dataclass(frozen=True)
+class SqlFunction:
+    """A function or a procedure that users call."""
+
+    name: str
+    arguments: str
+    meaning: str
+    allowed: str
+    test: str
+    """A file and the name of a test in it."""
+
+
+_NEW = (
+    "name, query, schedule => '1m', refresh_mode => 'AUTO', initialize => true, cdc_mode => NULL, settings => NULL, "
+    "assume_immutable => NULL"
+)
+_WHO = f"{REQUESTS}::test_each_role_may_ask_for_what_it_could_do_itself"
+
+SQL_FUNCTIONS = (
+    SqlFunction(
+        "create_stream_table", _NEW, "Create a stream table that belongs to the role that asks.", "operators", _WHO
+    ),
+    SqlFunction(
+        "create_or_replace_stream_table", _NEW, "Create it, alter it, or leave it as it is.", "operators", _WHO
+    ),
+    SqlFunction(
+        "alter_stream_table",
+        "name, schedule => NULL, refresh_mode => NULL, status => NULL, query => NULL, cdc_mode => NULL",
+        "Change what is given. Status ACTIVE resumes it, SUSPENDED stops it.",
+        f"{_OWNERS}; with `query` {_ALL_RIGHTS} only",
+        _WHO,
+    ),
+    SqlFunction(
+        "drop_stream_table",
+        "name, cascade => false",
+        "Drop it; with `cascade` what depends on it, too.",
+        _ALL_RIGHTS,
+        _WHO,
+    ),
+    SqlFunction("refresh_stream_table", "name", "Refresh it now.", _OWNERS, _WHO),
+    SqlFunction("verify_stream_table", "name", "Refresh it and compare it with its query.", _OWNERS, _WHO),
+    SqlFunction(
+        "validate_query", "query", "What a stream table over it would be, or why it is refused.", "operators", _WHO
+    ),
+    SqlFunction("explain_query", "query", "How it would be maintained: its blocks.", "operators", _WHO),
+    SqlFunction(
+        "wait_for",
+        "request, timeout => '1 minute'",
+        "Procedure. Wait until a request is done; returns the answer as `result`, raises the error if it failed.",
+        "whoever may ask",
+        f"{REQUESTS}::test_waiting_raises_the_services_error_as_its_own",
+    ),
+    SqlFunction(
+        "service_is_running",
+        "",
+        "True if a service works on this database.",
+        "whoever may ask",
+        f"{REQUESTS}::test_a_request_wakes_the_service_and_warns_where_none_runs",
+    ),
+)
