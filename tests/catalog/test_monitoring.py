@@ -54,11 +54,42 @@ def status(conn: Connection) -> dict[str, dict[str, Any]]:
     return {row["stream_table"]: row for row in rows(conn, "SELECT * FROM millstream.status()")}
 
 
+def buffered(conn: Connection, name: str) -> int:
+    """A table with a change buffer: its oid."""
+    conn.execute(f"CREATE TABLE public.{name} (id int)".encode())
+    relid: int = conn.execute("SELECT %s::regclass::oid", (f"public.{name}",)).fetchall()[0][0]
+    sources.reserve(conn, relid, "public", name)
+    buffer_table.make(conn, relid, ())
+    return relid
+
+
+def change(conn: Connection, relid: int, action: str = "I", origin: str = "t") -> None:
+    insert = (
+        f"INSERT INTO millstream_changes.changes_{relid} (xid, action, origin) VALUES (pg_current_xact_id(), %s, %s)"
+    )
+    conn.execute(insert.encode(), (action, origin))
+
+
+def cut(conn: Connection, *tables: StreamTable) -> None:
+    """Refresh these at a cut taken now."""
+    snapshot = conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0]
+    stream_tables.advance(conn, [table.id for table in tables], snapshot, datetime.now(UTC))
+
+
+def wait_for_refresh(conn: Connection, *tables: StreamTable) -> None:
+    """Let a change wait for each of these."""
+    for table in tables:
+        source = buffered(conn, f"source_of_{table.id}")
+        sources.add_dependency(conn, table.id, source, ["id"])
+        change(conn, source)
+
+
 # -- status ----------------------------------------------------------------------------------
 
 
 def test_status_shows_how_old_each_stream_table_is_and_what_its_last_refresh_did(conn: Connection) -> None:
     fresh, stale, empty = add(conn, "fresh"), add(conn, "Stale"), add(conn, "empty")
+    wait_for_refresh(conn, fresh, stale, empty)
     fill(conn, fresh)
     fill(conn, stale, ago=timedelta(minutes=3), action="DIFFERENTIAL")
     shown = status(conn)
@@ -79,7 +110,9 @@ def test_status_shows_how_old_each_stream_table_is_and_what_its_last_refresh_did
 def test_a_stream_table_is_stale_at_twice_a_schedule_that_is_a_duration(
     conn: Connection, schedule: str, is_stale: bool
 ) -> None:
-    fill(conn, add(conn, "t", schedule), ago=timedelta(hours=3))
+    table = add(conn, "t", schedule)
+    wait_for_refresh(conn, table)
+    fill(conn, table, ago=timedelta(hours=3))
     assert status(conn)["public.t"]["is_stale"] is is_stale
 
 
@@ -97,6 +130,32 @@ def test_the_data_of_a_chain_is_as_old_as_the_oldest_and_the_upstream_is_named(c
     ]  # fmt: skip
     behind = upstreams.behind(conn, [top.id], NOW)[top.id]
     assert [one.name for one in behind] == shown["public.top"]["held_back_by"]
+
+
+def test_a_stream_table_for_which_no_change_waits_is_as_of_now(conn: Connection) -> None:
+    """The service writes nothing while there is nothing to do, so the data timestamp grows old."""
+    source, base, top = buffered(conn, "a"), add(conn, "base"), add(conn, "top")
+    sources.add_dependency(conn, base.id, source, ["id"])
+    upstreams.put(conn, top.id, [Upstream(base.id)])
+    conn.execute("UPDATE millstream.stream_tables SET reads_clock = false")
+    change(conn, source)
+    at = NOW - timedelta(hours=2)
+    for table in (base, top):
+        snapshot = conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0]
+        stream_tables.advance(conn, [table.id], snapshot, at)
+    shown = status(conn)
+    assert {(row["data_timestamp"], row["staleness"], row["is_stale"]) for row in shown.values()} == {
+        (at, timedelta(0), False)
+    }
+    # A change of what the upstream reads.
+    change(conn, source)
+    assert {(row["staleness"] > timedelta(hours=2), row["is_stale"]) for row in status(conn).values()} == {(True, True)}
+    cut(conn, base, top)
+    assert not any(row["is_stale"] for row in status(conn).values())
+    # What reads the clock is as of its last refresh.
+    stream_tables.advance(conn, [top.id], snapshot, at)
+    conn.execute("UPDATE millstream.stream_tables SET reads_clock = true WHERE name = 'top'")
+    assert [row["is_stale"] for row in status(conn).values()] == [False, True]
 
 
 def test_errors_are_counted_with_the_time_of_the_next_try(conn: Connection) -> None:
@@ -137,7 +196,9 @@ def test_a_name_is_read_as_postgresql_reads_it(conn: Connection) -> None:
 
 
 def test_staleness_is_that_of_one_stream_table(conn: Connection) -> None:
-    fill(conn, add(conn, "t"), ago=timedelta(hours=2))
+    table = add(conn, "t")
+    wait_for_refresh(conn, table)
+    fill(conn, table, ago=timedelta(hours=2))
     add(conn, "empty")
     query = "SELECT millstream.get_staleness('public.t') >= '2 hours', millstream.get_staleness('public.empty') IS NULL"
     assert conn.execute(query).fetchall() == [(True, True)]
@@ -203,28 +264,6 @@ def test_each_source_of_each_stream_table_is_shown_with_its_capture(conn: Connec
     conn.execute("DROP TABLE a")
     alerts = rows(conn, "SELECT source::text, alert FROM millstream.check_cdc_health() WHERE alert IS NOT NULL")
     assert alerts == [{"source": str(relid), "alert": "The table was dropped."}]
-
-
-def buffered(conn: Connection, name: str) -> int:
-    """A table with a change buffer: its oid."""
-    conn.execute(f"CREATE TABLE public.{name} (id int)".encode())
-    relid: int = conn.execute("SELECT %s::regclass::oid", (f"public.{name}",)).fetchall()[0][0]
-    sources.reserve(conn, relid, "public", name)
-    buffer_table.make(conn, relid, ())
-    return relid
-
-
-def change(conn: Connection, relid: int, action: str = "I", origin: str = "t") -> None:
-    insert = (
-        f"INSERT INTO millstream_changes.changes_{relid} (xid, action, origin) VALUES (pg_current_xact_id(), %s, %s)"
-    )
-    conn.execute(insert.encode(), (action, origin))
-
-
-def cut(conn: Connection, *tables: StreamTable) -> None:
-    """Refresh these at a cut taken now."""
-    snapshot = conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0]
-    stream_tables.advance(conn, [table.id for table in tables], snapshot, datetime.now(UTC))
 
 
 def test_a_truncation_or_a_gap_makes_the_next_refresh_start_anew(conn: Connection) -> None:

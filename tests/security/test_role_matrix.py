@@ -46,6 +46,7 @@ READING = {
     ("function", "millstream.check_cdc_health()", "EXECUTE"),
     ("function", "millstream.stream_table_id(text,name[])", "EXECUTE"),
     ("function", "millstream.needs_reinit(bigint)", "EXECUTE"),
+    ("function", "millstream.staleness_of(bigint)", "EXECUTE"),
     ("function", "millstream.status()", "EXECUTE"),
     ("function", "millstream.get_staleness(text,name[])", "EXECUTE"),
     ("function", "millstream.get_refresh_history(text,integer,name[])", "EXECUTE"),

@@ -120,6 +120,11 @@ def every(conn: Connection) -> list[StreamTable]:
     return _select(conn, "every")
 
 
+def staleness(conn: Connection) -> dict[int, timedelta]:
+    """Return the age of the rows of each stream table that is filled, by id: zero while no change waits for it."""
+    return dict(conn.execute(_SQL["staleness"]).fetchall())
+
+
 def dependants(conn: Connection, id: int) -> list[StreamTable]:
     """Return the stream tables that read this one."""
     return _select(conn, "dependants", (id,))

@@ -30,6 +30,9 @@ WHERE s.name OPERATOR(pg_catalog.=) %(name)s
 ORDER BY p.ordinality
 LIMIT 1;
 
+-- staleness --
+SELECT id, staleness FROM millstream.stream_tables_info WHERE staleness IS NOT NULL;
+
 -- dependants --
 -- The stream tables that read this one.
 SELECT s.*

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from millstream.capture.trigger import inventory
 from millstream.catalog import sources, stream_tables, upstreams, write_guard
@@ -19,11 +19,11 @@ from millstream.service.verb import verb
 @verb
 def health(app: App) -> list[Check]:
     """One check per stream table, per source and of the slot. Never starts Spark."""
-    now = datetime.now(UTC)
     every = stream_tables.every(app.conn)
     behind = _behind(app, every)
     unguarded = _unguarded(app, every)
-    tables = [unguarded.get(table.id) or _table(table, now, behind.get(table.id, "")) for table in every]
+    ages = stream_tables.staleness(app.conn)
+    tables = [unguarded.get(table.id) or _table(table, ages.get(table.id), behind.get(table.id, "")) for table in every]
     known = sources.every(app.conn)
     lacking = inventory.gaps_of(app.conn, known)
     changed = sources.drift(app.conn)
@@ -94,19 +94,19 @@ def _title(table: StreamTable) -> str:
     return f"stream table {table.schema_name}.{table.name}"
 
 
-def _table(table: StreamTable, now: datetime, behind: str) -> Check:
+def _table(table: StreamTable, age: timedelta | None, behind: str) -> Check:
     name = _title(table)
     if table.status in ("SUSPENDED", "ERROR"):
         see = f"See: millstream history {table.typed}"
         return Check(name, False, f"{table.status}: {table.last_error or 'by request'}", see)
     if failed := _last_failure(table):
         return Check(name, False, f"the last refresh failed: {failed[0]}", failed[1])
-    if table.data_timestamp is None:
+    if age is None:
         return Check(name, None, "not filled yet", f"Refresh it: millstream refresh {table.typed}")
-    age, every = now - table.data_timestamp, Cadence.parse(table.schedule).every
+    every = Cadence.parse(table.schedule).every
     # Twice the schedule, and a second for the work itself: then it no longer keeps up.
-    late = every is not None and now - (table.cut_at or table.data_timestamp) > 2 * every + timedelta(seconds=1)
-    hint = "Is a scheduler running (tick)?" if late else behind
+    late = every is not None and age > 2 * every + timedelta(seconds=1) and not behind
+    hint = "Is a service running (millstream run)?" if late else behind
     return Check(name, not late, f"{age.total_seconds():.1f} s old, schedule {table.schedule}", hint)
 
 

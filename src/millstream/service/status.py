@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from millstream.capture.buffer import slices
@@ -74,11 +74,13 @@ def status(app: App) -> list[StreamTableStatus]:
     """Every stream table, in order of name."""
     tables = stream_tables.every(app.conn)
     read = sources.read_by_each(app.conn, [table.id for table in tables])
-    waiting, sizes = _pending(app, tables, read), _sizes(app)
+    waiting, sizes, ages = _pending(app, tables, read), _sizes(app), stream_tables.staleness(app.conn)
     owners = rights.owners(app.conn, [table.relid for table in tables if table.relid])
     policies = rights.with_policies(app.conn, list({source.relid for each in read.values() for source in each}))
     found = [
-        _status(table, sizes.get(table.relid or 0, 0), waiting.get(table.id, 0), read.get(table.id, []))
+        _status(
+            table, ages.get(table.id), sizes.get(table.relid or 0, 0), waiting.get(table.id, 0), read.get(table.id, [])
+        )
         for table in tables
     ]
     return [
@@ -91,11 +93,13 @@ def status(app: App) -> list[StreamTableStatus]:
     ]
 
 
-def _status(table: StreamTable, rows: int, pending: int, read: list[Source]) -> StreamTableStatus:
-    age = (datetime.now(UTC) - table.data_timestamp).total_seconds() if table.data_timestamp else None
+def _status(
+    table: StreamTable, age: timedelta | None, rows: int, pending: int, read: list[Source]
+) -> StreamTableStatus:
     return StreamTableStatus(
         table.name, table.schema_name, table.status, table.refresh_mode, table.schedule, rows, table.data_timestamp,
-        age, table.last_action, table.last_reason, pending, table.consecutive_errors, table.last_error,
+        age.total_seconds() if age is not None else None, table.last_action, table.last_reason, pending,
+        table.consecutive_errors, table.last_error,
         tuple(SourceStatus(f"{source.schema}.{source.name}", source.mode, source.reason) for source in read),
         table.transient_errors, table.last_transient_error, table.next_try_at, table.no_data_refreshes,
     )  # fmt: skip

@@ -41,6 +41,7 @@ FUNCTIONS = (
     "millstream.check_cdc_health()",
     "millstream.stream_table_id(text, name[])",
     "millstream.needs_reinit(bigint)",
+    "millstream.staleness_of(bigint)",
     "millstream.status()",
     "millstream.get_staleness(text, name[])",
     "millstream.get_refresh_history(text, integer, name[])",

@@ -156,15 +156,49 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION millstream.needs_reinit IS 'True if the next refresh of a stream table computes all of its rows anew, as far as the catalog tells';
 
+-- A service that finds no changes writes nothing, so data_timestamp is the least that is true. The rows are as of now if no change waits
+-- for this stream table or one that it reads, to any depth. Of sources that are captured from WAL, that is known up to the cursor.
+CREATE FUNCTION millstream.staleness_of(stream_table_id bigint) RETURNS interval
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE below (id) AS (
+        SELECT $1
+        UNION
+        SELECT u.upstream_id FROM below AS b JOIN millstream.upstreams AS u ON u.stream_table_id = b.id
+    ), read AS MATERIALIZED (
+        SELECT b.id, d.source_relid, s.cdc_mode
+        FROM below AS b
+        JOIN millstream.dependencies AS d ON d.stream_table_id = b.id
+        JOIN millstream.sources AS s ON s.relid = d.source_relid
+    )
+    SELECT CASE
+        WHEN EXISTS (
+                SELECT FROM below AS b
+                JOIN millstream.stream_tables AS t ON t.id = b.id
+                WHERE t.frontier IS NULL OR t.status = 'ERROR' OR t.reads_clock IS NOT FALSE
+            )
+            OR EXISTS (SELECT FROM read AS r WHERE millstream.has_changes(r.id, r.source_relid, false))
+            THEN clock_timestamp() - s.data_timestamp
+        ELSE least(clock_timestamp() - s.data_timestamp, coalesce((
+            SELECT max(clock_timestamp() - o.updated_at)
+            FROM millstream.slots AS o
+            WHERE o.cursor < CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END
+                AND EXISTS (SELECT FROM read AS r WHERE r.cdc_mode = 'WAL')
+        ), interval '0'))
+    END
+    FROM millstream.stream_tables AS s
+    WHERE s.id = $1
+$$;
+COMMENT ON FUNCTION millstream.staleness_of IS 'The age of the rows of a stream table: zero while no change waits; NULL before it is filled';
+
 CREATE OR REPLACE VIEW millstream.stream_tables_info AS
 SELECT
     s.schema_name, s.name, pg_get_userbyid(c.relowner) AS owner, s.status, s.refresh_mode, s.schedule, s.cdc_mode,
-    s.frontier IS NOT NULL AS is_populated, s.data_timestamp, clock_timestamp() - s.data_timestamp AS staleness,
+    s.frontier IS NOT NULL AS is_populated, s.data_timestamp, f.staleness,
     s.last_refresh_at, s.last_action, s.last_reason, s.consecutive_errors,
     -- The text of an error may quote values of rows.
     substring(s.last_error FROM '\[(MS[0-9]{3})\]') AS last_error_code,
     s.id,
-    coalesce(clock_timestamp() - s.data_timestamp > 2 * o.every + interval '1 second', false) AS is_stale,
+    coalesce(f.staleness > 2 * o.every + interval '1 second', false) AS is_stale,
     -- The stream tables that it reads, to any depth, whose rows are older than its own last refresh.
     CASE
         WHEN s.data_timestamp < s.cut_at THEN ARRAY(
@@ -207,9 +241,12 @@ LEFT JOIN LATERAL (
         WHEN 'ms' THEN 1 WHEN 's' THEN 1000 WHEN 'm' THEN 60000 WHEN 'h' THEN 3600000 ELSE 86400000
     END) AS every
     FROM regexp_match(lower(s.schedule), '^ *([0-9]{1,9}) *(ms|s|m|h|d) *$') AS p (part)
-) AS o ON true;
+) AS o ON true
+-- OFFSET 0: computed once a row, and only if it is asked for.
+CROSS JOIN LATERAL (SELECT millstream.staleness_of(s.id) AS staleness OFFSET 0) AS f;
 COMMENT ON VIEW millstream.stream_tables_info IS 'Status of each stream table; readable by members of millstream_reader';
 COMMENT ON COLUMN millstream.stream_tables_info.data_timestamp IS 'Everything committed before this time is in its rows: the earliest of its own cut and the data timestamps of the stream tables it read there';
+COMMENT ON COLUMN millstream.stream_tables_info.staleness IS 'The age of its rows: zero while no change waits, since they are as of now then';
 COMMENT ON COLUMN millstream.stream_tables_info.is_stale IS 'Its rows are older than twice its schedule; false for a schedule that is no duration';
 COMMENT ON COLUMN millstream.stream_tables_info.held_back_by IS 'Stream tables that it reads, directly or through others, whose rows are older than its own last refresh';
 COMMENT ON COLUMN millstream.stream_tables_info.last_error IS 'Text of the last error; NULL for roles that do not have the rights of its owner';
@@ -285,11 +322,9 @@ COMMENT ON FUNCTION millstream.status IS 'Each stream table in one row: how fres
 
 CREATE FUNCTION millstream.get_staleness(name text, path name[] DEFAULT current_schemas(true)) RETURNS interval
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT clock_timestamp() - s.data_timestamp
-    FROM millstream.stream_tables AS s
-    WHERE s.id = millstream.stream_table_id($1, $2)
+    SELECT millstream.staleness_of(millstream.stream_table_id($1, $2))
 $$;
-COMMENT ON FUNCTION millstream.get_staleness IS 'The age of the rows of a stream table; NULL before it is filled';
+COMMENT ON FUNCTION millstream.get_staleness IS 'The age of the rows of a stream table: zero while no change waits; NULL before it is filled';
 
 CREATE FUNCTION millstream.get_refresh_history(name text, n integer DEFAULT 20, path name[] DEFAULT current_schemas(true))
 RETURNS TABLE (
@@ -508,4 +543,4 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT p.part, p.name, p.detail FROM parts AS p ORDER BY p.place, p.number, p.name
 $$;
 COMMENT ON FUNCTION millstream.explain_st IS 'How a stream table is maintained: its blocks, sources, upstreams and last refresh';
-REVOKE ALL ON FUNCTION millstream.has_changes, millstream.needs_reinit, millstream.explain_st FROM PUBLIC;
+REVOKE ALL ON FUNCTION millstream.has_changes, millstream.needs_reinit, millstream.staleness_of, millstream.explain_st FROM PUBLIC;
