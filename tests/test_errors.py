@@ -199,10 +199,11 @@ def test_commands_of_hints_work_with_odd_names(
     run(database, used.value.hint, "drop")
     ms.create_stream_table(st, "SELECT id FROM t", schedule="manual")
 
-    writer.execute(f"ALTER TABLE {st} RENAME TO moved".encode())
+    writer.execute(f"ALTER TABLE {st} RENAME TO moved; CREATE TABLE {st} (id int)".encode())
     with pytest.raises(errors.TargetMoved) as renamed:
         ms.refresh(st)
     run(database, renamed.value.hint, "drop")
+    writer.execute(f"DROP TABLE {st}".encode())
     ms.create_stream_table(st, "SELECT id FROM t", schedule="manual")
 
     writer.execute(f"DROP TABLE {st}".encode())

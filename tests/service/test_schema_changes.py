@@ -9,7 +9,7 @@ import pytest
 
 import millstream
 from millstream import Millstream
-from millstream.catalog import sources
+from millstream.catalog import sources, stream_tables
 from millstream.errors import SourceChanged
 from millstream.testing import oracle
 from millstream.testing.catalog_rows import end_backoff
@@ -177,3 +177,29 @@ def test_a_query_that_does_not_hold_waits_and_a_dropped_source_leaves_nothing_be
     end_backoff(ms.app.conn)
     assert [report.action for report in ms.tick()] == ["REINITIALIZE"]
     assert (ms.app.named("totals").status, ms.verify("totals").ok) == ("ACTIVE", True)
+
+
+# -- the stream table itself -----------------------------------------------------------------------
+
+
+def test_a_stream_table_that_its_owner_renames_is_refreshed_under_its_new_name(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    """It was an error, for its readers too, until it was renamed back."""
+    make(ms)
+    writer.execute("CREATE SCHEMA aside; ALTER TABLE totals RENAME TO sums; ALTER TABLE sums SET SCHEMA aside")
+    change(writer, 20)
+    assert {report.name for report in ms.refresh_all()} == {"sums", "named", "above"}
+    assert {table.qualified for table in stream_tables.every(ms.app.conn)} == {
+        '"aside"."sums"',
+        '"public"."named"',
+        '"public"."above"',
+    }
+    oracle.check(ms.app.conn, TOTALS, "aside.sums")
+    change(writer, 21)
+    assert {report.action for report in ms.refresh_all()} == {"DIFFERENTIAL"}
+    oracle.check(ms.app.conn, TOTALS, "aside.sums")
+    assert ms.verify("aside.sums").ok
+    oracle.check(ms.app.conn, f"SELECT count(*) AS groups, sum(total) AS total FROM ({TOTALS}) AS q", "above")
+    ms.drop_stream_table("aside.sums", cascade=True)
+    assert [table.name for table in ms.status()] == ["named"]

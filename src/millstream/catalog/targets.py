@@ -53,6 +53,11 @@ def moved(conn: Connection, target: Target, name: str) -> TargetMoved:
     return TargetMoved.another(name, str(target.found))
 
 
+def follow(conn: Connection, id: int) -> bool:
+    """Record the present name of the table of a stream table; False if it may not be ours, or its name was taken."""
+    return conn.execute(_SQL["follow"], (id,)).fetchone() is not None
+
+
 def mark(conn: Connection, id: int) -> None:
     """Mark the table of a stream table as ours."""
     for statement in statements(conn, id):

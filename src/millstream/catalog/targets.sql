@@ -31,3 +31,27 @@ JOIN pg_class AS c ON c.oid = x.indexrelid
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE s.id = %s
 ORDER BY c.oid;
+
+-- follow --
+-- Record the name that the table of a stream table has now, if it has our mark and nobody has its former name.
+UPDATE millstream.stream_tables AS s
+SET schema_name = n.nspname, name = c.relname, updated_at = clock_timestamp()
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+CROSS JOIN millstream.installation AS i
+WHERE s.id = %s AND c.oid = s.relid AND c.relkind = 'r'
+    AND EXISTS (
+        SELECT FROM pg_index AS x
+        JOIN pg_description AS d ON d.classoid = 'pg_class'::regclass AND d.objoid = x.indexrelid AND d.objsubid = 0
+        WHERE x.indrelid = c.oid AND x.indisunique
+            AND d.description = format('Millstream: stream table %%s of installation %%s', s.id, i.id)
+    )
+    AND NOT EXISTS (
+        SELECT FROM pg_class AS o
+        JOIN pg_namespace AS m ON m.oid = o.relnamespace
+        WHERE (m.nspname, o.relname) = (s.schema_name, s.name)
+    )
+    AND NOT EXISTS (
+        SELECT FROM millstream.stream_tables AS o WHERE (o.schema_name, o.name) = (n.nspname, c.relname) AND o.id <> s.id
+    )
+RETURNING s.id;

@@ -78,7 +78,8 @@ class TargetMoved(MillstreamError):
     def renamed(cls, name: str) -> Self:
         return cls(
             f'the table of stream table "{name}" has been renamed',
-            detail="A table that has its name now is another table; Millstream does not touch it.",
+            detail="Another table has its name now; Millstream does not touch that one, and follows a new name only if "
+            "the former one is free.",
             hint="Rename it back with ALTER TABLE ... RENAME TO. Or keep the table and remove the stream table from "
             f"the catalog with: millstream drop --forget {typed(name)}",
             name=name,

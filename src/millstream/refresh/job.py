@@ -67,6 +67,8 @@ class Gap:
     what: str
     guard: bool = False
     """True if the write guard of the stream table itself is not as the setting says."""
+    is_renamed: bool = False
+    """True if the table of the stream table itself has another name."""
 
 
 @dataclass(frozen=True)

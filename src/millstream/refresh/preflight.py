@@ -67,7 +67,7 @@ def _unplanned(conn: Connection, job: Job, changes: Sequence[Change]) -> Outcome
     planned_otherwise = {one.kind for one in changes if one.is_planned_otherwise}
     state = next((one.digest for one in changes if one.kind == "target"), None)
     if state == "renamed":
-        return TargetMoved.renamed(job.table.name)
+        return Gap((), f"{job.table.name} has been renamed", is_renamed=True)
     if state == "dropped":
         return TargetMoved.dropped(job.table.name)
     if state == "unmarked":

@@ -3,6 +3,7 @@
     stale plan          plan the query again from its text; names mean the tables that have them now
     other sources       record the sources and columns that the new plan reads
     gap in capture      set the triggers up again; this marks the buffer, so that every reader reinitialises
+    table renamed       record its new name, if no other table has the former one
     guard missing       restore the trigger that refuses direct writes, and recompute the rows
 
 Each source is repaired by itself: if one cannot be repaired, its readers get the error and the others go on.
@@ -21,7 +22,16 @@ from millstream.capture.transition import transitions
 from millstream.capture.trigger import triggers
 from millstream.catalog import sources, stream_tables, targets, write_guard
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import Cycle, InternalError, LockNotHad, MillstreamError, QueryError, SourceChanged
+from millstream.errors import (
+    Busy,
+    Cycle,
+    InternalError,
+    LockNotHad,
+    MillstreamError,
+    QueryError,
+    SourceChanged,
+    TargetMoved,
+)
 from millstream.observe import log
 from millstream.postgres import notifications, relations
 from millstream.postgres.failures import failure_from
@@ -72,12 +82,25 @@ def _plan_again(context: SchedulerContext, job: Job, gap: Gap) -> Job | Millstre
         return _restore_guard(context, job)
     context.forget(job.table.id)
     try:
+        if gap.is_renamed:
+            _follow_target(context, job)
         again = job_of(context, stream_tables.get(context.conn, job.table.id), full=job.full)
         if isinstance(again, Job):
             _record_sources(context, again.table)
     except MillstreamError as error:
         return error
     return again
+
+
+def _follow_target(context: SchedulerContext, job: Job) -> None:
+    """Record the name that the user has given to the table of a stream table; raise if that cannot be told for sure."""
+    id, name = job.table.id, job.table.name
+    with context.mutex.stream_tables([id]) as free:
+        if not free:
+            raise Busy.working_on(name, context.mutex.holders([id]).get(id))
+        if not targets.follow(context.conn, id):
+            raise TargetMoved.renamed(name)
+    log.warning("stream table renamed by a user", table=name, now=stream_tables.get(context.conn, id).qualified)
 
 
 def _restore_guard(context: SchedulerContext, job: Job) -> Job | MillstreamError:
