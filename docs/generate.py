@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import typer
+from docs.alerts import ALERTS
 from docs.capabilities import KEPT, KINDS, REFUSED
 from docs.sql_functions import SQL_FUNCTIONS, SqlFunction
 from pydantic.fields import FieldInfo
@@ -40,6 +41,7 @@ def pages() -> dict[str, str]:
         "errors.md": error_codes(),
         "failpoints.md": failpoints(),
         "history.md": history(),
+        "alerts.md": alerts(),
     }
 
 
@@ -100,6 +102,25 @@ def history() -> str:
         section("Action", table(("action", "meaning"), ((f"`{one}`", told) for one, told in ACTIONS.items()))),
         section("Reason", table(("code", "meaning"), ((f"`{one}`", told) for one, told in REASONS.items())), failed),
     )
+
+
+# -- alerts ----------------------------------------------------------------------------------
+
+
+def alerts() -> str:
+    """When each alert is sent, and what it tells."""
+    head = (
+        "`LISTEN millstream_alert` tells what wants looking at, as JSON: `alert` is the kind, the others are facts\n"
+        "about it. An alert is part of a transaction: what it tells is committed. One that would be longer than 8000\n"
+        "bytes has shortened texts, and `shortened`."
+    )
+    rows = ((f"`{one.kind}`", one.when, one.facts, _shown_by(one.test)) for one in ALERTS)
+    return page("Alerts", head, table(("alert", "sent when", "facts", "shown by"), rows))
+
+
+def _shown_by(test: str) -> str:
+    file, _, name = test.partition("::")
+    return f"[{name}](../../{file})" if test else ""
 
 
 # -- commands --------------------------------------------------------------------------------

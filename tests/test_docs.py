@@ -8,7 +8,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, get_args
 
 import pytest
 import typer
@@ -16,6 +16,7 @@ import typer
 from millstream import errors
 from millstream.catalog.installation import roles
 from millstream.cli.app import COMMANDS, app, name_of
+from millstream.postgres.notifications import Alert
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -151,3 +152,11 @@ def test_every_function_that_the_life_of_a_change_names_exists() -> None:
     missing = [(file, name) for file, name in named if not re.search(rf"^(def|class) {name}\b", sources[file], re.M)]
     assert len(named) > 15
     assert missing == []
+
+
+def test_every_alert_is_listed_with_a_test_that_exists() -> None:
+    from docs.alerts import ALERTS
+
+    assert sorted(one.kind for one in ALERTS) == sorted(get_args(Alert))
+    shown = [one.test.partition("::") for one in ALERTS if one.test]
+    assert [(file, name) for file, _, name in shown if f"def {name}(" not in (ROOT / file).read_text()] == []

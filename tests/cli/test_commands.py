@@ -40,6 +40,26 @@ def test_create_hands_over_what_was_given(line: Line) -> None:
     assert ended.out.startswith("shop.totals is created. FULL: 1,234 rows read, 1 inserted")
 
 
+def test_alter_hands_over_what_was_given_and_nothing_else(line: Line) -> None:
+    ended = line("alter", "shop.totals", "--status", "suspended", "--schedule", "5m")
+    assert ended.out == "shop.totals is altered.\n"
+    line("alter", "t", "--refresh-mode", "full", "--cdc-mode", "WAL", "--query", "SELECT 2", "--json")
+    line("alter", "t", "--query", "-", stdin="SELECT 3")
+    assert line.double.called("alter_stream_table") == [
+        (("shop.totals",), {"status": "SUSPENDED", "schedule": "5m"}),
+        (("t",), {"refresh_mode": "FULL", "cdc_mode": "wal", "query": "SELECT 2"}),
+        (("t",), {"query": "SELECT 3"}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("--status", "ERROR"), ("--refresh-mode", "never"), ("--query", "SELECT 1", "--file", "q.sql")]
+)
+def test_alter_needs_something_to_change_that_makes_sense(line: Line, arguments: tuple[str, ...]) -> None:
+    assert line("alter", "t", *arguments).code == Exit.USAGE
+    assert line.double.called("alter_stream_table") == []
+
+
 def test_create_without_initializing_says_what_comes_next(line: Line) -> None:
     assert line("create", "t", "SELECT 1", "--no-initialize").out == "t is created; its first refresh fills it.\n"
 

@@ -94,9 +94,16 @@ def test_a_table_that_fails_is_held_back_then_suspended_until_it_is_made_active(
     assert ms.app.named("a_st").next_try_at is None
     assert "a_st" in ticked(ms)
     oracle.check(ms.app.conn, "SELECT id, v FROM t", "a_st")
-    told = alerts(listener, 1)
-    assert (told[0]["alert"], told[0]["stream_table"], told[0]["errors"]) == ("auto_suspended", '"public"."a_st"', 3)
-    assert told[0]["code"] == "MS402"
+    told = alerts(listener, 7)
+    assert [one["alert"] for one in told] == [
+        *["refresh_failed"] * 2, "auto_suspended", *["refresh_failed"] * 2, "resumed", "refresh_completed",
+    ]  # fmt: skip
+    assert {one["stream_table"] for one in told} == {'"public"."a_st"'}
+    assert (told[2]["errors"], told[2]["code"]) == (3, "MS402")
+    assert (told[0]["code"], told[0]["initiated_by"], told[0]["is_transient"]) == ("MS402", "SCHEDULER", False)
+    assert told[4]["initiated_by"] == "MANUAL"
+    assert (told[5]["former_status"], told[5]["by"]) == ("SUSPENDED", "alter")
+    assert told[6]["rows_inserted"] == 2
 
 
 def test_a_table_that_another_process_holds_is_skipped_and_told_once(
@@ -130,3 +137,34 @@ def test_the_back_off_grows_with_each_failed_try_and_ends_with_a_success(
     table = ms.app.named("a_st")
     assert (table.failed_tries, table.next_try_at) == (0, None)
     oracle.check(ms.app.conn, "SELECT id, v FROM t", "a_st")
+
+
+def test_a_refresh_that_changes_rows_is_told_and_one_that_changes_none_is_not(
+    ms: Millstream, writer: psycopg.Connection, another: Callable[[], Connection]
+) -> None:
+    listener = another()
+    listener.execute("LISTEN millstream_alert")
+    ms.tick()
+    writer.execute("UPDATE t SET w = 2")
+    assert ticked(ms)["a_st"] == "NO_DATA", "a column that is not read"
+    writer.execute("INSERT INTO t VALUES (2, 2, 2)")
+    ms.tick()
+    [told] = alerts(listener, 1)
+    assert told.pop("duration_ms") > 0
+    assert told == {
+        "alert": "refresh_completed", "stream_table": '"public"."a_st"', "action": "DIFFERENTIAL", "reason": "CHANGED",
+        "initiated_by": "SCHEDULER", "rows_inserted": 1, "rows_updated": 0, "rows_deleted": 0,
+        "data_timestamp": ms.history("a_st", 1)[0].as_dict()["data_timestamp"], "had_failed": False,
+    }  # fmt: skip
+
+
+def test_a_table_in_error_that_can_be_refreshed_again_is_told_to_have_resumed(
+    ms: Millstream, writer: psycopg.Connection, another: Callable[[], Connection]
+) -> None:
+    listener = another()
+    listener.execute("LISTEN millstream_alert")
+    writer.execute("UPDATE millstream.stream_tables SET status = 'ERROR', consecutive_errors = 1 WHERE name = 'a_st'")
+    assert ticked(ms)["a_st"] == "NO_DATA"
+    completed, resumed = alerts(listener, 2)
+    assert (completed["alert"], completed["had_failed"]) == ("refresh_completed", True)
+    assert (resumed["alert"], resumed["former_status"], resumed["by"]) == ("resumed", "ERROR", "refresh")

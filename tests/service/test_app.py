@@ -5,6 +5,7 @@ The first tick of a new process over 300 stream tables took 36 seconds, nearly a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -134,7 +135,7 @@ def test_what_changed_and_what_reads_it_are_planned_and_move_in_one_cut_with_the
          "CREATE OR REPLACE VIEW seen AS SELECT id, v FROM t2", "SOURCE_REPLACED"),
     ],
 )  # fmt: skip
-def test_what_changed_under_a_stream_table_that_is_not_planned_is_noticed(
+def test_what_changed_under_a_stream_table_that_is_not_planned_is_noticed_and_told(
     anew: Anew, writer: psycopg.Connection, planned: list[str], change: str, reason: str
 ) -> None:
     with anew() as ms:
@@ -142,9 +143,14 @@ def test_what_changed_under_a_stream_table_that_is_not_planned_is_noticed(
     planned.clear()
     for statement in change.split("; "):
         writer.execute(statement.encode())
+    writer.execute("LISTEN millstream_alert")
     with anew() as ms:
         report = {report.name: (report.action, report.reason) for report in ms.tick()}
         assert report == {"s": ("REINITIALIZE", reason), "other": ("NO_DATA", "NO_CHANGE")}
+        told = [json.loads(one.payload) for one in writer.notifies(timeout=60, stop_after=1)][:1]
+        assert [(one["alert"], one["stream_table"], one["reason"]) for one in told] == [
+            ("reinitialize_needed", '"public"."s"', reason)
+        ]
         assert planned
         writer.execute("INSERT INTO t2 VALUES (70, 1, 1, 'x')")
         assert actions(ms) == {"s": "DIFFERENTIAL", "other": "NO_DATA"}

@@ -13,8 +13,10 @@ from typing import Any, Literal
 
 from psycopg.types.json import Jsonb
 
+from millstream.algebra.table import quoted
 from millstream.errors import ProcessEnded
 from millstream.frontier.snapshot import Snapshot
+from millstream.postgres import notifications
 from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
 
@@ -100,12 +102,17 @@ def fail_orphans(conn: Connection) -> int:
     """Settle the entries RUNNING whose transactions have ended: their processes died. Return how many failed."""
     with conn.transaction():
         orphans = conn.execute(_SQL["orphans"]).fetchall()
-        completed = [id for id, _, is_completed in orphans if is_completed]
+        completed = [id for id, *_, is_completed in orphans if is_completed]
         if completed:
             remove_running(conn, completed)
-        failed = [(id, ProcessEnded.while_refreshing(name)) for id, name, is_completed in orphans if not is_completed]
-        for id, error in failed:
+        failed = [orphan for orphan in orphans if not orphan[-1]]
+        for id, schema, name, action, initiated_by, _ in failed:
+            error = ProcessEnded.while_refreshing(name)
             conn.execute(_SQL["fail"], (error.code, Jsonb(error.as_dict()), id))
+            notifications.alert(
+                conn, "refresh_failed", stream_table=f"{quoted(schema)}.{quoted(name)}", action=action,
+                initiated_by=initiated_by, code=error.code, message=error.message, detail=error.detail,
+            )  # fmt: skip
     return len(failed)
 
 

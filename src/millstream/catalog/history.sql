@@ -33,7 +33,7 @@ RETURNING id;
 -- orphans --
 -- Entries RUNNING whose transaction has ended. One that lies ahead is of a cluster that this database was copied from.
 -- A refresh that was completed has an entry of the same transaction.
-SELECT r.id, s.name, EXISTS (
+SELECT r.id, s.schema_name, s.name, r.action, r.initiated_by, EXISTS (
     SELECT FROM millstream.refresh_history AS c
     WHERE c.stream_table_id = r.stream_table_id AND c.id > r.id AND c.transaction_id = r.transaction_id
         AND c.status = 'COMPLETED'

@@ -26,7 +26,9 @@ from millstream.catalog import history
 from millstream.catalog.history import HistoryEntry
 from millstream.errors import MillstreamError
 from millstream.observe import log
+from millstream.postgres import notifications
 from millstream.postgres.connection import Connection, session
+from millstream.postgres.notifications import Alert, Fact
 
 
 class Journal:
@@ -38,13 +40,13 @@ class Journal:
         self._conn: Connection | None = None
         self._running: dict[int, HistoryEntry] = {}
 
-    def begin(self, entries: Sequence[HistoryEntry], transaction_id: int) -> None:
-        """Write down that these refreshes are at work in a transaction.
+    def begin(self, entries: Sequence[HistoryEntry], transaction_id: int) -> list[HistoryEntry]:
+        """Write down that these refreshes are at work in a transaction; return those that were not before.
 
-        One that was tried before is said to have started then.
+        One that is tried again is said to have started with the first try.
         """
         if not entries:
-            return
+            return []
         known = self._running
         again = [known[entry.stream_table_id] for entry in entries if entry.stream_table_id in known]
         started = {entry.stream_table_id: entry.started_at for entry in again}
@@ -53,6 +55,14 @@ class Journal:
         if ids := self._write(begun, again, transaction_id):
             written = zip(begun, ids, strict=True)
             self._running |= {entry.stream_table_id: replace(entry, id=id) for entry, id in written}
+        return [entry for entry in begun if entry.stream_table_id not in started]
+
+    def alert(self, kind: Alert, **facts: Fact) -> None:
+        """Send an alert at once, whatever becomes of the transaction of the refresh."""
+        try:
+            notifications.alert(self._connected(), kind, **facts)
+        except (psycopg.Error, MillstreamError) as error:
+            log.warning("alert not sent", alert=kind, reason=str(error))
 
     def sessions(self) -> list[Connection]:
         """Return the session, if there is one."""

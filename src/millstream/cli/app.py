@@ -13,6 +13,7 @@ from millstream.cli import demo, stdio
 from millstream.cli.command import AS_JSON, EVENTS, Program, with_example
 from millstream.cli.commands import (
     adopt,
+    alter,
     create,
     doctor,
     drop,
@@ -44,6 +45,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     history,
     explain,
     verify,
+    alter,
     health,
     settings,
     adopt,

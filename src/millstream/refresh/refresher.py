@@ -47,6 +47,7 @@ from millstream.refresh.decide import Decision, Facts, decide
 from millstream.refresh.facts import facts_of, slices
 from millstream.refresh.job import Gap, Job, Outcome, Postponed, SourcesByTable, Unplanned, levels, relids_read
 from millstream.refresh.preflight import preflight
+from millstream.refresh.reasons import REASONS
 from millstream.refresh.report import RefreshReport
 from millstream.spark.engine import Engine
 from millstream.store import staging
@@ -230,14 +231,22 @@ class Refresher:
         """Enter in the journal what is now at work. If only time has passed, most often nothing is to be done."""
         if self.journal is None:
             return
-        begun = [
-            HistoryEntry(
-                job.table.id, decision.action, decision.reason, "RUNNING", initiator(job, initiated_by), now.taken_at
-            )
+        by = {
+            job.table.id: (job, decision, initiator(job, initiated_by))
             for job, decision in decided
             if decision.action != "NO_DATA" and decision.reason != "CLOCK"
+        }
+        at_work = [
+            HistoryEntry(id, decision.action, decision.reason, "RUNNING", whose, now.taken_at)
+            for id, (_, decision, whose) in by.items()
         ]
-        self.journal.begin(begun, now.own)
+        for entry in self.journal.begin(at_work, now.own):
+            job, decision, _ = by[entry.stream_table_id]
+            if decision.action == "REINITIALIZE":
+                self.journal.alert(
+                    "reinitialize_needed", stream_table=job.table.qualified, reason=decision.reason,
+                    meaning=REASONS[decision.reason], detail=decision.detail,
+                )  # fmt: skip
 
     def _end(self, jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> None:
         if self.journal is not None:

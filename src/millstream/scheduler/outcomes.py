@@ -56,7 +56,9 @@ def record_failure(
             if free and not known:
                 _count(context, table, error, initiated_by)
             if not known or attempt:
-                _enter(context, _entry(error, attempt or _unattempted(table, initiated_by, started_at)), attempt)
+                entry = _entry(error, attempt or _unattempted(table, initiated_by, started_at))
+                _enter(context, entry, attempt)
+                _announce(context, table, entry, error)
     except psycopg.Error as trouble:
         # The server may lack the resources to write this down, too.
         if context.conn.closed or transient_trouble(code_of(trouble)) is None:
@@ -111,6 +113,15 @@ def _enter(context: SchedulerContext, entry: HistoryEntry, attempt: HistoryEntry
         history.add_unless_repeated(context.conn, entry)
     else:
         history.add(context.conn, entry)
+
+
+def _announce(context: SchedulerContext, table: StreamTable, entry: HistoryEntry, error: MillstreamError) -> None:
+    if entry.status == "FAILED":
+        notifications.alert(
+            context.conn, "refresh_failed", stream_table=table.qualified, action=entry.action,
+            initiated_by=entry.initiated_by, code=error.code, message=error.message, detail=error.detail,
+            hint=error.hint, is_transient=error.retryable,
+        )  # fmt: skip
 
 
 def _unattempted(table: StreamTable, initiated_by: Initiator, started_at: datetime) -> HistoryEntry:

@@ -8,6 +8,7 @@ from millstream.capture.transition import transitions
 from millstream.catalog import sources, stream_tables
 from millstream.catalog.stream_tables import RefreshMode
 from millstream.errors import BadSetting, NotYet
+from millstream.postgres import notifications
 from millstream.scheduler.cadence import Cadence
 from millstream.service.app import App
 from millstream.service.verb import verb
@@ -38,6 +39,11 @@ def alter(
     table = app.named(name)
     if cdc_mode == "wal":
         transitions.require(app, sources.read_by(app.conn, table.id))
-    stream_tables.change(
-        app.conn, table.id, schedule=cadence, refresh_mode=refresh_mode, status=status, cdc_mode=cdc_mode
-    )
+    with app.conn.transaction():
+        stream_tables.change(
+            app.conn, table.id, schedule=cadence, refresh_mode=refresh_mode, status=status, cdc_mode=cdc_mode
+        )
+        if status == "ACTIVE" and table.status in ("SUSPENDED", "ERROR"):
+            notifications.alert(
+                app.conn, "resumed", stream_table=table.qualified, former_status=table.status, by="alter"
+            )

@@ -63,7 +63,7 @@ def run(
     A query that cannot be maintained is refused (exit code 3) with the place, the reason and a way round. With
     --dry-run nothing is created: the query's columns, key, blocks and sources are shown.
     """
-    text = _query(query, file)
+    text = read_query(query, file)
     capture = cdc_mode.value if cdc_mode else None
     if only_validate:
         with opened(ctx, dsn, "planning the query") as client:
@@ -90,8 +90,8 @@ def run(
             out().print(notice, style="dim", markup=False)
 
 
-def _query(text: str | None, file: Path | None) -> str:
-    """The query, from the one place it was given in."""
+def read_query(text: str | None, file: Path | None) -> str:
+    """Return the query, from the one place it was given in."""
     if (text is None) == (file is None):
         raise typer.BadParameter("give the query either as an argument or with --file")
     if text is not None:

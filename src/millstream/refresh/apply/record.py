@@ -10,6 +10,7 @@ from millstream.catalog import history, stream_tables
 from millstream.catalog.history import HistoryEntry, Initiator
 from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
+from millstream.postgres import notifications
 from millstream.postgres.connection import Connection
 from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job, relids_read
@@ -22,6 +23,7 @@ def record(conn: Connection, now: Cut, job: Job, report: RefreshReport) -> Refre
     moments = stream_tables.advance(conn, [id], frontier, now.taken_at, action=report.action, reason=report.reason)
     dated = replace(report, data_timestamp=moments[id])
     history.add(conn, _entry(job, dated, now.taken_at))
+    _announce(conn, job, dated)
     failpoint("frontier_advanced")
     return dated
 
@@ -41,7 +43,24 @@ def record_idle(conn: Connection, now: Cut, jobs: Sequence[Job], initiated_by: I
         reports |= {job.table.id: _idle(now, job, initiated_by, frontier, moments[job.table.id]) for job in idle}
     if jobs and initiated_by != "SCHEDULER":
         history.add_all(conn, [_entry(job, reports[job.table.id], now.taken_at) for job in jobs])
+    for job in jobs:
+        _announce(conn, job, reports[job.table.id])
     return reports
+
+
+def _announce(conn: Connection, job: Job, report: RefreshReport) -> None:
+    """Alert of a refresh that has changed rows, or is the first good one after others that failed."""
+    table = job.table
+    had_failed = bool(table.consecutive_errors or table.transient_errors)
+    if report.rows_changed or had_failed:
+        notifications.alert(
+            conn, "refresh_completed", stream_table=table.qualified, action=report.action, reason=report.reason,
+            initiated_by=report.initiated_by, rows_inserted=report.rows_inserted, rows_updated=report.rows_updated,
+            rows_deleted=report.rows_deleted, data_timestamp=report.data_timestamp.isoformat(),
+            duration_ms=round(report.duration_ms, 3), had_failed=had_failed,
+        )  # fmt: skip
+    if table.status == "ERROR":
+        notifications.alert(conn, "resumed", stream_table=table.qualified, former_status=table.status, by="refresh")
 
 
 def _idle(now: Cut, job: Job, initiated_by: Initiator, frontier: Snapshot, moment: datetime) -> RefreshReport:

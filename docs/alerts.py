@@ -1,0 +1,98 @@
+"""The alerts on channel `millstream_alert`: when each is sent, with which facts, and the test that shows it.
+
+`docs/generate.py` prints the table; `tests/test_docs.py` checks that it has every alert and that the tests exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from millstream.postgres.notifications import Alert
+
+
+@dataclass(frozen=True)
+class AlertPage:
+    """One row of the table of alerts."""
+
+    kind: Alert
+    when: str
+    facts: str
+    """The names of its facts besides `alert`."""
+    test: str
+    """File and name of the test; empty for one that nothing sends yet."""
+
+
+ALERTS = (
+    AlertPage(
+        "stale",
+        "A stream table is older than twice its schedule, and a second. Once for each episode. Not for suspended ones, "
+        "nor for the time before the service started. `cause`: `failing`, `held back` by a stream table that it "
+        "reads, or `behind`: the refresh waits for others or takes too long.",
+        "stream_table, age_seconds, target_seconds, data_timestamp, cause, error",
+        "tests/scheduler/test_freshness.py::test_an_alert_tells_age_target_and_cause",
+    ),
+    AlertPage(
+        "falling_behind",
+        "Stream tables are stale that nothing but time keeps from being refreshed. Once for each episode.",
+        "stream_tables (the worst ten), count, age_seconds, workers, workers_needed, hint",
+        "tests/scheduler/test_freshness.py::test_falling_behind_names_the_worst_and_tells_how_many_workers_it_takes",
+    ),
+    AlertPage(
+        "auto_suspended",
+        "A stream table was suspended after `max_consecutive_errors` refreshes by schedule in a row had failed.",
+        "stream_table, errors, code, message, hint",
+        "tests/scheduler/test_outcomes.py::test_a_table_that_fails_is_held_back_then_suspended_until_it_is_made_active",
+    ),
+    AlertPage(
+        "resumed",
+        "A stream table that was SUSPENDED or in ERROR is ACTIVE again: by `alter`, or by a refresh that could be done "
+        "again.",
+        "stream_table, former_status, by",
+        "tests/scheduler/test_outcomes.py::test_a_table_in_error_that_can_be_refreshed_again_is_told_to_have_resumed",
+    ),
+    AlertPage(
+        "reinitialize_needed",
+        "The rows of a stream table cannot be brought up to date by changes and are computed in full; sent before that "
+        "begins. `reason` is a [reason code](history.md#reason). With `source` in place of `stream_table`: changes of "
+        "that source were lost, and its readers will be reinitialised.",
+        "stream_table, reason, meaning, detail; or source, reason",
+        "tests/service/test_app.py::test_what_changed_under_a_stream_table_that_is_not_planned_is_noticed_and_told",
+    ),
+    AlertPage(
+        "refresh_completed",
+        "A refresh has changed rows, or is the first good one after others had failed. Part of its transaction: "
+        "whoever receives it sees the rows.",
+        "stream_table, action, reason, initiated_by, rows_inserted, rows_updated, rows_deleted, data_timestamp, "
+        "duration_ms, had_failed",
+        "tests/scheduler/test_outcomes.py::test_a_refresh_that_changes_rows_is_told_and_one_that_changes_none_is_not",
+    ),
+    AlertPage(
+        "refresh_failed",
+        "A refresh has failed, by schedule or by hand, or its process was killed. Not for one that was skipped or "
+        "cancelled, and once for a stream table that waits in status ERROR.",
+        "stream_table, action, initiated_by, code, message, detail, hint, is_transient",
+        "tests/scheduler/test_outcomes.py::test_a_table_that_fails_is_held_back_then_suspended_until_it_is_made_active",
+    ),
+    AlertPage(
+        "slot_lag_warning",
+        "The replication slot holds back more WAL than `slot_lag_warning`. Once until it has caught up.",
+        "lag_bytes, held_by",
+        "",
+    ),
+    AlertPage(
+        "slot_lag_critical", "The replication slot holds back more WAL than `slot_lag_critical`.", "lag_bytes", ""
+    ),
+    AlertPage(
+        "cdc_transition_complete",
+        "A source is captured from the WAL from now on.",
+        "source",
+        "tests/capture/transition/test_transitions.py::test_a_source_moves_to_the_log_by_itself_and_tells_so",
+    ),
+    AlertPage(
+        "cdc_transition_failed",
+        "A source stays on triggers, or has returned to them, with the reason.",
+        "source, reason",
+        "",
+    ),
+    AlertPage("verification_failed", "A stream table differs from its query.", "stream_table", ""),
+)

@@ -1,0 +1,71 @@
+"""`millstream alter`: change a stream table, suspend it, resume it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from millstream.cli.commands.create import Capture, Mode, read_query
+from millstream.cli.entry_points import opened
+from millstream.cli.options import AsJson, Dsn, Name
+from millstream.cli.output import out, print_json
+
+EXAMPLE = "millstream alter totals --schedule 5m --status active"
+
+
+class Status(StrEnum):
+    """What a user can make of the status of a stream table."""
+
+    ACTIVE = "ACTIVE"
+    SUSPENDED = "SUSPENDED"
+
+
+def run(
+    ctx: typer.Context,
+    dsn: Dsn,
+    name: Name,
+    schedule: Annotated[
+        str | None, typer.Option(help="500ms, 1s, 5m, 1h, a cron expression, continuous, calculated or manual.")
+    ] = None,
+    mode: Annotated[
+        Mode | None,
+        typer.Option(
+            "--refresh-mode", "--mode", case_sensitive=False, metavar="MODE", help="AUTO, DIFFERENTIAL or FULL."
+        ),
+    ] = None,
+    status: Annotated[
+        Status | None,
+        typer.Option(
+            case_sensitive=False, metavar="STATUS", help="SUSPENDED: not refreshed. ACTIVE: resumed, without errors."
+        ),
+    ] = None,
+    cdc_mode: Annotated[
+        Capture | None, typer.Option(case_sensitive=False, metavar="MODE", help="trigger, auto or wal.")
+    ] = None,
+    query: Annotated[str | None, typer.Option(help="Another defining query, or - to read it from stdin.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the query from this file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the schedule, the mode, the query or the status of a stream table; all that is given, or nothing.
+
+    A stream table that was suspended, by you or after errors in a row, is resumed with --status active.
+    """
+    changes = {
+        "schedule": schedule,
+        "refresh_mode": mode.value if mode else None,
+        "status": status.value if status else None,
+        "cdc_mode": cdc_mode.value if cdc_mode else None,
+        "query": read_query(query, file) if query is not None or file is not None else None,
+    }
+    given = {option: value for option, value in changes.items() if value is not None}
+    if not given:
+        raise typer.BadParameter("say what is to be changed, for example --schedule 5m or --status suspended")
+    with opened(ctx, dsn, f"altering {name}") as client:
+        client.alter_stream_table(name, **given)
+    if as_json:
+        print_json({"name": name, "altered": given})
+    else:
+        out().print(f"{name} is altered.", markup=False)
