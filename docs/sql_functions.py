@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 REQUESTS = "tests/catalog/test_requests.py"
+_LIFE = "tests/service/test_requests.py::test_the_life_of_a_stream_table_by_requests"
+_REPLACED = "tests/service/test_requests.py::test_a_replacement_creates_alters_or_leaves_alone"
 _OWNERS = "operators; owners of the stream table"
 _ALL_RIGHTS = "the owner of the stream table"
 
@@ -25,35 +27,34 @@ _NEW = (
     "name, query, schedule => '1m', refresh_mode => 'AUTO', initialize => true, cdc_mode => NULL, settings => NULL, "
     "assume_immutable => NULL"
 )
-_WHO = f"{REQUESTS}::test_each_role_may_ask_for_what_it_could_do_itself"
 
 SQL_FUNCTIONS = (
     SqlFunction(
-        "create_stream_table", _NEW, "Create a stream table that belongs to the role that asks.", "operators", _WHO
+        "create_stream_table", _NEW, "Create a stream table that belongs to the role that asks.", "operators", _LIFE
     ),
     SqlFunction(
-        "create_or_replace_stream_table", _NEW, "Create it, alter it, or leave it as it is.", "operators", _WHO
+        "create_or_replace_stream_table", _NEW, "Create it, alter it, or leave it as it is.", "operators", _REPLACED
     ),
     SqlFunction(
         "alter_stream_table",
         "name, schedule => NULL, refresh_mode => NULL, status => NULL, query => NULL, cdc_mode => NULL",
         "Change what is given. Status ACTIVE resumes it, SUSPENDED stops it.",
         f"{_OWNERS}; with `query` {_ALL_RIGHTS} only",
-        _WHO,
+        _LIFE,
     ),
     SqlFunction(
         "drop_stream_table",
         "name, cascade => false",
         "Drop it; with `cascade` what depends on it, too.",
         _ALL_RIGHTS,
-        _WHO,
+        _LIFE,
     ),
-    SqlFunction("refresh_stream_table", "name", "Refresh it now.", _OWNERS, _WHO),
-    SqlFunction("verify_stream_table", "name", "Refresh it and compare it with its query.", _OWNERS, _WHO),
+    SqlFunction("refresh_stream_table", "name", "Refresh it now.", _OWNERS, _LIFE),
+    SqlFunction("verify_stream_table", "name", "Refresh it and compare it with its query.", _OWNERS, _LIFE),
     SqlFunction(
-        "validate_query", "query", "What a stream table over it would be, or why it is refused.", "operators", _WHO
+        "validate_query", "query", "What a stream table over it would be, or why it is refused.", "operators", _LIFE
     ),
-    SqlFunction("explain_query", "query", "How it would be maintained: its blocks.", "operators", _WHO),
+    SqlFunction("explain_query", "query", "How it would be maintained: its blocks.", "operators", _LIFE),
     SqlFunction(
         "wait_for",
         "request, timeout => '1 minute'",

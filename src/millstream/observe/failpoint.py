@@ -6,6 +6,7 @@
     CDC transition: begun -> identity -> published -> slot -> waiting -> cut over -> released; given up; returned; lost
     adopt: examined -> resolved -> rewritten -> committed -> each source captured -> each stream table filled
     uninstall in parts: each stream table gone -> the capture of each table and source gone
+    request: begun -> done, not answered
 
 Each step calls `failpoint(name)` when it is done. With MILLSTREAM_FAILPOINT=name in the environment the process
 dies there by SIGKILL: it unwinds, flushes and rolls back nothing, as if the machine lost power. Without it, a call only
@@ -70,6 +71,8 @@ ADOPT_FAILPOINTS: tuple[str, ...] = (
 )
 # Uninstalling in parts: a stream table was removed; triggers or a buffer were removed.
 UNINSTALL_FAILPOINTS: tuple[str, ...] = ("uninstall_stream_table", "uninstall_capture")
+# A request was begun; it was done, and is not answered yet.
+REQUEST_FAILPOINTS: tuple[str, ...] = ("request_begun", "request_done")
 ALL = (
     *FAILPOINTS,
     *LOG_FAILPOINTS,
@@ -78,6 +81,7 @@ ALL = (
     *DROP_FAILPOINTS,
     *ADOPT_FAILPOINTS,
     *UNINSTALL_FAILPOINTS,
+    *REQUEST_FAILPOINTS,
 )
 
 

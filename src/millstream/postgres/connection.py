@@ -155,6 +155,22 @@ def users_path(conn: Connection) -> Iterator[None]:
         conn.execute("SELECT pg_catalog.set_config('search_path', %s, true)", (former,))
 
 
+@contextmanager
+def along(conn: Connection, path: str | None) -> Iterator[None]:
+    """Let `users_path` be another one than that of the session, if one is given."""
+    if path is None:
+        yield
+        return
+    former = conn.execute("SELECT pg_catalog.current_setting(%s, true)", (_USERS_PATH,)).fetchall()[0][0]
+    # An empty path would be none of the user's.
+    conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", (_USERS_PATH, path or OWN_PATH))
+    try:
+        yield
+    finally:
+        if not conn.closed:
+            conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", (_USERS_PATH, former))
+
+
 _PATHS = "SELECT pg_catalog.current_setting('search_path'), pg_catalog.current_setting(%s, true)"
 # A role named millstream has the catalog's schema first on its path, and tables named `sources` in it.
 _WITHOUT_OURS = (

@@ -23,7 +23,7 @@ from millstream.errors import BadSetting, MillstreamError, NameTaken, NoRights
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.postgres import relations
-from millstream.postgres.connection import users_path
+from millstream.postgres.connection import along, users_path
 from millstream.postgres.relations import Name
 from millstream.refresh.report import RefreshReport
 from millstream.scheduler import dependencies
@@ -52,8 +52,12 @@ def create(
     initialize: bool = True,
     cdc_mode: str | None = None,
     owner: str | None = None,
+    search_path: str | None = None,
 ) -> RefreshReport | None:
-    """Create a stream table for a role, the session's own by default, and fill it."""
+    """Create a stream table for a role, the session's own by default, and fill it.
+
+    Names in the query are looked up along `search_path`, by default that of the session.
+    """
     cadence = Cadence.parse(schedule, shortest=app.settings.min_schedule)
     if refresh_mode not in get_args(RefreshMode):
         raise BadSetting.of("refresh_mode", refresh_mode, "AUTO, DIFFERENTIAL or FULL")
@@ -62,7 +66,8 @@ def create(
     schema, bare = _name(app, name)
     app.progress("planning the query", None)
     owner = rights.owner_for(app.conn, owner)
-    planned = with_key(app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles)))
+    with along(app.conn, search_path):
+        planned = with_key(app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles)))
     if (cdc_mode or app.settings.cdc_mode) == "wal":
         transitions.require(app, as_sources(app, planned))
     asked = _Asked(schema, bare, str(cadence), refresh_mode, cdc_mode, owner)

@@ -20,6 +20,7 @@ from millstream.catalog.sources import Source
 from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query
 from millstream.errors import BadSetting, MillstreamError
 from millstream.large_stack import on_large_stack
+from millstream.postgres.connection import along
 from millstream.postgres.failures import translate_error
 from millstream.service.app import App
 from millstream.service.create import as_sources, with_key
@@ -95,13 +96,16 @@ class Validation:
 
 
 @verb
-def validate(app: App, query: str, owner: str | None = None, cdc_mode: str | None = None) -> Validation:
+def validate(
+    app: App, query: str, owner: str | None = None, cdc_mode: str | None = None, *, search_path: str | None = None
+) -> Validation:
     """Plan a query for a role, the session's own by default, and create nothing."""
     if cdc_mode not in (None, *CDC_MODES):
         raise BadSetting.of("cdc_mode", cdc_mode, "trigger, auto or wal")
     owner = rights.owner_for(app.conn, owner)
     try:
-        planned = with_key(app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles)))
+        with along(app.conn, search_path):
+            planned = with_key(app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles)))
         if (cdc_mode or app.settings.cdc_mode) == "wal":
             transitions.require(app, as_sources(app, planned))
     except psycopg.errors.InsufficientPrivilege as error:

@@ -6,6 +6,8 @@
 -- view, and the column requested_by, which nobody may write, has the default current_user.
 
 ALTER TABLE millstream.requests ALTER COLUMN requested_by SET DEFAULT current_user;
+ALTER TABLE millstream.requests ADD COLUMN tries integer NOT NULL DEFAULT 0;
+COMMENT ON COLUMN millstream.requests.tries IS 'How often a service has begun it: one that ends services is given up';
 CREATE INDEX requests_finished_idx ON millstream.requests (finished_at) WHERE status IN ('DONE', 'FAILED');
 
 CREATE VIEW millstream.own_requests WITH (security_barrier) AS

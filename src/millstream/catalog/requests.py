@@ -1,0 +1,136 @@
+"""The catalog's rows of requests: what roles have asked the service for, and how it was answered.
+
+WAITING -> RUNNING -> DONE, with a result
+   ^          |  \\-> FAILED, with an error
+   +----------+  the service ended while it worked on it: the next one takes it up
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias
+
+from psycopg.types.json import Jsonb
+
+from millstream.postgres.connection import Connection
+from millstream.postgres.sql_files import load
+
+Kind: TypeAlias = Literal[
+    "create", "create_or_replace", "alter", "drop", "refresh", "verify", "validate", "explain_query"
+]
+
+# JSON values have many types.
+Document: TypeAlias = Mapping[str, Any]
+
+_SQL = load("millstream.catalog", "requests.sql")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a role has asked for."""
+
+    id: int
+    kind: Kind
+    stream_table: str | None
+    """The name as it was given."""
+    arguments: Document
+    search_path: str
+    """Of the session that asked: a list of quoted schema names."""
+    requested_by: str
+    tries: int = 0
+    """How often a service has begun it."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The stream table that a request is about."""
+
+    id: int
+    relid: int | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class AskersRights:
+    """What the role that asks may do."""
+
+    may_ask: bool
+    owns: bool
+    """It has the rights of the stream table's owner."""
+    administers: bool
+    """It has the rights of the catalog's owner."""
+
+
+@dataclass(frozen=True)
+class NewName:
+    """Where a new stream table is to be created."""
+
+    schema: str | None
+    name: str
+    schema_exists: bool
+    may_create: bool
+
+
+def waiting(conn: Connection) -> list[Request]:
+    """Return the requests that nobody has begun, the oldest first."""
+    return [Request(*row) for row in conn.execute(_SQL["waiting"])]
+
+
+def start(conn: Connection, id: int) -> datetime | None:
+    """Mark a request as begun; return when it was first begun, or None if it does not wait any more."""
+    row = conn.execute(_SQL["start"], (id,)).fetchone()
+    return row[0] if row else None
+
+
+def succeed(conn: Connection, id: int, result: Document) -> None:
+    """Answer a request with a result."""
+    conn.execute(_SQL["answer"], {"id": id, "status": "DONE", "result": Jsonb(result, dumps=_dumps), "error": None})
+
+
+def fail(conn: Connection, id: int, error: Document) -> None:
+    """Answer a request with an error."""
+    conn.execute(_SQL["answer"], {"id": id, "status": "FAILED", "result": None, "error": Jsonb(error, dumps=_dumps)})
+
+
+def take_up(conn: Connection, most_tries: int) -> None:
+    """Let those requests wait again that a service had begun when it ended."""
+    conn.execute(_SQL["take_up"], (most_tries,))
+
+
+def interrupted(conn: Connection) -> list[Request]:
+    """Return the requests that a service has begun and not answered."""
+    return [Request(*row) for row in conn.execute(_SQL["interrupted"])]
+
+
+def prune(conn: Connection, retention: timedelta) -> int:
+    """Remove the requests that were answered so long ago; return how many."""
+    return conn.execute(_SQL["prune"], (retention,)).rowcount
+
+
+def target(conn: Connection, request: Request) -> Target | None:
+    """Return the stream table that a request names; None if there is none of that name."""
+    row = conn.execute(_SQL["target"], (request.stream_table, request.search_path)).fetchone()
+    return Target(*row) if row else None
+
+
+def rights(conn: Connection, request: Request, relid: int | None) -> AskersRights | None:
+    """Return what the role that asks may do to a table; None if there is no such role any more."""
+    row = conn.execute(
+        _SQL["rights"],
+        {"role": request.requested_by, "kind": request.kind, "arguments": Jsonb(request.arguments), "relid": relid},
+    ).fetchone()
+    return AskersRights(*row) if row else None
+
+
+def new_name(conn: Connection, request: Request, owner: str) -> NewName:
+    """Return where the stream table that a request names would be created."""
+    names = {"name": request.stream_table, "path": request.search_path, "role": owner}
+    return NewName(*conn.execute(_SQL["new_name"], names).fetchall()[0])
+
+
+def _dumps(value: object) -> str:
+    # PostgreSQL's jsonb has no NUL.
+    return json.dumps(value, default=str).replace("\\u0000", "\\ufffd")

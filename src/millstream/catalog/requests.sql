@@ -1,0 +1,47 @@
+-- waiting --
+SELECT id, kind, stream_table, arguments, search_path, requested_by::text, tries FROM millstream.requests WHERE status = 'WAITING' ORDER BY id;
+
+-- start --
+-- When it was first tried: what was made for it is younger.
+UPDATE millstream.requests
+SET status = 'RUNNING', tries = tries + 1, started_at = coalesce(started_at, clock_timestamp())
+WHERE id = %s AND status = 'WAITING'
+RETURNING started_at;
+
+-- answer --
+UPDATE millstream.requests
+SET status = %(status)s, finished_at = clock_timestamp(), result = %(result)s, error = %(error)s
+WHERE id = %(id)s AND status = 'RUNNING';
+
+-- take_up --
+UPDATE millstream.requests SET status = 'WAITING' WHERE status = 'RUNNING' AND tries < %s;
+
+-- interrupted --
+SELECT id, kind, stream_table, arguments, search_path, requested_by::text, tries FROM millstream.requests WHERE status = 'RUNNING' ORDER BY id;
+
+-- prune --
+DELETE FROM millstream.requests WHERE status IN ('DONE', 'FAILED') AND finished_at < clock_timestamp() - %s;
+
+-- target --
+-- The stream table of a name, looked for along a path; when it was created.
+SELECT t.id, t.relid::int8, t.created_at FROM millstream.stream_table_along(%s, %s) AS t;
+
+-- rights --
+-- May the role ask for this? Has it the rights of the owner of the table, and of the catalog's owner? NULL: there is no such role.
+SELECT
+    millstream.may_ask(r.rolname, %(kind)s, %(arguments)s, %(relid)s::oid),
+    coalesce(pg_has_role(r.oid, (SELECT c.relowner FROM pg_class AS c WHERE c.oid = %(relid)s::oid), 'USAGE'), false),
+    pg_has_role(r.oid, (SELECT n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'millstream'), 'USAGE')
+FROM pg_roles AS r
+WHERE r.rolname = %(role)s;
+
+-- new_name --
+-- The schema and the name of a new table, and whether the role may create it: in the first schema of the path, if none is given.
+SELECT p.schema_name, n.parts[cardinality(n.parts)], s.oid IS NOT NULL, coalesce(has_schema_privilege(%(role)s::name, s.oid, 'CREATE'), false)
+FROM parse_ident(%(name)s) AS n (parts)
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN cardinality(n.parts) = 2 THEN n.parts[1] ELSE (
+        SELECT coalesce(replace(m[1], '""', '"'), m[2]) FROM regexp_matches(%(path)s, '"((?:[^"]|"")+)"|([^", ]+)') AS m
+    ) END
+) AS p (schema_name)
+LEFT JOIN pg_namespace AS s ON s.nspname = p.schema_name;
