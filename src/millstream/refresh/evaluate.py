@@ -51,7 +51,7 @@ class Evaluation:
             with self.tally.phase("demand"):
                 views |= self._views(branch, read_demanded(branch, own, self.access, before=1, crossing=crossing))
         failpoint("demand_read")
-        return self._run(views)
+        return self._run(views, changes=True)
 
     def _images(self, one: Input, frontier: Snapshot) -> pa.Table:
         """What changed; a recursion's own rows have not, when its terms begin."""
@@ -119,14 +119,18 @@ class Evaluation:
             for one in branch.inputs
         }
 
-    def _run(self, views: dict[str, Rows], keys: pa.Table | None = None, *, members: bool = False) -> Result:
+    def _run(
+        self, views: dict[str, Rows], keys: pa.Table | None = None, *, members: bool = False, changes: bool = False
+    ) -> Result:
         given = views if keys is None else {**views, "wanted": keys}
         items = {name: text for name, rows in given.items() if isinstance(rows, pa.Table) and (text := inline(rows))}
         named = {name: view_name(name) for name in given if name not in items}
         inputs, items = {named[name]: given[name] for name in named}, {**items, **named}
         with self.tally.phase("spark"):
             wanted, together = items.get("wanted"), few(inputs)
-            statement = lower(self.block, items, wanted=wanted, members=members, few=together, nested=True)
+            statement = lower(
+                self.block, items, wanted=wanted, members=members, few=together, nested=True, changes=changes
+            )
             done = self.engine().evaluate(statement, inputs)
         self.tally.spark_jobs += done.jobs
         self.access.settle()

@@ -55,12 +55,16 @@ class BranchPlan:
 
     def placeable(self, condition: Expr) -> bool:
         """True if PostgreSQL can evaluate a condition while reading one table, or Spark after the join."""
-        if self.placer.single(condition):
+        if self._is_filter(condition):
             return True
+        return self.is_computable(condition) or self._pair(condition) is not None
+
+    def is_computable(self, expression: Expr) -> bool:
+        """True if Spark can compute an expression after the join."""
         try:
-            self.placer.place(condition, "carry")
+            self.placer.place(expression, "carry")
         except Unsupported:
-            return self._pair(condition) is not None
+            return False
         return True
 
     def finish(self, outputs: Sequence[tuple[str, Placement]]) -> Branch:
@@ -92,7 +96,7 @@ class BranchPlan:
         for condition in conditions:
             # A condition without columns may filter any of these tables.
             homes = self.atoms.homes(condition) or set(open_to[:1])
-            if self.placer.single(condition) and homes and homes <= set(open_to):
+            if self._is_filter(condition) and homes and homes <= set(open_to):
                 self._filters.append((next(iter(homes)), self.atoms.expanded(condition)))
             elif (pair := self._pair(condition)) is not None:
                 found.pairs.append(pair)
@@ -101,10 +105,14 @@ class BranchPlan:
                 self._filters += [(alias, one) for alias in open_to if (one := self._implied(condition, alias))]
         return found
 
+    def _is_filter(self, condition: Expr) -> bool:
+        """True if a condition is over one table and may be evaluated for rows that the join discards."""
+        return self.placer.single(condition) and not (condition.late and len(self.atoms.scans) > 1)
+
     def _implied(self, condition: Expr, alias: str) -> Expr | None:
         """Return the filter of one table that an OR implies; None if some alternative has no condition on the table."""
         own = [
-            [part for part in conjuncts(one) if self.placer.single(part) and self.atoms.homes(part) == {alias}]
+            [part for part in conjuncts(one) if self._is_filter(part) and self.atoms.homes(part) == {alias}]
             for one in alternatives(condition)
         ]
         return self.atoms.expanded(any_of(all_of(parts) for parts in own)) if len(own) > 1 and all(own) else None

@@ -164,7 +164,7 @@ class Chain:
             return make(flats)
         with suppress(Unsupported), self._rollback_on_refusal():
             used = set(wanted)
-            over_materialized = [self._materialize_join(flat, used) for flat in flats]
+            over_materialized = [self._materialize_join(flat, used, united=len(flats) > 1) for flat in flats]
             if over_materialized != flats:
                 return make(over_materialized)
         return make([replace(flat, lenient=True) for flat in flats])
@@ -181,21 +181,22 @@ class Chain:
             self._tables = tables
             raise
 
-    def _materialize_join(self, flat: FlatBranch, used: set[Ref]) -> FlatBranch:
+    def _materialize_join(self, flat: FlatBranch, used: set[Ref], *, united: bool) -> FlatBranch:
         """Materialize the join of a branch, so that PostgreSQL evaluates over its rows what Spark cannot.
 
             Region  a, b                              Region  rows_1
               a.id = b.a                        ->      similarity(rows_1.c0, rows_1.c1) > 0.5
               similarity(a.x, b.y) > 0.5              block 0  a, b:  a.id = b.a
 
-        Return the branch unchanged if Spark can evaluate all its conditions, or if the join without those it cannot
-        would be a cross product.
+        Return the branch unchanged if Spark can evaluate all its conditions, and all columns of a union, or if the join
+        without those it cannot would be a cross product.
         """
-        plan = BranchPlan(flat, 0, [], self.server)
-        unplaceable = tuple(condition for condition in plan.flat.region.conditions if not plan.placeable(condition))
-        if not unplaceable:
-            return flat
         outputs = {ref: expr for ref, expr in flat.outputs.items() if ref in used}
+        columns_of_union = list(outputs.values()) if united else []
+        plan = BranchPlan(flat, 0, columns_of_union, self.server)
+        unplaceable = tuple(condition for condition in plan.flat.region.conditions if not plan.placeable(condition))
+        if not unplaceable and all(map(plan.is_computable, columns_of_union)):
+            return flat
         refs = _refs_in_order([*unplaceable, *outputs.values()])
         beside = _single_row_scans(flat.region)
         stored = [ref for ref in refs if ref.alias not in beside]

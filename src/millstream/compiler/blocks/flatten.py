@@ -29,7 +29,10 @@ class FlatBranch:
     region: Region
     outputs: Mapping[Ref, Expr]
     lenient: bool = False
-    """Allow Spark arithmetic on unbounded numerics; a value beyond decimal(38) fails the refresh."""
+    """Allow Spark arithmetic on unbounded numerics; a value beyond decimal(38) fails the refresh.
+
+    Conditions, and the columns of a union, may raise for rows that a join discards.
+    """
 
     def over(self, expression: Expr) -> Expr:
         """Return an expression over the outputs as one over the region."""

@@ -18,7 +18,6 @@ from millstream.compiler.blocks.flatten import FlatBranch
 from millstream.compiler.blocks.stateless_block import cast_suffix, qualify_columns
 from millstream.compiler.placement.arithmetic import split_arithmetic
 from millstream.compiler.placement.decimals.displayed import displayed_scale, displayed_scale_leaf
-from millstream.compiler.placement.may_raise import may_raise
 from millstream.compiler.placement.place import Placer
 from millstream.compiler.placement.placement import INT4, NUMERIC, Placement
 from millstream.compiler.server.questions import PlanningServer
@@ -222,14 +221,14 @@ class GroupedBranch:
 
     def _place(self, number: int, argument: aggregate_state.Argument, function: str) -> None:
         placer = self.plan.placer
-        if _too_early(placer, argument.expr):
-            raise _NotIncremental(number)
         added = _added(placer, argument)
         computed = None
         try:
-            if argument.use == "number" and self.alone:
-                computed = split_arithmetic(placer, argument.expr)
-            placed = computed.value if computed else placer.place(argument.expr, added[0] if added else argument.use)
+            with placer.above_joins():
+                if argument.use == "number" and self.alone:
+                    computed = split_arithmetic(placer, argument.expr)
+                use = added[0] if added else argument.use
+                placed = computed.value if computed else placer.place(argument.expr, use)
         except Unsupported as error:
             raise _NotIncremental(number) from error
         if computed:
@@ -267,19 +266,9 @@ def plainly(expression: Expr) -> Expr:
     return Expr.of(unwrapped(expression.tree))
 
 
-def _too_early(placer: Placer, expression: Expr) -> bool:
-    """True if an expression would be evaluated for rows that the join discards, and may raise for them."""
-    return len(placer.scans) > 1 and may_raise(placer.atoms.expanded(expression).tree, placer.type_of)
-
-
 def _key(placer: Placer, expression: Expr) -> Placement:
-    if _too_early(placer, expression):
-        raise Unsupported.construct(
-            f"grouping by {expression} over a join",
-            reason="It may fail for a row that is not in the result.",
-            way_round=TWO_STEPS,
-        )
-    placed = placer.place(expression, "key")
+    with placer.above_joins():
+        placed = placer.place(expression, "key")
     if not placed.wire.equal:
         raise Unsupported.construct(
             f"grouping by {expression}",

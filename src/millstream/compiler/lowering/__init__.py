@@ -10,7 +10,7 @@ from millstream.algebra.block import Block, Match, Read
 from millstream.algebra.relation import Filter, Project, Relation
 from millstream.compiler.lowering.aggregate import aggregate
 from millstream.compiler.lowering.consolidate import consolidate_select
-from millstream.compiler.lowering.context import Lowering, Rule
+from millstream.compiler.lowering.context import Lowering, Rule, may_raise
 from millstream.compiler.lowering.filter import filter_rows
 from millstream.compiler.lowering.match import match
 from millstream.compiler.lowering.project import project
@@ -39,6 +39,7 @@ def lower(
     members: bool = False,
     few: bool = False,
     nested: bool = False,
+    changes: bool = False,
 ) -> str:
     """Return the statement that evaluates a block over the views of its inputs.
 
@@ -46,8 +47,10 @@ def lower(
     members   return the rows of the groups instead of aggregating them; PostgreSQL aggregates them
     few       there are few rows: tell Spark to hold them in one partition
     nested    write steps in place, as Spark plans them fastest; otherwise by name, as people read them
+    changes   the views hold images of changes: where Spark may raise an error, consolidate them before they are joined
     """
-    ctx = Lowering(RULES, views, few)
+    raising = any(map(_may_raise, (branch.body for branch in block.branches)))
+    ctx = Lowering(RULES, views, few, consolidated=changes and raising)
     step = union_all([ctx.lower(branch.body) for branch in block.branches], ctx)
     if block.head is None:
         return ctx.finish(consolidate_select(step, block.columns), nested=nested)
@@ -56,3 +59,12 @@ def lower(
     if members:
         return ctx.finish(consolidate_select(step, (*block.head.keys, *block.head.row_columns)), nested=nested)
     return ctx.finish(aggregate(step, block.head, block.columns, ctx), nested=nested)
+
+
+def _may_raise(body: Relation) -> bool:
+    """True if Spark may raise an error for a row of a join."""
+    if isinstance(body, Match):
+        return any(map(may_raise, body.residual)) or _may_raise(body.left) or _may_raise(body.right)
+    if isinstance(body, Filter):
+        return may_raise(body.predicate) or _may_raise(body.input)
+    return isinstance(body, Project) and (any(may_raise(one.expr) for one in body.outputs) or _may_raise(body.input))

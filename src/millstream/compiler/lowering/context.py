@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -34,6 +34,8 @@ class Lowering:
     """The Spark view that holds the rows of each input."""
     few: bool = False
     """There are so few rows that one partition holds them."""
+    consolidated: bool = False
+    """Consolidate the rows of each input: only then is a pair of rows in a version if it has a multiplicity."""
     steps: list[tuple[str, str]] = field(default_factory=list)
 
     @property
@@ -85,3 +87,15 @@ def spark(expression: Expr) -> str:
         return exp.column(flat(ref_of(node))) if isinstance(node, exp.Column) else node
 
     return transform(expression.tree, rename).sql(dialect="spark")
+
+
+def may_raise(expression: Expr) -> bool:
+    """True if Spark may raise an error for a row: arithmetic leaves its range, or the row has an error of its own."""
+    if expression.tree.find(exp.Add, exp.Sub, exp.Mul, exp.Neg):
+        return True
+    return any(call.name.upper() == "RAISE_ERROR" for call in expression.tree.find_all(exp.Anonymous))
+
+
+def in_a_version(expressions: Iterable[Expr]) -> list[str]:
+    """Return the condition that a row is in a version, if an expression may raise for one that is in neither."""
+    return [f"({BEFORE} <> 0L OR {AFTER} <> 0L)"] if any(map(may_raise, expressions)) else []

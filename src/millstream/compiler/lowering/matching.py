@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from millstream.algebra.block import Match
 from millstream.algebra.expr import Expr
-from millstream.compiler.lowering.context import AFTER, BEFORE, Lowering, flat, flat_columns, spark
+from millstream.compiler.lowering.context import AFTER, BEFORE, Lowering, flat, flat_columns, may_raise, spark
 
 WAS, IS = "__was", "__is"
 
@@ -44,16 +44,28 @@ def pairs(node: Match, left: JoinSide, right: JoinSide, ctx: Lowering) -> str:
     how = f"JOIN {right.step} AS r ON {on(node)}" if node.conditions else f"CROSS JOIN {right.step} AS r"
     # A pair of an old and a new row is in neither version. If such pairs stayed, n joins could have 2^n of them.
     chained = any(isinstance(side, Match) for side in (node.left, node.right))
-    both = [f"l.{version} * r.{version} <> 0L" for version in (BEFORE, AFTER)]
-    where = f" WHERE {' OR '.join(both)}" if chained else ""
+    where = f" WHERE {_IN_A_VERSION}" if chained else ""
     return ctx.step("joined", f"{ctx.select} {', '.join(columns + products)} FROM {left.step} AS l {how}{where}")
 
 
 def on(node: Match) -> str:
     """Return the join condition."""
     return " AND ".join(
-        f"({spark(condition)})" if condition in node.residual else spark(condition) for condition in node.conditions
+        [
+            *(spark(condition) for condition in node.conditions if condition not in node.residual),
+            *_guards(node.residual),
+            *(f"({spark(condition)})" for condition in node.residual),
+        ]
     )
+
+
+# A pair of an old and a new row is in neither version.
+_IN_A_VERSION = " OR ".join(f"l.{version} * r.{version} <> 0L" for version in (BEFORE, AFTER))
+
+
+def _guards(residual: tuple[Expr, ...]) -> list[str]:
+    """Return the condition that a pair is in a version, if evaluating another condition may raise."""
+    return [f"({_IN_A_VERSION})"] if any(map(may_raise, residual)) else []
 
 
 def counted(side: JoinSide, other: JoinSide, residual: tuple[Expr, ...], ctx: Lowering) -> str:
@@ -74,7 +86,7 @@ def counted(side: JoinSide, other: JoinSide, residual: tuple[Expr, ...], ctx: Lo
 def _counted_by_row(side: JoinSide, other: JoinSide, residual: tuple[Expr, ...], ctx: Lowering) -> str:
     """Count the matches of each row by its own pairs."""
     numbered = ctx.step("numbered", f"SELECT *, MONOTONICALLY_INCREASING_ID() AS __nth FROM {side.step}")
-    conditions = (f"({spark(condition)})" for condition in residual)
+    conditions = [*_guards(residual), *(f"({spark(condition)})" for condition in residual)]
     met = " AND ".join([*_equalities(side, other, "r"), *conditions])
     listed = [f"FIRST(l.{name}) AS {name}" for name in (*side.columns, BEFORE, AFTER)]
     found = [f"COALESCE(SUM(r.{old}), 0) AS {new}" for old, new in ((BEFORE, WAS), (AFTER, IS))]

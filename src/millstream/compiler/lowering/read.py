@@ -3,11 +3,14 @@
 a row read at the new frontier     before 1, after 1
 an image of the slice, inserted    before -1           so before + after counts come out as
 an image of the slice, deleted     before +1           they were and as they are
+
+A new row is thus two rows, (1, 1) and (-1, 0), and each of them is joined with old rows of other inputs. Those pairs
+cancel. Where evaluating one of them may raise an error, the rows are consolidated before they are joined.
 """
 
 from __future__ import annotations
 
-from millstream.algebra.block import Read
+from millstream.algebra.block import Input, Read
 from millstream.algebra.relation import Relation
 from millstream.compiler.lowering.context import AFTER, BEFORE, Lowering
 
@@ -17,7 +20,21 @@ def read(node: Relation, ctx: Lowering) -> str:
     assert isinstance(node, Read)
     name = node.input.name
     columns = [_column(f"{name}_{leaf.name}", leaf.name, leaf.wire.spark) for leaf in node.input.leaves]
-    return ctx.step(name, f"SELECT {', '.join([*columns, BEFORE, AFTER])} FROM {ctx.views[name]}")
+    rows = _consolidated(node.input, ctx) if ctx.consolidated else ctx.views[name]
+    return ctx.step(name, f"SELECT {', '.join([*columns, BEFORE, AFTER])} FROM {rows}")
+
+
+def _consolidated(rows: Input, ctx: Lowering) -> str:
+    """Add a step with each distinct row of an input and the sums of its multiplicities."""
+    # Spark groups 0 and -0 together.
+    floats = [leaf.name for leaf in rows.leaves if leaf.wire.number == "float"]
+    listed = [f"FIRST({leaf.name}) AS {leaf.name}" if leaf.name in floats else leaf.name for leaf in rows.leaves]
+    keys = [f"CAST({leaf.name} AS STRING)" if leaf.name in floats else leaf.name for leaf in rows.leaves]
+    sums = [f"SUM({version}) AS {version}" for version in (BEFORE, AFTER)]
+    grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
+    some = " OR ".join(f"SUM({version}) <> 0" for version in (BEFORE, AFTER))
+    select = f"SELECT {', '.join([*listed, *sums])} FROM {ctx.views[rows.name]}{grouped} HAVING {some}"
+    return ctx.step("consolidated", select)
 
 
 def _column(name: str, leaf: str, spark_type: str) -> str:

@@ -2,7 +2,7 @@
 
 place, placement      the decision and its result
 spark_exact           what Spark computes exactly as PostgreSQL does
-may_raise             what can fail for some row, and so must not be evaluated for rows that a join discards
+row_error             the error that an expression raises for a row, so that it is raised above the joins only
 arithmetic            numeric arithmetic across tables under a sum
 row_comparison        comparisons of rows and lists, written as comparisons of values
 decimals/             how many digits a numeric has: declared, displayed, unbounded

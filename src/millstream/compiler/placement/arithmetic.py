@@ -18,10 +18,9 @@ from millstream.algebra.expr import Expr, unwrapped
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, number_wire_of
 from millstream.compiler.placement.place import Placer
-from millstream.compiler.placement.placement import Placement
+from millstream.compiler.placement.placement import TEXT, Placement
 from millstream.compiler.placement.spark_exact import result_wire
 
-_TEXT = PgType(25, "text", "text")
 _TRIED: dict[type[exp.Expression], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRACT", exp.Mul: "TRY_MULTIPLY"}
 
 
@@ -61,7 +60,7 @@ def split_arithmetic(placer: Placer, expression: Expr) -> ArithmeticArgument | N
     value = Expr.parse(f"COALESCE({spark}, CASE WHEN {there} THEN CAST(0 AS {wire.spark}) END)")
     listed = ", ".join(f"'p{n}', {text}" for n, text in enumerate(operands.texts))
     beyond = Expr.parse(f"CASE WHEN ({spark}) IS NULL AND {there} THEN TO_JSON(NAMED_STRUCT({listed})) END")
-    return ArithmeticArgument(Placement(value, wire, None), Placement(beyond, Wire("string", "string"), _TEXT), written)
+    return ArithmeticArgument(Placement(value, wire, None), Placement(beyond, Wire("string", "string"), TEXT), written)
 
 
 # Spark's expression, how it travels, its type if PostgreSQL has one, and PostgreSQL's expression.

@@ -28,13 +28,16 @@ from millstream.compiler.placement.decimals.declared import Digits, digits_of, d
 from millstream.compiler.placement.decimals.unbounded import is_unbounded, is_unbounded_column
 from millstream.compiler.placement.placement import (
     BOOL,
+    TEXT,
     Placement,
     literal,
     refuse_across_tables,
+    refuse_before_join,
     refuse_number,
     refuse_row,
 )
 from millstream.compiler.placement.row_comparison import expand_row_comparison, listed_values
+from millstream.compiler.placement.row_error import Unforeseen, row_error
 from millstream.compiler.placement.spark_exact import SPARK_EXACT, children, spine
 from millstream.compiler.server.questions import Constant, PlanningServer
 
@@ -59,6 +62,8 @@ class Placer:
         self.server = server
         self.lenient = lenient
         self._around: tuple[OuterJoin, ...] = ()
+        self._errors: dict[Expr, Expr | None] = {}
+        self._eager = lenient
         parts = list(dict.fromkeys(part for one in expressions for part in self.parts(one)))
         types = server.types([atoms.expanded(part) for part in parts], list(self.scans.values())) if parts else ()
         self.types = dict(zip(parts, types, strict=True)) | {Expr(ref.sql): BOOL for ref in atoms.marks}
@@ -97,14 +102,10 @@ class Placer:
         return found[place:]
 
     def single(self, expression: Expr) -> bool:
-        """Is it a value over one table at most, and no mark?
-
-        What may fail for a row that is not in the result is of all.
-        """
+        """True if an expression is a value over one table at most, and no mark."""
         homes = self.atoms.homes(expression)
         one = len(homes) <= 1 and homes <= self.scans.keys()
-        value = not is_record(self.atoms.expanded(expression).tree)
-        return one and value and not (len(self.scans) > 1 and expression.late)
+        return one and not is_record(self.atoms.expanded(expression).tree)
 
     def _is_mark(self, expression: Expr) -> bool:
         return expression.as_ref in self.atoms.marks
@@ -184,6 +185,52 @@ class Placer:
         ref = Expr.ref(self.names[scan.alias], leaf.name)
         return Placement(self._null_extended(expression, leaf, scan, ref), leaf.wire, type_)
 
+    def _leaf_above_joins(self, expression: Expr, use: Use) -> Placement:
+        """Place an expression over one table as a leaf column that raises only for rows of the join.
+
+        Its value is NULL for a row for which it would raise. The error is a leaf of its own, and Spark raises it.
+        """
+        error = self._error(expression)
+        if error is None:
+            return self.leaf(expression, use)
+        value = Expr.parse(f"CASE WHEN ({error.sql}) IS NULL THEN {expression.sql} END")
+        self.types |= {value: self.types[expression], error: TEXT}
+        placed, raised = self.leaf(value, use), self.leaf(error, "carry").expr.sql
+        checked = f"CASE WHEN {raised} IS NULL THEN {placed.expr.sql} ELSE RAISE_ERROR({raised}) END"
+        return Placement(Expr.parse(checked), placed.wire, placed.type)
+
+    def _error(self, expression: Expr) -> Expr | None:
+        """Return the error that an expression raises for rows that a join discards; None if it raises none."""
+        if len(self.scans) == 1:
+            return None
+        if expression not in self._errors:
+            scans = list(self.scans.values())
+            expanded = self.atoms.expanded(expression)
+            try:
+                self._errors[expression] = row_error(
+                    expanded, lambda parts: self.server.types(parts, scans), self._is_binding
+                )
+            except Unforeseen:
+                # PostgreSQL computes a column of a subquery before it null-extends the row.
+                if self._eager or expression.as_ref is not None:
+                    return None
+                raise refuse_before_join(expression) from None
+        return self._errors[expression]
+
+    def _is_binding(self, ref: Ref) -> bool:
+        """True for a column of outer bindings: those whose equal values differ are kept as texts."""
+        scan = self.scans.get(ref.alias)
+        return scan is not None and scan.table.block is not None and ref.alias.startswith("given")
+
+    @contextmanager
+    def above_joins(self) -> Iterator[None]:
+        """Place expressions that must not be evaluated for rows that a join discards, though the branch is lenient."""
+        eager, self._eager = self._eager, False
+        try:
+            yield
+        finally:
+            self._eager = eager
+
     def _home(self, expression: Expr) -> Scan | None:
         aliases = self.atoms.homes(expression)
         if aliases:
@@ -258,7 +305,7 @@ class Placer:
         if self._is_mark(expression):
             return Placement(expression, wire_of(BOOL), BOOL)
         if self.single(expression):
-            return self.leaf(expression, use)
+            return self._leaf_above_joins(expression, use)
         if (ref := expression.as_ref) is not None:
             return self._place_null_extended(ref, use)
         if is_record(node):

@@ -14,6 +14,7 @@ from millstream.compiler.workaround import TWO_STEPS
 from millstream.errors import Unsupported
 
 BOOL = PgType(16, "boolean", "bool")
+TEXT = PgType(25, "text", "text")
 INT4 = PgType(23, "integer", "int4")
 NUMERIC = PgType(1700, "numeric", "numeric")
 
@@ -55,6 +56,15 @@ def refuse_across_tables(expression: Expr, reason: str = "") -> Unsupported:
     return Unsupported.construct(
         f"the expression {expression} over several tables ({tables})",
         reason=reason or "Spark does not compute it exactly as PostgreSQL does.",
+        way_round=TWO_STEPS,
+    )
+
+
+def refuse_before_join(expression: Expr) -> Unsupported:
+    """Return the refusal of an expression that may raise for rows that a join discards."""
+    return Unsupported.construct(
+        f"the expression {expression} before a join",
+        reason="It may fail for a row that is not in the result.",
         way_round=TWO_STEPS,
     )
 

@@ -34,7 +34,7 @@ def displayed_scale_leaf(placer: Placer, expression: Expr) -> Placement:
     """Return the displayed scale of an expression over one table, which PostgreSQL computes while reading."""
     told = Expr.parse(f"scale({expression.sql})")
     placer.types[told] = INT4
-    return placer.leaf(told, "carry")
+    return placer.place(told, "carry")
 
 
 def _scale(placer: Placer, node: exp.Expression) -> str:

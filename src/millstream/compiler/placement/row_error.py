@@ -1,0 +1,426 @@
+"""Tell the error that an expression raises for a row, by an expression that raises none itself.
+
+A table is read before it is joined, so an expression over it must not raise for a row that the join discards. Its value
+is read together with its error, and the error is raised above the join:
+
+    t.n / t.m     value  CASE WHEN (error) IS NULL THEN t.n / t.m END
+                  error  COALESCE(CASE WHEN t.m = 0 THEN 'division by zero' END,
+                                  CASE WHEN t.n = -2147483648 AND t.m = -1 THEN 'integer out of range' END)
+
+    never raises             price * (1 - discount) of numerics, comparisons, most functions of text: no error is read
+    raises, and we know when integers, casts between numbers, division, dates and days, subqueries of several rows
+    anything else            `Unforeseen`: a cast of text, a user's function. It is evaluated after the join.
+
+The parts of CASE, COALESCE, AND and OR that PostgreSQL does not evaluate raise nothing.
+
+Left aside: numerics of more than 131,072 digits before the point, timestamps and intervals at the far ends of their
+ranges, and texts longer than any can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from millstream.algebra.expr import Expr, Ref, ref_of, unwrapped
+from millstream.algebra.types import PgType
+from millstream.compiler.placement.spark_exact import children
+
+_NEVER = (
+    exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.Not, exp.Is, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE,
+    exp.NullSafeEQ, exp.NullSafeNEQ, exp.Any, exp.All, exp.Array, exp.JSONExtract, exp.JSONExtractScalar, exp.Tuple,
+    exp.Bracket, exp.Interval, exp.Trim, exp.Extract, exp.DPipe,
+)  # fmt: skip
+_FUNCTIONS = frozenset(
+    {
+        "abs", "array_length", "btrim", "cardinality", "ceil", "ceiling", "char_length", "concat", "concat_ws",
+        "floor", "greatest", "initcap", "isfinite", "jsonb_typeof", "least", "length",
+        "lower", "ltrim", "md5", "nullif", "octet_length", "replace", "reverse", "round", "row", "rtrim", "scale",
+        "sign", "starts_with", "strpos", "to_json", "to_jsonb", "trim_scale", "trunc", "upper",
+    }
+)  # fmt: skip
+# Of these the other arguments are constants: they fail for all rows or for none.
+_WITH_CONSTANTS = frozenset({"left", "lpad", "mod", "right", "rpad", "split_part", "substr", "substring", "to_char"})
+# Of these the first names a part of a time.
+_PARTS = frozenset({"date_part", "date_trunc"})
+_TEXTS = frozenset({"text", "varchar", "bpchar", "name"})
+_TIMES = frozenset({"timestamp", "timestamptz", "time", "timetz", "interval"})
+_FLOATS = frozenset({"float4", "float8"})
+_INTEGERS = {
+    "int2": (-(2**15), 2**15 - 1, "smallint out of range"),
+    "int4": (-(2**31), 2**31 - 1, "integer out of range"),
+    "int8": (-(2**63), 2**63 - 1, "bigint out of range"),
+}
+_NUMBERS = ("int2", "int4", "int8", "numeric", "float4", "float8")
+# A cast from one of these to the other has a result for each value.
+_WIDER = frozenset(
+    {
+        *((one, other) for place, one in enumerate(_NUMBERS) for other in _NUMBERS[1 + place :] if one != "numeric"),
+        ("bool", "int4"), ("timestamp", "date"), ("timestamp", "timestamptz"), ("timestamptz", "timestamp"),
+        ("timestamptz", "date"), ("timestamp", "time"), ("json", "jsonb"), ("jsonb", "json"),
+    }
+)  # fmt: skip
+# The least number that is rounded to infinity, and the greatest that is rounded to 0.
+_FLOAT_RANGE = {
+    "float4": ("3.4028235677973366e38", "7.0064923216240854e-46", "real"),
+    "float8": ("1.7976931348623158080e308", "2.4703282292062327208e-324", "double precision"),
+}
+# The days of the calendar, counted from 2000-01-01.
+_FIRST_DAY, _LAST_DAY = -2451545, 2145031948
+# So many checks fit into one expression: each names all that stands before it.
+_MOST = 20
+
+SEVERAL_ROWS = "more than one row returned by a subquery used as an expression"
+
+# The types of some parts of an expression.
+TypesOf = Callable[[Sequence[Expr]], Sequence[PgType]]
+# True for a column that holds texts of which each is read back by the type that has written it.
+HoldsText = Callable[[Ref], bool]
+
+
+class Unforeseen(Exception):
+    """Nothing tells for which rows an expression raises."""
+
+
+def row_error(expression: Expr, types_of: TypesOf, holds_text: HoldsText = lambda ref: False) -> Expr | None:
+    """Return the text of the error that an expression raises, NULL for rows for which it raises none.
+
+    Return None if it never raises; raise `Unforeseen` if nothing tells when it does.
+    """
+    node = unwrapped(expression.tree)
+    if isinstance(node, exp.Column | exp.Literal | exp.Boolean | exp.Null):
+        return None
+    wanted = list(dict.fromkeys(_typed_parts(node)))
+    found = _RowErrors(dict(zip(wanted, types_of(wanted), strict=True)) if wanted else {}, holds_text)
+    error = found.of(node)
+    if found.checks > _MOST:
+        raise Unforeseen
+    return Expr.parse(error) if error else None
+
+
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+
+
+def _typed_parts(node: exp.Expression) -> Iterator[Expr]:
+    """Yield the parts of an expression whose types decide whether it raises."""
+    kinds = (*_ARITHMETIC, exp.Neg, exp.Cast, exp.Anonymous, exp.DPipe)
+    for part in (part for part in node.walk() if isinstance(part, kinds)):
+        if isinstance(part, exp.Anonymous):
+            if part.name.lower() == "abs":
+                yield Expr.of(part)
+            continue
+        yield Expr.of(part)
+        for operand in (part.this, part.args.get("expression")):
+            if isinstance(operand, exp.Expression) and not isinstance(unwrapped(operand), exp.Null):
+                yield Expr.of(unwrapped(operand))
+
+
+@dataclass
+class _RowErrors:
+    """The errors of the parts of one expression."""
+
+    types: Mapping[Expr, PgType]
+    holds_text: HoldsText
+    checks: int = 0
+    _rules: Mapping[type[exp.Expression], Callable[[_RowErrors, exp.Expression], str]] = field(
+        default_factory=lambda: _RULES
+    )
+
+    def of(self, node: exp.Expression) -> str:
+        """Return the error of a part; empty if it never raises."""
+        node = unwrapped(node)
+        if node.find(exp.Column) is None:
+            # It raises for all rows or for none.
+            return ""
+        if rule := self._rules.get(type(node)):
+            return rule(self, node)
+        if not isinstance(node, _NEVER):
+            raise Unforeseen
+        return self.all(child for child in children(node) if isinstance(child, exp.Expression))
+
+    def all(self, nodes: Iterator[exp.Expression] | Sequence[exp.Expression]) -> str:
+        """Return the first error of some parts that are all evaluated."""
+        return _first(self.of(node) for node in nodes)
+
+    def check(self, condition: str, error: str) -> str:
+        """Return the error of the rows for which a condition holds."""
+        self.checks += 1
+        return f"CASE WHEN {condition} THEN '{error}' END"
+
+    def never(self, *nodes: exp.Expression) -> None:
+        """Require that some parts never raise."""
+        if any(self.of(node) for node in nodes):
+            raise Unforeseen
+
+    # -- operators ---------------------------------------------------------------------------
+
+    def arithmetic(self, node: exp.Expression) -> str:
+        return _first([self.all([node.this, node.expression]), self._operator(node)])
+
+    def _operator(self, node: exp.Expression) -> str:
+        result, one, other = (self._base(part) for part in (node, node.this, node.expression))
+        if {result, one, other} <= {*_INTEGERS, "numeric"}:
+            return self._number(node, result)
+        if result == "date" and {one, other} - {"date"} <= _INTEGERS.keys() and not isinstance(node, exp.Mul):
+            return self._day(node)
+        if one == other == "date" and isinstance(node, exp.Sub):
+            listed = " AND ".join(f"isfinite({_sql(part)})" for part in (node.this, node.expression))
+            return self.check(f"NOT ({listed})", "cannot subtract infinite dates")
+        if result in _TIMES and isinstance(node, exp.Add | exp.Sub) and {one, other} <= {*_TIMES, "date"}:
+            return ""
+        raise Unforeseen
+
+    def _number(self, node: exp.Expression, result: str) -> str:
+        left, right = _sql(node.this), _sql(node.expression)
+        zero = ""
+        if isinstance(node, exp.Div | exp.Mod) and not _is_constant_but_zero(node.expression):
+            divided = f"{left} <> 'NaN'::numeric" if result == "numeric" else f"{left} IS NOT NULL"
+            zero = self.check(f"{right} = 0 AND {divided}", "division by zero")
+        if result == "numeric" or isinstance(node, exp.Mod):
+            return zero
+        least, most, error = _INTEGERS[result]
+        if isinstance(node, exp.Div):
+            by_minus_one = "" if _is_constant_but(node.expression, "-1") else self.check(
+                f"{left} = ({least}) AND {right} = -1", error
+            )  # fmt: skip
+            return _first([zero, by_minus_one])
+        low, high = self._bounds(node, clipped=False)
+        if least <= low and high <= most:
+            return ""
+        wide = "numeric" if result == "int8" else "int8"
+        computed = f"({left})::{wide} {_SIGNS[type(node)]} ({right})::{wide}"
+        return self.check(f"{computed} NOT BETWEEN ({least}) AND {most}", error)
+
+    def _day(self, node: exp.Expression) -> str:
+        """A day that is not in the calendar; the infinities stay what they are."""
+        day, days = (node.this, node.expression) if self._base(node.this) == "date" else (node.expression, node.this)
+        number = f"({_sql(day)} - DATE '2000-01-01')::int8 {_SIGNS[type(node)]} ({_sql(days)})::int8"
+        beyond = f"{number} NOT BETWEEN ({_FIRST_DAY}) AND {_LAST_DAY}"
+        return self.check(f"CASE WHEN isfinite({_sql(day)}) THEN {beyond} END", "date out of range")
+
+    def negative(self, node: exp.Expression) -> str:
+        base = self._base(node)
+        inner = self.of(node.this)
+        if base in _INTEGERS:
+            least, _, error = _INTEGERS[base]
+            low, _ = self._bounds(node.this)
+            return inner if low > least else _first([inner, self.check(f"{_sql(node.this)} = ({least})", error)])
+        if base in {"numeric", *_FLOATS}:
+            return inner
+        raise Unforeseen
+
+    def concatenation(self, node: exp.Expression) -> str:
+        """Arrays are joined only where their dimensions fit."""
+        if any(self.types[Expr.of(unwrapped(part))].kind == "array" for part in (node.this, node.expression)
+               if not isinstance(unwrapped(part), exp.Null)):  # fmt: skip
+            raise Unforeseen
+        return self.all([node.this, node.expression])
+
+    def _base(self, node: exp.Expression) -> str:
+        """Return the type of a part; a type of a user has operators of its own."""
+        type_ = self.types[Expr.of(unwrapped(node))]
+        return type_.base if type_.kind in ("base", "domain") else f"{type_.kind} {type_.base}"
+
+    def _bounds(self, node: exp.Expression, *, clipped: bool = True) -> tuple[int, int]:
+        """Return the least and greatest value that an integer can have."""
+        node = unwrapped(node)
+        if isinstance(node, exp.Literal) and node.name.isdigit():
+            return int(node.name), int(node.name)
+        base = self._base(node) if Expr.of(node) in self.types else ""
+        least, most, _ = _INTEGERS.get(base, _INTEGERS["int8"])
+        found = self._computed(node)
+        if found is None or not clipped:
+            return found or (least, most)
+        return max(least, found[0]), min(most, found[1])
+
+    def _computed(self, node: exp.Expression) -> tuple[int, int] | None:
+        if isinstance(node, exp.Neg):
+            low, high = self._bounds(node.this)
+            return -high, -low
+        if not isinstance(node, exp.Add | exp.Sub | exp.Mul):
+            return None
+        (a, b), (c, d) = self._bounds(node.this), self._bounds(node.expression)
+        if isinstance(node, exp.Add):
+            return a + c, b + d
+        if isinstance(node, exp.Sub):
+            return a - d, b - c
+        corners = [a * c, a * d, b * c, b * d]
+        return min(corners), max(corners)
+
+    # -- casts and functions -----------------------------------------------------------------
+
+    def cast(self, node: exp.Expression) -> str:
+        inner = unwrapped(node.this)
+        if isinstance(inner, exp.Null) or (isinstance(inner, exp.Column) and self.holds_text(ref_of(inner))):
+            return ""
+        return _first([self.of(inner), self._converted(inner, Expr.of(inner), Expr.of(node))])
+
+    def _converted(self, inner: exp.Expression, one_expr: Expr, other_expr: Expr) -> str:
+        one, other = self.types[one_expr], self.types[other_expr]
+        if other.base in _TEXTS or one == other:
+            return ""
+        pair, value = (one.base, other.base), _sql(inner)
+        if other.kind != "base" or one.kind not in ("base", "domain"):
+            raise Unforeseen
+        if other.base == "numeric" and other.precision is not None and one.base in {*_INTEGERS, "numeric"}:
+            return self._shortened(value, other)
+        if other.precision is not None:
+            raise Unforeseen
+        if one.base == other.base or pair in _WIDER:
+            return ""
+        if other.base in _INTEGERS and one.base in _NUMBERS:
+            return self._whole(value, one.base, other.base)
+        if other.base in _FLOATS and one.base == "numeric":
+            most, least, name = _FLOAT_RANGE[other.base]
+            special = f"{value} NOT IN ('NaN'::numeric, 'Infinity'::numeric, '-Infinity'::numeric)"
+            beyond = f"(abs({value}) >= {most} OR ({value} <> 0 AND abs({value}) <= {least}))"
+            return self.check(f"{special} AND {beyond}", f"value is out of range for type {name}")
+        if one.base == "date" and other.base in ("timestamp", "timestamptz"):
+            late = f"isfinite({value}) AND {value} > DATE '294276-12-31'"
+            return self.check(late, "date out of range for timestamp")
+        raise Unforeseen
+
+    def _whole(self, value: str, one: str, other: str) -> str:
+        least, most, error = _INTEGERS[other]
+        if one in _FLOATS:
+            # NaN is greater than all numbers. The greatest integers are not floats, the number after them is.
+            whole = f"round(({value})::float8)"
+            return self.check(f"{whole} < '{least}'::float8 OR {whole} >= '{most + 1}'::float8", error)
+        rounded = f"round({value})" if one == "numeric" else value
+        return self.check(f"{rounded} NOT BETWEEN ({least}) AND {most}", error)
+
+    def _shortened(self, value: str, type_: PgType) -> str:
+        assert type_.precision is not None
+        scale = type_.scale or 0
+        limit = f"1e{type_.precision - scale}"
+        return self.check(
+            f"({value})::numeric <> 'NaN'::numeric AND abs(round(({value})::numeric, {scale})) >= {limit}",
+            "numeric field overflow",
+        )
+
+    def call(self, node: exp.Expression) -> str:
+        return self._called(node, node.name.lower(), node.expressions)
+
+    def substring(self, node: exp.Expression) -> str:
+        return self._called(node, "substring", children(node))
+
+    def _called(self, node: exp.Expression, name: str, arguments: list[exp.Expression]) -> str:
+        if name in _WITH_CONSTANTS:
+            first, *others = arguments
+            if not all(map(_is_constant, others)) or (name == "mod" and any(map(_is_zero, others))):
+                raise Unforeseen
+            return self.of(first)
+        if name in _PARTS and not _is_constant(arguments[0]):
+            raise Unforeseen
+        if name not in _FUNCTIONS | _PARTS:
+            raise Unforeseen
+        errors = self.all(arguments)
+        if name == "abs" and self._base(node) in _INTEGERS:
+            least, _, error = _INTEGERS[self._base(node)]
+            return _first([errors, self.check(f"{_sql(arguments[0])} = ({least})", error)])
+        return errors
+
+    def with_constant(self, node: exp.Expression) -> str:
+        """LIKE: a pattern must not end with what escapes. AT TIME ZONE: a zone must be known."""
+        constant = node.args.get("zone") or node.expression
+        if not _is_constant(constant):
+            raise Unforeseen
+        return self.of(node.this)
+
+    # -- parts that are not always evaluated -------------------------------------------------
+
+    def and_(self, node: exp.Expression) -> str:
+        return self._shortcut(node, "IS NOT FALSE")
+
+    def or_(self, node: exp.Expression) -> str:
+        return self._shortcut(node, "IS NOT TRUE")
+
+    def _shortcut(self, node: exp.Expression, goes_on: str) -> str:
+        return _first([self.of(node.this), _when(f"({_sql(node.this)}) {goes_on}", self.of(node.expression))])
+
+    def case(self, node: exp.Expression) -> str:
+        assert isinstance(node, exp.Case)
+        default = node.args.get("default")
+        error = self.of(default) if default is not None else ""
+        for branch in reversed(node.args["ifs"]):
+            condition, value = branch.this, self.of(branch.args["true"])
+            compared = f"{_sql(node.this)} = {_sql(condition)}" if node.this is not None else _sql(condition)
+            chosen = f"CASE WHEN {compared} THEN {value or 'NULL'} ELSE {error or 'NULL'} END" if value or error else ""
+            error = _first([self.of(condition), chosen])
+        return _first([self.of(node.this) if node.this is not None else "", error])
+
+    def coalesce(self, node: exp.Expression) -> str:
+        error = ""
+        for part in reversed([node.this, *node.expressions]):
+            error = _first([self.of(part), _when(f"({_sql(part)}) IS NULL", error)])
+        return error
+
+    def between(self, node: exp.Expression) -> str:
+        self.never(node.args["low"], node.args["high"])
+        return self.of(node.this)
+
+    def in_(self, node: exp.Expression) -> str:
+        self.never(*node.expressions)
+        return self.of(node.this)
+
+    def subquery(self, node: exp.Expression) -> str:
+        """The one row that a scalar subquery of several rows stands for, so many times."""
+        found = several_rows(node)
+        if found is None:
+            raise Unforeseen
+        return self.check(f"{found} > 1", SEVERAL_ROWS)
+
+
+def several_rows(node: exp.Expression) -> str | None:
+    """Return the number of rows of a subquery over generate_series(1, number); None for any other."""
+    select = unwrapped(node.this)
+    source = select.args.get("from_") if isinstance(select, exp.Select) else None
+    call = source.this.this if source is not None else None
+    if not isinstance(call, exp.Anonymous) or call.name.lower() != "generate_series":
+        return None
+    return _sql(call.expressions[1])
+
+
+_RULES: Mapping[type[exp.Expression], Callable[[_RowErrors, exp.Expression], str]] = {
+    **dict.fromkeys(_ARITHMETIC, _RowErrors.arithmetic),
+    exp.Neg: _RowErrors.negative, exp.DPipe: _RowErrors.concatenation, exp.Cast: _RowErrors.cast,
+    exp.Anonymous: _RowErrors.call, exp.Substring: _RowErrors.substring, exp.Like: _RowErrors.with_constant,
+    exp.ILike: _RowErrors.with_constant, exp.AtTimeZone: _RowErrors.with_constant, exp.And: _RowErrors.and_,
+    exp.Or: _RowErrors.or_, exp.Case: _RowErrors.case, exp.Coalesce: _RowErrors.coalesce,
+    exp.Between: _RowErrors.between, exp.In: _RowErrors.in_, exp.Subquery: _RowErrors.subquery,
+}  # fmt: skip
+_SIGNS: dict[type[exp.Expression], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
+
+
+def _sql(node: exp.Expression) -> str:
+    return f"({Expr.of(unwrapped(node)).sql})"
+
+
+def _first(errors: Iterator[str] | Sequence[str]) -> str:
+    """Return the first of some errors that is not NULL."""
+    found = [error for error in errors if error]
+    return f"COALESCE({', '.join(found)})" if len(found) > 1 else "".join(found)
+
+
+def _when(condition: str, error: str) -> str:
+    return f"CASE WHEN {condition} THEN {error} END" if error else ""
+
+
+def _is_constant(node: exp.Expression) -> bool:
+    inner = unwrapped(node)
+    inner = unwrapped(inner.this) if isinstance(inner, exp.Cast | exp.Neg) else inner
+    return isinstance(inner, exp.Literal | exp.Null | exp.Boolean)
+
+
+def _is_zero(node: exp.Expression) -> bool:
+    return not any(digit in node.sql() for digit in "123456789")
+
+
+def _is_constant_but_zero(node: exp.Expression) -> bool:
+    return _is_constant(node) and not _is_zero(node)
+
+
+def _is_constant_but(node: exp.Expression, text: str) -> bool:
+    return _is_constant(node) and text not in node.sql().replace(" ", "").replace("(", "")
