@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 from psycopg.rows import dict_row
 
 from millstream.capture.buffer import buffer_table
-from millstream.catalog import blocks, history, sources, stream_tables, upstreams
+from millstream.catalog import blocks, history, leadership, sources, stream_tables, upstreams
 from millstream.catalog.history import Action, HistoryEntry
 from millstream.catalog.installation import install, roles
-from millstream.catalog.stream_tables import StreamTable
+from millstream.catalog.stream_tables import Status, StreamTable
 from millstream.catalog.upstreams import Upstream
 from millstream.errors import MillstreamError, RefreshFailed
 from millstream.postgres.connection import Connection
+from millstream.testing.waiting import wait_until
 
 NOW = datetime.now(UTC)
 
@@ -306,6 +308,129 @@ def test_a_stream_table_is_explained_from_the_catalog(conn: Connection) -> None:
     assert told[0].startswith("INITIALIZING, AUTO, schedule 1m, owner ")
     assert told[1:5] == ["SELECT 1", "SCAN a", "TRIGGER, columns id", "INITIALIZING, schedule 1m"]
     assert "20 rows read" in told[5]
+
+
+# -- health ----------------------------------------------------------------------------------
+
+
+def health(conn: Connection, name: str) -> tuple[str, str]:
+    """The status of a check and what it found; there is one of that name."""
+    found = rows(conn, "SELECT status, detail, hint FROM millstream.health_check() WHERE check_name = %s", name)
+    assert len(found) == 1, found
+    assert found[0]["status"] == "OK" or found[0]["hint"]
+    return found[0]["status"], found[0]["detail"]
+
+
+def worst(conn: Connection) -> set[str]:
+    return {
+        row["check_name"] for row in rows(conn, "SELECT check_name FROM millstream.health_check() WHERE status <> 'OK'")
+    }
+
+
+def test_an_empty_catalog_is_healthy(conn: Connection) -> None:
+    assert worst(conn) == set()
+    assert health(conn, "stream tables") == ("OK", "0 of 0 without anything to report")
+
+
+def test_a_missing_service_is_told_where_something_has_a_schedule(
+    conn: Connection, another: Callable[[], Connection]
+) -> None:
+    fill(conn, add(conn, "by_hand", "manual"))
+    assert health(conn, "service")[0] == "OK"
+    fill(conn, add(conn, "t"))
+    status, told = health(conn, "service")
+    assert (status, told.startswith("No service runs")) == ("WARN", True)
+    session, instance = another(), uuid4()
+    backend = session.info.backend_pid
+    leadership.register(session, instance, pid=77, host="here", version="0", backend_pid=backend)
+    leadership.take_over(session, instance)
+    other = another()
+    leadership.register(other, uuid4(), pid=78, host="there", version="0", backend_pid=other.info.backend_pid)
+    status, told = health(conn, "service")
+    assert (status, "process 77 on here" in told, told.endswith("; 1 standby")) == ("OK", True, True)
+    shown = rows(conn, "SELECT role, pid, alive, epoch FROM millstream.service_status()")
+    assert [tuple(row.values()) for row in shown] == [("LEADER", 77, True, 1), ("STANDBY", 78, True, None)]
+    session.close()
+    assert wait_until(lambda: health(conn, "service")[0] == "WARN")
+
+
+def test_each_trouble_of_a_stream_table_is_told_with_what_to_do(conn: Connection) -> None:
+    names = ("fine", "failed", "waits", "stopped", "suspended", "broken", "wrong", "empty", "stale", "held_back", "old")
+    tables = {name: add(conn, name) for name in names}
+    fill(conn, *(table for name, table in tables.items() if name not in ("empty", "stale", "held_back", "old")))
+    error = RefreshFailed("no room for 'secret'")
+    for name in ("failed", "suspended", "broken"):
+        stream_tables.record_failure(conn, tables[name].id, error)
+    stream_tables.record_transient(conn, tables["waits"].id, error)
+    stream_tables.set_status(conn, tables["suspended"].id, "SUSPENDED")
+    stream_tables.set_status(conn, tables["stopped"].id, "SUSPENDED")
+    stream_tables.set_status(conn, tables["broken"].id, "ERROR")
+    conn.execute("UPDATE millstream.stream_tables SET last_verified_ok = false WHERE name = 'wrong'")
+    upstreams.put(conn, tables["held_back"].id, [Upstream(tables["old"].id)])
+    wait_for_refresh(conn, tables["stale"], tables["old"])
+    fill(conn, tables["stale"], tables["old"], ago=timedelta(hours=1))
+    fill(conn, tables["held_back"])
+    found = {
+        row["check_name"].partition(".")[2]: (row["status"], row["detail"], row["hint"])
+        for row in rows(conn, "SELECT * FROM millstream.health_check() WHERE check_name LIKE 'stream table %%'")
+    }
+    assert {name: told[0] for name, told in found.items()} == {
+        "failed": "WARN", "waits": "WARN", "stopped": "WARN", "suspended": "ERROR", "broken": "ERROR", "wrong": "ERROR",
+        "empty": "WARN", "stale": "WARN", "held_back": "WARN", "old": "WARN",
+    }  # fmt: skip
+    assert all(told[2] for told in found.values())
+    assert "secret" not in str(found)
+    assert RefreshFailed.code in found["suspended"][1]
+    assert "public.old" in found["held_back"][1]
+    assert health(conn, "stream tables") == ("OK", "1 of 11 without anything to report")
+
+
+def test_a_source_that_is_not_captured_is_an_error(conn: Connection) -> None:
+    buffered(conn, "a")
+    assert health(conn, "sources") == ("OK", "1 captured by triggers, 0 from WAL, 0 in transition")
+    conn.execute("UPDATE millstream.sources SET cdc_mode = 'WAL'")
+    assert health(conn, "source public.a") == ("ERROR", "There is no slot.")
+
+
+def test_requests_that_wait_are_told(conn: Connection) -> None:
+    conn.execute("SELECT millstream.validate_query('SELECT 1')")
+    assert health(conn, "requests")[0] == "OK"
+    conn.execute("UPDATE millstream.requests SET requested_at = requested_at - interval '5 min'")
+    status, told = health(conn, "requests")
+    assert (status, told.startswith("1 waiting, the first one for 00:05")) == ("WARN", True)
+
+
+HELD_BACK = {
+    "by hand": ("manual", "ACTIVE", True),
+    "suspended": ("1s", "SUSPENDED", True),
+    "in error": ("1s", "ERROR", True),
+    "calculated for nobody": ("calculated", "ACTIVE", True),
+    "refreshed by itself": ("1s", "ACTIVE", False),
+}
+
+
+@pytest.mark.parametrize(("schedule", "state", "holds"), HELD_BACK.values(), ids=list(HELD_BACK))
+def test_a_buffer_waits_for_a_reader_that_is_not_refreshed_by_itself(
+    conn: Connection, schedule: str, state: Status, holds: bool
+) -> None:
+    source, reader, other = buffered(conn, "a"), add(conn, "reader", schedule), add(conn, "other", "1s")
+    for table in (reader, other):
+        sources.add_dependency(conn, table.id, source, ["id"])
+    cut(conn, reader, other)
+    stream_tables.set_status(conn, reader.id, state)
+    assert rows(conn, "SELECT * FROM millstream.held_back_buffers()") == []
+    change(conn, source)
+    cut(conn, other)
+    shown = rows(
+        conn, "SELECT source, buffer, held_back_by, size_bytes > 0 AS has_size FROM millstream.held_back_buffers()"
+    )
+    told = {"source": "public.a", "buffer": f"millstream_changes.changes_{source}", "held_back_by": ["public.reader"]}
+    assert shown == ([{**told, "has_size": True}] if holds else [])
+    if holds:
+        assert health(conn, "change buffer of public.a")[0] == "OK"
+        conn.execute("INSERT INTO millstream.settings VALUES ('slot_lag_warning', '1B')")
+        status, found = health(conn, "change buffer of public.a")
+        assert (status, "wait for public.reader since" in found) == ("WARN", True)
 
 
 # -- who sees what ---------------------------------------------------------------------------

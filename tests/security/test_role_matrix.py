@@ -52,6 +52,9 @@ READING = {
     ("function", "millstream.get_refresh_history(text,integer,name[])", "EXECUTE"),
     ("function", "millstream.st_refresh_stats(interval)", "EXECUTE"),
     ("function", "millstream.explain_st(text,name[])", "EXECUTE"),
+    ("function", "millstream.held_back_buffers()", "EXECUTE"),
+    ("function", "millstream.service_status()", "EXECUTE"),
+    ("function", "millstream.health_check()", "EXECUTE"),
 }
 WAITING = {("function", f"millstream.{name}", "EXECUTE") for name in ("wait_for", "service_is_running", "raise_answer")}
 ASKING = WAITING | {
@@ -286,7 +289,12 @@ def test_readers_see_how_things_stand_and_no_value_of_a_row(server: Server) -> N
             assert [row[fact] for fact in facts] == ["shop", "totals", "owner", "ACTIVE", True, "MS402"]
             assert "secret" not in str(row)
             assert "SELECT" not in str(row)
-            functions = ("status()", "get_refresh_history('shop.totals')", "explain_st('shop.totals')")
+            functions = (
+                "status()",
+                "get_refresh_history('shop.totals')",
+                "explain_st('shop.totals')",
+                "health_check()",
+            )
             for function in functions:
                 shown = str(conn.execute(f"SELECT * FROM millstream.{function}".encode()).fetchall())
                 assert shown != "[]"

@@ -47,6 +47,9 @@ FUNCTIONS = (
     "millstream.get_refresh_history(text, integer, name[])",
     "millstream.st_refresh_stats(interval)",
     "millstream.explain_st(text, name[])",
+    "millstream.held_back_buffers()",
+    "millstream.service_status()",
+    "millstream.health_check()",
 )
 """What both roles may read and call: it shows no value of a row."""
 

@@ -544,3 +544,192 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION millstream.explain_st IS 'How a stream table is maintained: its blocks, sources, upstreams and last refresh';
 REVOKE ALL ON FUNCTION millstream.has_changes, millstream.needs_reinit, millstream.staleness_of, millstream.explain_st FROM PUBLIC;
+
+-- A buffer keeps what some reader has not consumed. One that does not move by itself holds it back for as long as it stands.
+CREATE FUNCTION millstream.held_back_buffers()
+RETURNS TABLE (source text, buffer text, size_bytes bigint, rows bigint, held_back_by text[], since timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT
+        format('%I.%I', s.schema_name, s.name), format('millstream_changes.%I', b.relname), pg_total_relation_size(b.oid),
+        greatest(pg_stat_get_live_tuples(b.oid), b.reltuples::bigint, 0), r.names, r.since
+    FROM millstream.sources AS s
+    JOIN pg_class AS b ON b.oid = to_regclass(format('millstream_changes.changes_%s', s.relid))
+    CROSS JOIN LATERAL (
+        SELECT
+            array_agg(format('%I.%I', t.schema_name, t.name) ORDER BY t.schema_name, t.name),
+            min(coalesce(t.cut_at, t.created_at))
+        FROM millstream.dependencies AS d
+        JOIN millstream.stream_tables AS t ON t.id = d.stream_table_id
+        WHERE d.source_relid = s.relid
+            AND (
+                t.status IN ('SUSPENDED', 'ERROR') OR lower(t.schedule) = 'manual'
+                OR lower(t.schedule) = 'calculated'
+                AND NOT EXISTS (SELECT FROM millstream.upstreams AS u WHERE u.upstream_id = t.id)
+            )
+            AND CASE
+                WHEN t.frontier IS NULL THEN pg_relation_size(b.oid) > 0 ELSE millstream.has_changes(t.id, s.relid, false)
+            END
+    ) AS r (names, since)
+    WHERE r.names IS NOT NULL
+    ORDER BY 3 DESC, 1
+$$;
+COMMENT ON FUNCTION millstream.held_back_buffers IS 'Change buffers that are not pruned, since a stream table that is not refreshed by itself has yet to read them';
+
+CREATE FUNCTION millstream.service_status() RETURNS TABLE (
+    role text, host text, pid integer, version text, started_at timestamptz, last_tick_at timestamptz, alive boolean,
+    silent interval, epoch bigint, leads_since timestamptz
+) LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT
+        s.role, s.host, s.pid, s.version, s.started_at, s.last_tick_at, a.pid IS NOT NULL,
+        greatest(clock_timestamp() - a.state_change, interval '0'), l.epoch, l.since
+    FROM millstream.services AS s
+    LEFT JOIN pg_stat_activity AS a ON a.pid = s.backend_pid AND a.backend_start = s.backend_start
+    LEFT JOIN millstream.leadership AS l ON l.instance = s.instance
+    ORDER BY s.role, s.started_at
+$$;
+COMMENT ON FUNCTION millstream.service_status IS 'The processes of the command run, the leader first; alive: its session exists; silent: since that session last did anything';
+
+-- No text of an error and no query: whoever may call it sees all of it.
+CREATE FUNCTION millstream.health_check() RETURNS TABLE (check_name text, status text, detail text, hint text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH settings AS MATERIALIZED (
+        SELECT
+            millstream.setting_number('slot_lag_warning')::bigint AS warning,
+            millstream.setting_number('slot_lag_critical')::bigint AS critical,
+            millstream.setting_number('heartbeat_timeout') * interval '1 millisecond' AS heartbeat_timeout
+    ), services AS MATERIALIZED (
+        SELECT s.* FROM millstream.service_status() AS s WHERE s.alive
+    ), service AS (
+        SELECT 'service', v.* FROM (
+            SELECT count(*) FILTER (WHERE s.role = 'LEADER'), count(*) FILTER (WHERE s.role = 'STANDBY'),
+                max(s.silent) FILTER (WHERE s.role = 'LEADER'),
+                max(format('process %s on %s, version %s, leads since %s', s.pid, s.host, s.version, s.leads_since))
+                    FILTER (WHERE s.role = 'LEADER')
+            FROM services AS s
+        ) AS c (leaders, standbys, silent, leader)
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN EXISTS (SELECT FROM millstream.stream_tables AS t WHERE lower(t.schedule) <> 'manual') THEN 'WARN' ELSE 'OK' END,
+                'No service runs: nothing is refreshed by schedule, no request is executed.',
+                'Start one: millstream run.'
+            WHERE c.leaders = 0
+            UNION ALL
+            SELECT 'WARN', format('%s; it has done nothing for %s', c.leader, c.silent), 'See its log.'
+            WHERE c.leaders > 0 AND c.silent > interval '15 s'
+            UNION ALL
+            SELECT 'OK', format('%s; %s standby', c.leader, c.standbys), NULL
+            WHERE c.leaders > 0 AND (c.silent <= interval '15 s' OR c.silent IS NULL)
+        ) AS v (status, detail, hint)
+    ), tables AS MATERIALIZED (
+        SELECT format('%I.%I', i.schema_name, i.name) AS qualified, v.status, v.detail, v.hint
+        FROM millstream.stream_tables_info AS i
+        CROSS JOIN LATERAL (
+            SELECT
+                format('SELECT * FROM millstream.get_refresh_history(%L)', format('%I.%I', i.schema_name, i.name)),
+                format('SELECT millstream.alter_stream_table(%L, status => ''ACTIVE'')', format('%I.%I', i.schema_name, i.name)),
+                coalesce(i.last_error_code, i.last_transient_error_code, 'no code')
+        ) AS h (history, resume, code)
+        LEFT JOIN LATERAL (
+            SELECT * FROM (VALUES
+                (i.status = 'ERROR', 'ERROR', format('ERROR: %s', h.code), h.history),
+                (
+                    i.status = 'SUSPENDED' AND i.consecutive_errors > 0, 'ERROR',
+                    format('suspended after %s errors, the last one %s', i.consecutive_errors, h.code),
+                    format('Remove the cause (%s), then: %s', h.history, h.resume)
+                ),
+                (
+                    i.last_verified_ok IS FALSE, 'ERROR',
+                    format('it differed from its query when it was verified at %s', i.last_verified_at), 'See the log of the service.'
+                ),
+                (i.status = 'SUSPENDED', 'WARN', 'suspended by request', format('Resume it: %s', h.resume)),
+                (i.consecutive_errors > 0, 'WARN', format('%s refreshes in a row failed, the last one with %s', i.consecutive_errors, h.code), h.history),
+                (i.transient_errors > 0, 'WARN', format('%s refreshes in a row failed for a reason that passes, %s', i.transient_errors, h.code), h.history),
+                (
+                    NOT i.is_populated, 'WARN', 'not filled yet',
+                    format('SELECT millstream.refresh_stream_table(%L)', format('%I.%I', i.schema_name, i.name))
+                ),
+                (
+                    i.held_back_by <> '{}' AND i.is_stale, 'WARN',
+                    format('its rows are %s old, as are those that it reads: %s', i.staleness, array_to_string(i.held_back_by, ', ')),
+                    'Refresh or resume those.'
+                ),
+                (
+                    i.is_stale, 'WARN', format('its rows are %s old, its schedule is %s', i.staleness, i.schedule),
+                    'Does a service run, and does it keep up? See: SELECT * FROM millstream.st_refresh_stats()'
+                )
+            ) AS r (holds, status, detail, hint)
+            WHERE r.holds
+            LIMIT 1
+        ) AS v ON true
+    ), buffers AS MATERIALIZED (
+        SELECT h.* FROM millstream.held_back_buffers() AS h
+    ), checks (place, check_name, status, detail, hint) AS (
+        SELECT 1, s.* FROM service AS s
+        UNION ALL
+        SELECT 2, 'stream tables', 'OK', format('%s of %s without anything to report', count(*) FILTER (WHERE t.status IS NULL), count(*)), NULL
+        FROM tables AS t
+        UNION ALL
+        SELECT 3, 'stream table ' || t.qualified, t.status, t.detail, t.hint FROM tables AS t WHERE t.status IS NOT NULL
+        UNION ALL
+        SELECT 4, 'sources', 'OK', format(
+            '%s captured by triggers, %s from WAL, %s in transition', count(*) FILTER (WHERE o.cdc_mode = 'TRIGGER'),
+            count(*) FILTER (WHERE o.cdc_mode = 'WAL'), count(*) FILTER (WHERE o.cdc_mode = 'TRANSITIONING')
+        ), NULL
+        FROM millstream.sources AS o
+        UNION ALL
+        SELECT 5, format('source %I.%I', o.schema_name, o.name), 'ERROR', c.alert, coalesce(c.reason, 'See: millstream health.')
+        FROM millstream.check_cdc_health() AS c
+        JOIN millstream.sources AS o ON o.relid = c.source
+        WHERE c.alert IS NOT NULL
+        UNION ALL
+        SELECT 6, 'slot ' || h.slot_name, v.status, concat_ws('; ', v.detail, 'retained for ' || h.held_by), v.hint
+        FROM millstream.slot_health() AS h
+        CROSS JOIN settings AS s
+        CROSS JOIN LATERAL (
+            SELECT * FROM (VALUES
+                (
+                    h.decoder_status = 'LOST', 'ERROR', h.trouble,
+                    'The service captures its sources by triggers again, by itself.'
+                ),
+                (
+                    h.confirmed_lag_bytes > s.critical, 'ERROR',
+                    format('%s behind, more than slot_lag_critical', pg_size_pretty(h.confirmed_lag_bytes)),
+                    'The service captures its sources by triggers again, by itself.'
+                ),
+                (h.trouble IS NOT NULL, 'WARN', h.trouble, 'Start a service: millstream run.'),
+                (
+                    h.confirmed_lag_bytes > s.warning, 'WARN',
+                    format('%s behind, more than slot_lag_warning', pg_size_pretty(h.confirmed_lag_bytes)),
+                    'Wait, or see what keeps the service busy.'
+                ),
+                (
+                    h.heartbeat_at < clock_timestamp() - s.heartbeat_timeout AND h.confirmed_lag_bytes > 0, 'WARN',
+                    format('the last heartbeat that came back was sent at %s', h.heartbeat_at), 'See the log of the service.'
+                ),
+                (
+                    h.interrupted_at > clock_timestamp() - interval '10 min', 'WARN',
+                    format('interrupted at %s: %s', h.interrupted_at, h.interrupted_by), 'The service has connected again; see its log.'
+                ),
+                (true, 'OK', format('%s behind', pg_size_pretty(h.confirmed_lag_bytes)), NULL)
+            ) AS r (holds, status, detail, hint)
+            WHERE r.holds
+            LIMIT 1
+        ) AS v
+        UNION ALL
+        SELECT 7, 'change buffer of ' || b.source,
+            CASE WHEN b.size_bytes > s.critical THEN 'ERROR' WHEN b.size_bytes > s.warning THEN 'WARN' ELSE 'OK' END,
+            format('%s, some %s rows, wait for %s since %s', pg_size_pretty(b.size_bytes), b.rows, array_to_string(b.held_back_by, ', '), b.since),
+            'Refresh, resume or drop what they wait for.'
+        FROM buffers AS b
+        CROSS JOIN settings AS s
+        UNION ALL
+        SELECT 8, 'requests', CASE WHEN w.longest > interval '1 min' THEN 'WARN' ELSE 'OK' END,
+            format('%s waiting, the first one for %s', w.waiting, w.longest), 'Start a service: millstream run.'
+        FROM (
+            SELECT count(*), clock_timestamp() - min(r.requested_at) FROM millstream.requests AS r WHERE r.status = 'WAITING'
+        ) AS w (waiting, longest)
+        WHERE w.waiting > 0
+    )
+    SELECT c.check_name, c.status, c.detail, c.hint FROM checks AS c ORDER BY c.place, c.check_name
+$$;
+COMMENT ON FUNCTION millstream.health_check IS 'Checks of the service, stream tables, sources, slot, change buffers and requests: OK, WARN or ERROR, and what to do';
+REVOKE ALL ON FUNCTION millstream.held_back_buffers, millstream.service_status, millstream.health_check FROM PUBLIC;
