@@ -97,7 +97,7 @@ KEPT: tuple[Kept, ...] = (
         ("join",),
         "Spark carries the columns, PostgreSQL computes while applying",
         "that of the join",
-        "in a part of a UNION ALL only what Spark computes exactly",
+        "in a part of a UNION ALL over kept rows, which needs an equality",
     ),
     Kept(
         "a condition over several tables that Spark cannot evaluate",
