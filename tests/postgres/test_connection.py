@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import psycopg
@@ -16,6 +18,7 @@ from millstream.catalog import sources
 from millstream.postgres.connection import Connection, connect, session
 from millstream.refresh.reads import access_paths
 from millstream.testing import oracle
+from millstream.testing.waiting import wait_until
 
 
 @pytest.mark.parametrize(("given", "ours"), [("4", "1.1"), ("1.1", "1.1"), ("1", "1")])
@@ -138,3 +141,41 @@ def _exact_by_trigger_and_log(ms: Millstream, admin: Connection) -> None:
     for name in QUERIES:
         assert ms.refresh(f"public.{name}_st", full=True).action == "FULL"
         assert ms.verify(f"public.{name}_st").ok
+
+
+# -- clients and machines that are gone ----------------------------------------------------------
+
+SLEEPING = """
+import sys
+from millstream.postgres.connection import connect
+with connect(sys.argv[1], application_name="sleeper") as conn, conn.transaction():
+    conn.execute("SELECT FROM t FOR UPDATE")
+    print("locked", flush=True)
+    conn.execute("SELECT pg_sleep(600)")
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the server cannot look for its client there")
+def test_the_locks_of_a_client_that_was_killed_in_a_long_statement_go(database: str, conn: Connection) -> None:
+    """The server noticed when the statement had ended: the locks were held for as long as a query took."""
+    conn.execute("CREATE TABLE t (id int); INSERT INTO t VALUES (1)")
+    asleep = "SELECT pid FROM pg_stat_activity WHERE application_name = 'sleeper' AND wait_event = 'PgSleep'"
+    with subprocess.Popen([sys.executable, "-c", SLEEPING, database], stdout=subprocess.PIPE) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"locked\n"
+        assert wait_until(lambda: conn.execute(asleep).fetchall(), seconds=90)
+        client.kill()
+    assert wait_until(lambda: not conn.execute(asleep).fetchall(), seconds=90)
+    conn.execute("SELECT FROM t FOR UPDATE NOWAIT")
+
+
+def test_both_sides_of_a_connection_look_whether_the_other_is_there(database: str) -> None:
+    """On a socket, which the tests use, the server's keepalives are 0 whatever is set."""
+    with connect(database) as conn:
+        interval = "1s" if sys.platform != "win32" else "0"
+        assert conn.execute("SHOW client_connection_check_interval").fetchall() == [(interval,)]
+        given = conn.info.get_parameters()
+        assert (given["keepalives_idle"], given["tcp_user_timeout"]) == ("10", "30000")
+        assert "-c tcp_keepalives_idle=10" in given["options"]
+    with connect(make_conninfo(database, keepalives_idle=60)) as conn:
+        assert conn.info.get_parameters()["keepalives_idle"] == "60"

@@ -15,8 +15,11 @@ from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
 import millstream
+from millstream.catalog.mutex import Mutex
 from millstream.client import Millstream
-from millstream.errors import Cancelled, MillstreamError, ServerTrouble
+from millstream.errors import Busy, Cancelled, MillstreamError, ServerTrouble
+from millstream.postgres.table_locks import Patience
+from millstream.refresh import refresher
 from millstream.refresh.reads import access_paths
 from millstream.testing import oracle
 from millstream.testing.catalog_rows import end_backoff
@@ -148,6 +151,24 @@ def test_a_refresh_that_ctrl_c_interrupts_is_cancelled_and_the_next_one_works(
     assert [entry.initiated_by for entry in cancelled] == ["MANUAL", "SCHEDULER"]
     assert ms.status()[0].consecutive_errors == 0
     succeeds(ms, writer)
+
+
+def test_a_refresh_that_is_asked_for_waits_for_whoever_works_on_the_table(
+    ms: Millstream, writer: psycopg.Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.execute("DELETE FROM slowness")
+    with Mutex(database) as other:
+        locked = other.stream_tables([ms.app.named("st").id])
+        assert locked.__enter__()
+        monkeypatch.setattr(refresher, "WAITING", Patience(seconds=0.3))
+        with pytest.raises(Busy, match="in use by another session") as busy:
+            ms.refresh("st")
+        assert "waited 0.3 s" in busy.value.detail
+        monkeypatch.setattr(refresher, "WAITING", Patience(seconds=90))
+        soon = threading.Timer(0.5, other.close)
+        soon.start()
+        assert ms.refresh("st").action == "DIFFERENTIAL"
+        soon.join()
 
 
 # -- trouble that passes ---------------------------------------------------------------------

@@ -11,7 +11,7 @@ views of our own schema, which nobody else may lock:
 
 Locks are held by a session of their own, from the start to the end of a `with` block, over as many transactions of
 other sessions as the work takes. Blocks may be nested: what an inner one has taken is given back with the outermost. A
-lock ends with its connection, at once when the process is killed, after `KEEPALIVES` when its machine is gone.
+lock ends with its connection, at once when the process is killed, after half a minute when its machine is gone.
 
     with Mutex(dsn) as mutex:
         with mutex.stream_tables([17, 18]) as free: ...       # those of them that nobody works on
@@ -46,8 +46,6 @@ Name = Literal["leader", "transitions"]
 
 # One try and no wait.
 ONCE = Patience(seconds=0.0)
-# A session whose machine no longer answers is given up by the server after half a minute.
-KEEPALIVES = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 4"
 
 _SQL = load("millstream.catalog", "mutex.sql")
 
@@ -63,10 +61,13 @@ class Mutex:
     # -- stream tables -----------------------------------------------------------------------
 
     @contextmanager
-    def stream_tables(self, ids: Sequence[int]) -> Iterator[set[int]]:
-        """Hold the locks on those of these stream tables that nobody else works on."""
+    def stream_tables(self, ids: Sequence[int], patience: Patience = ONCE) -> Iterator[set[int]]:
+        """Hold the locks on those of these stream tables that nobody else works on when patience ends."""
         with self._transaction() as conn:
-            yield _take_rows(conn, ids)
+            taken = _take_rows(conn, ids)
+            if len(taken) < len(set(ids)):
+                _tried(lambda: _take_more(conn, ids, taken), patience)
+            yield taken
 
     @contextmanager
     def stream_table(self, id: int, name: str, patience: Patience = ONCE) -> Iterator[None]:
@@ -154,7 +155,7 @@ def _opened(dsn: str, application_name: str) -> Connection:
     conn = session(dsn)
     conn.execute("SELECT set_config('application_name', %s, false)", (application_name,))
     # It commits only rows that are made again where they are missing; it never waits but for whoever inserts the same.
-    conn.execute(f"{KEEPALIVES}; SET synchronous_commit = off; SET lock_timeout = '50ms'")
+    conn.execute("SET synchronous_commit = off; SET lock_timeout = '50ms'")
     return conn
 
 
@@ -184,6 +185,12 @@ def _take_rows(conn: Connection, ids: Sequence[int]) -> set[int]:
     rest = sorted(set(ids) - taken)
     absent = [id for (id,) in conn.execute(_SQL["absent"], (rest,))] if rest else []
     return taken | {id for id in absent if _add_row(conn, id)}
+
+
+def _take_more(conn: Connection, ids: Sequence[int], taken: set[int]) -> bool:
+    """Take those that were not to be had before; return True if none is left."""
+    taken |= _take_rows(conn, sorted(set(ids) - taken))
+    return taken >= set(ids)
 
 
 def _add_row(conn: Connection, id: int) -> bool:

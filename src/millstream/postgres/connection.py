@@ -3,6 +3,9 @@
 A role or a database may carry its own DateStyle, TimeZone or row_security; a value must look the
 same whoever reads it, so what decides how values print is set in the startup packet.
 
+Whoever dies must not keep locks: keepalives tell both sides of a machine that is gone, within half a minute, and the
+server looks every second, also in the middle of a statement, whether its client is still there (`WATCHFUL`).
+
 In a session of ours the search_path is pinned too: a name in our statements means the server's own function,
 whatever others have made of that name. What a user wrote is read along the user's path, in `users_path`.
 """
@@ -56,9 +59,20 @@ PINNED = {
     "transform_null_equals": "off",
     "backslash_quote": "safe_encoding",
     "xmloption": "content",
+    # Without an effect on a socket, and on a platform that lacks them.
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "4",
 }
 # Settings that came with a version; a startup option of an unknown name is an error.
 PINNED_SINCE = {170000: {"transaction_timeout": "0"}}
+# Of libpq, for this side of the connection; the dsn may have others. Milliseconds, the others seconds.
+KEEPALIVES = {"keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "4", "tcp_user_timeout": "30000"}
+# Settings that a server refuses, or complains of in its log, on a platform that lacks them.
+WATCHFUL = (
+    ("client_connection_check_interval", "1s", "linux|darwin|bsd"),
+    ("tcp_user_timeout", "30s", "linux"),
+)
 OWN_PATH = "pg_catalog, pg_temp"
 # At most. What we look up are neighbours of rows that have just been written, mostly in memory; as for a turning disk
 # (4, the server's own), some thousand keys are looked for in all of a table of millions.
@@ -89,6 +103,8 @@ def _with_settings(dsn: str, application_name: str, settings: Mapping[str, str])
     given = parts.pop("options", None)
     parts.setdefault("application_name", application_name)
     parts.setdefault("connect_timeout", "10")
+    for name, value in KEEPALIVES.items():
+        parts.setdefault(name, value)
     parts["client_encoding"] = "UTF8"
     return make_conninfo("", **parts, options=f"{given} {options}" if given else options)
 
@@ -103,9 +119,22 @@ def connect(dsn: str, *, application_name: str = "millstream") -> Connection:
     if not OLDEST <= version // 10000 <= NEWEST:
         connection.close()
         raise WrongVersion.of(version, OLDEST, NEWEST)
-    for name, value in pinned_since(version).items():
-        connection.execute(f"SET {name} = {value}".encode())
+    _set_since(connection)
     return connection
+
+
+def _set_since(conn: Connection) -> None:
+    """Set what not every server has."""
+    newer = [(name, value, "") for name, value in pinned_since(conn.info.server_version).items()]
+    names, values, platforms = zip(*newer, *WATCHFUL, strict=True)
+    conn.execute(
+        # Qualified: the path is not ours yet.
+        "SELECT pg_catalog.set_config(n, v, false)"
+        " FROM ROWS FROM (pg_catalog.unnest(%s::pg_catalog.text[]), pg_catalog.unnest(%s::pg_catalog.text[]),"
+        " pg_catalog.unnest(%s::pg_catalog.text[])) AS s (n, v, platform)"
+        " WHERE pg_catalog.version() OPERATOR(pg_catalog.~*) platform",
+        (list(names), list(values), list(platforms)),
+    )
 
 
 def without_password(dsn: str) -> str:

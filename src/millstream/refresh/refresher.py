@@ -20,7 +20,7 @@ from millstream.catalog.digest_cache import DigestCache
 from millstream.catalog.history import HistoryEntry, Initiator
 from millstream.catalog.journal import Journal
 from millstream.catalog.leadership import Epoch
-from millstream.catalog.mutex import Mutex
+from millstream.catalog.mutex import ONCE, Mutex
 from millstream.catalog.upstreams import Behind
 from millstream.errors import (
     Busy,
@@ -39,6 +39,7 @@ from millstream.observe import log
 from millstream.postgres import relations
 from millstream.postgres.connection import Connection
 from millstream.postgres.failures import failure_from, failure_here
+from millstream.postgres.table_locks import Patience
 from millstream.refresh.apply.record import initiator, record_idle
 from millstream.refresh.buffers import Log
 from millstream.refresh.carry_out import carry_out
@@ -51,6 +52,10 @@ from millstream.refresh.reasons import REASONS
 from millstream.refresh.report import RefreshReport
 from millstream.spark.engine import Engine
 from millstream.store import staging
+
+# For whoever works on a stream table; the lock of a process that was killed goes within that time. The scheduler does
+# not wait: it tries again later, and refreshes others meanwhile.
+WAITING = Patience(seconds=3.0, longest_pause=0.2)
 
 # Called in the cut's transaction when a table has been brought up to date, before the commit.
 Witness = Callable[[Cut, Job, RefreshReport], None]
@@ -92,12 +97,16 @@ class Refresher:
     def refresh(self, jobs: Sequence[Job], initiated_by: Initiator) -> list[Outcome]:
         """Refresh these in one cut; per job a report, what went wrong, or what must be mended first, in order."""
         # Before the cut: what a snapshot from before the lock shows could be stale.
-        with self.mutex.stream_tables([job.table.id for job in jobs]) as free:
+        patience = ONCE if initiated_by == "SCHEDULER" else WAITING
+        with self.mutex.stream_tables([job.table.id for job in jobs], patience) as free:
             outcomes = self._attempt([job for job in jobs if job.table.id in free], initiated_by)
         by_id = dict(zip([job.table.id for job in jobs if job.table.id in free], outcomes, strict=True))
         busy = [job.table.id for job in jobs if job.table.id not in free]
         holders = self.mutex.holders(busy) if busy else {}
-        return [by_id.get(job.table.id) or Busy.working_on(job.table.name, holders.get(job.table.id)) for job in jobs]
+        names = {job.table.id: job.table.name for job in jobs}
+        for id in busy:
+            by_id[id] = Busy.working_on(names[id], holders.get(id), patience.seconds)
+        return [by_id[job.table.id] for job in jobs]
 
     # -- one cut ---------------------------------------------------------------------------
 
