@@ -118,11 +118,16 @@ def fail_orphans(conn: Connection) -> int:
 
 def prune(conn: Connection, retention: timedelta) -> int:
     """Remove entries that are older; the last one of each stream table stays. Return how many were removed."""
-    removed = total = conn.execute(_SQL["prune"], (retention, PRUNED_AT_ONCE)).rowcount
+    total = removed = prune_some(conn, retention)
     while removed == PRUNED_AT_ONCE:
-        removed = conn.execute(_SQL["prune"], (retention, PRUNED_AT_ONCE)).rowcount
+        removed = prune_some(conn, retention)
         total += removed
     return total
+
+
+def prune_some(conn: Connection, retention: timedelta) -> int:
+    """Remove at most PRUNED_AT_ONCE of these entries, the oldest."""
+    return conn.execute(_SQL["prune"], (retention, PRUNED_AT_ONCE)).rowcount
 
 
 def recent(conn: Connection, stream_table_id: int, n: int = 20) -> list[HistoryEntry]:

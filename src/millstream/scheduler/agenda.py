@@ -23,6 +23,7 @@ from millstream.catalog.stream_tables import StreamTable
 from millstream.scheduler import backoff
 from millstream.scheduler.cadence import Cadence
 from millstream.scheduler.due import REFRESHED
+from millstream.scheduler.freshness import Watched, watched
 from millstream.scheduler.graph import Graph
 from millstream.scheduler.pulled import with_pulled
 
@@ -92,6 +93,14 @@ class Agenda:
     def next_due_at(self) -> datetime | None:
         """Return the next deadline of a graph that is not being refreshed."""
         return min((at for id, at in self._deadlines.items() if not self.is_running(id)), default=None)
+
+    def watched(self) -> list[Watched]:
+        """Return what is known of the freshness of each stream table whose schedule promises something."""
+        found = (
+            watched(table, looked_at=self._looked_at.get(id), seconds=self._seconds.get(id, UNKNOWN))
+            for id, table in self.tables.items()
+        )
+        return [one for one in found if one is not None]
 
     def found_nothing(self, ids: Iterable[int], now: datetime) -> None:
         """Remember that the sources of these had no changes at `now`."""

@@ -39,6 +39,7 @@ from millstream.service.app import App
 from millstream.service.run.candidacy import Heartbeat
 from millstream.service.run.capture import CaptureThread
 from millstream.service.run.systemd import Systemd
+from millstream.service.run.upkeep import Upkeep
 from millstream.service.run.wake_ups import WakeUps
 from millstream.service.run.workers import Finished, Task, Workers
 from millstream.service.shared import Shared
@@ -93,6 +94,7 @@ class Leader:
         self._settings = live_settings.read(conn, self._given)
         self._epoch = epoch
         self._heartbeat = heartbeat
+        self._upkeep = Upkeep(epoch)
         self._agenda = Agenda()
         self._sources = dict[int, list[sources.Source]]()
         self._skew = timedelta(0)
@@ -137,6 +139,8 @@ class Leader:
         if self._settings.enabled and time.monotonic() - self._times.looked >= tick:
             self._times.looked = time.monotonic()
             self._look()
+        if self._upkeep.is_due():
+            self._upkeep.look(self._conn, self._settings, self._agenda.watched(), self._now())
 
     def _pause(self) -> float:
         """Return how long to sleep if nothing wakes us."""

@@ -1,0 +1,65 @@
+"""What the leader does from time to time besides refreshing: alerts about freshness, and the history in order.
+
+every 5 seconds    which stream tables are stale, and does the service fall behind (`scheduler/freshness.py`)
+every minute       entries RUNNING that processes which are gone have left become FAILED; also when it takes over
+every hour         entries of the history that are older than `history_retention` go, some thousand at a time
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from millstream.catalog import history
+from millstream.catalog.leadership import Epoch
+from millstream.observe import log
+from millstream.postgres import notifications
+from millstream.postgres.connection import Connection
+from millstream.scheduler.freshness import FreshnessWatch, Watched
+from millstream.settings import Settings
+
+# Seconds between two looks.
+FRESHNESS, ORPHANS, RETENTION = 5.0, 60.0, 3600.0
+
+
+@dataclass
+class Upkeep:
+    """The upkeep of one leadership."""
+
+    epoch: Epoch
+    clock: float = float("-inf")
+    """When freshness was last looked at, by the monotonic clock; so are the others."""
+    orphans_at: float = float("-inf")
+    retention_at: float = float("-inf")
+    watch: FreshnessWatch = field(default_factory=FreshnessWatch)
+
+    def is_due(self) -> bool:
+        """Return True if anything is to be done; asking costs nothing."""
+        return time.monotonic() - self.clock >= FRESHNESS
+
+    def look(self, conn: Connection, settings: Settings, tables: Iterable[Watched], now: datetime) -> None:
+        """Do what is due."""
+        self.clock = time.monotonic()
+        self._tell_freshness(conn, settings, tables, now)
+        if self.clock - self.orphans_at >= ORPHANS:
+            self.orphans_at = self.clock
+            if failed := history.fail_orphans(conn):
+                log.warning("refreshes of processes that are gone", failed=failed)
+        if self.clock - self.retention_at >= RETENTION:
+            removed = history.prune_some(conn, settings.history_retention)
+            if removed < history.PRUNED_AT_ONCE:
+                self.retention_at = self.clock
+
+    def _tell_freshness(self, conn: Connection, settings: Settings, tables: Iterable[Watched], now: datetime) -> None:
+        if not settings.enabled:
+            # What is late then is so because somebody wants it.
+            self.watch = FreshnessWatch()
+            return
+        alerts = self.watch.look(tables, now, workers=settings.max_concurrent_refreshes)
+        if alerts:
+            with conn.transaction():
+                self.epoch.hold(conn)
+                for alert in alerts:
+                    notifications.alert(conn, alert.kind, **alert.facts)
