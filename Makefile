@@ -8,10 +8,10 @@ READY  := $(VENV)/.ready
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help surroundings setup demo test soak check format docs bench lock clean
+.PHONY: help surroundings setup demo test soak soak-service check format docs bench lock clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: setup  ## a shop with live traffic, stream tables over it, a proof (DEMO_SECONDS=30 ends by itself)
 	@$(BIN)/millstream demo
@@ -22,6 +22,9 @@ test: setup  ## the whole suite, on every PostgreSQL at hand (ARGS="tests/cli -x
 soak: setup  ## 20,000 cases of the law on random queries, from another seed each time (MILLSTREAM_TEST_LAW_SEED=7 for one)
 	@MILLSTREAM_TEST_LAW_ROUNDS=$${MILLSTREAM_TEST_LAW_ROUNDS:-20} MILLSTREAM_TEST_LAW_SEED=$${MILLSTREAM_TEST_LAW_SEED:-random} \
 	  $(BIN)/python -m pytest --timeout 3600 tests/law/test_random.py
+
+soak-service: setup  ## the service under faults and load for an hour (SECONDS=600 for another time)
+	@MILLSTREAM_TEST_SERVICE_SECONDS=$(or $(SECONDS),3600) $(BIN)/python -m pytest -s tests/service/run/test_soak.py
 
 check: setup  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

@@ -101,7 +101,7 @@ class Server:
             return
         # The postmaster stands still while its children are counted: it starts no further one.
         self.process.send_signal(signal.SIGSTOP)
-        family = [*_children(self.process.pid), self.process.pid]
+        family = [*children(self.process.pid), self.process.pid]
         _signal_each(family, signal.SIGKILL)
         self.process.wait()
         _wait_until_gone(family)
@@ -111,7 +111,7 @@ class Server:
         """Have none of its processes do anything for the length of a `with` block; connections stay open."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
-        family = [self.process.pid, *_children(self.process.pid)]
+        family = [self.process.pid, *children(self.process.pid)]
         _signal_each(family, signal.SIGSTOP)
         try:
             yield
@@ -210,7 +210,8 @@ def major(program: Path) -> int | None:
     return int(digits[0]) if digits else None
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started, and that are there."""
     return [child for child, parent, _ in _processes() if parent == pid]
 
 

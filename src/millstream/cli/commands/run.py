@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
+import signal
 from typing import Annotated
 
 import typer
@@ -23,13 +25,14 @@ def run(
     """Keep every stream table of a database fresh, until SIGTERM or Ctrl-C.
 
     One process per database works; further ones stand by, and one of them takes over within five seconds. It waits for
-    the server, at the start and whenever it is lost. SIGHUP reads the settings again. The log goes to stderr; with
-    --json each line is a document.
+    the server, at the start and whenever it is lost. SIGHUP reads the settings again, SIGUSR1 prints where each thread
+    is. The log goes to stderr; with --json each line is a document.
     """
     # Imported here: `millstream --help` does not wait for Spark's and Arrow's modules.
     from millstream.service.run.process import Process
     from millstream.settings import Settings
 
+    faulthandler.register(signal.SIGUSR1)
     # The log is what this command is there to show, not what went wrong on its way.
     log.hide(ctx.meta[EVENTS])
     handler = log.show(_level(ctx, quiet=quiet), as_json=as_json or ctx.meta[AS_JSON])

@@ -50,6 +50,8 @@ from millstream.settings import Settings
 READ_AGAIN = 15.0
 # A cut for stream tables without changes may take this share of the time.
 IDLE_SHARE = 0.02
+# Seconds after which one is made at the latest.
+LONGEST_IDLE = 60.0
 # What a worker is given: graphs that have changed, graphs that have not, and before the first of them, to start Spark.
 REFRESH, CONFIRM, START = "refresh", "confirm", "start Spark"
 # Seconds that a refresh has to end after its connections were closed.
@@ -200,7 +202,7 @@ class Leader:
 
     def _idle_interval(self, table: StreamTable) -> timedelta:
         """Return how often to write down that nothing has changed: it costs a cut, and on WAL a message."""
-        interval = timedelta(seconds=max(1.0, self._idle_seconds / IDLE_SHARE))
+        interval = timedelta(seconds=min(max(1.0, self._idle_seconds / IDLE_SHARE), LONGEST_IDLE))
         uses_wal = any(source.uses_wal for source in self._sources.get(table.id, ()))
         return max(interval, self._settings.heartbeat_interval) if uses_wal else interval
 
@@ -223,11 +225,15 @@ class Leader:
             for id in ids:
                 if id in self._agenda.tables and self._agenda.tables[id] == former[id]:
                     self._agenda.not_refreshed(id, self._now())
-            if one.task.name == CONFIRM:
+            if one.task.name == CONFIRM and all(self._found_nothing(id) for id in ids):
                 self._idle_seconds = one.seconds
         if finished and time.monotonic() - self._times.noted > 1.0:
             self._times.noted = time.monotonic()
             leadership.note_tick(self._conn, self._host.instance)
+
+    def _found_nothing(self, id: int) -> bool:
+        table = self._agenda.tables.get(id)
+        return table is None or table.last_action == "NO_DATA"
 
     def _update(self, ids: Sequence[int]) -> None:
         if ids:
