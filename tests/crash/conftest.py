@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream.bundled.server import Server
+from millstream.catalog import history
 from millstream.observe.failpoint import VARIABLE
 from millstream.postgres.connection import connect
 from millstream.refresh.cut import Cut
@@ -115,6 +116,12 @@ class Mill:
         frontiers = tuple(self.conn.execute(_FRONTIERS).fetchall())
         completed = {(name, action): count for name, action, count in self.conn.execute(_COMPLETED).fetchall()}
         return Seen(frontiers, completed, tuple(contents))
+
+    def settled(self) -> int:
+        """Settle what a dead process has left in the history; tell how many refreshes are said to have failed."""
+        failed = history.fail_orphans(self.conn)
+        assert self.conn.execute("SELECT FROM millstream.refresh_history WHERE status = 'RUNNING'").fetchall() == []
+        return failed
 
     def furniture(self) -> Rows:
         """Every table, index, function and trigger in the house."""

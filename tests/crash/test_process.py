@@ -66,6 +66,7 @@ def test_a_refresh_killed_at_any_pass_of_this_point_is_applied_whole_or_not_at_a
             assert mill.refresh() == DIFFERENTIAL
         mill.check()
         _expect_one_more_refresh(before, mill.seen())
+        assert mill.settled() == (0 if point in APPLIED or point == "cut_taken" else len(VIEWS))
 
 
 def _expect_one_more_refresh(before: Seen, after: Seen) -> None:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from millstream.capture.transition.context import TransitionContext
 from millstream.catalog.journal import Journal
+from millstream.catalog.leadership import Epoch
 from millstream.catalog.stream_tables import StreamTable
 from millstream.compiler.server.plan_query import QueryPlan
 from millstream.errors import MillstreamError
@@ -21,6 +22,8 @@ class SchedulerContext(TransitionContext, Protocol):
 
     footprints: Footprints
     journal: Journal
+    epoch: Epoch | None
+    """In a service: its leadership, without which nothing may be committed."""
 
     def plan(self, table: StreamTable) -> QueryPlan:
         """Return the plan of a stream table; plan it if its definition has changed."""

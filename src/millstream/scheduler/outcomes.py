@@ -51,6 +51,8 @@ def record_failure(
     try:
         # If another process refreshes it now, a write to its row in the catalog would make that refresh fail.
         with context.mutex.stream_tables([table.id]) as free, context.conn.transaction():
+            if context.epoch is not None:
+                context.epoch.hold(context.conn)
             if free:
                 _hold_off(context, table, error, initiated_by)
             if free and not known:
@@ -74,6 +76,8 @@ def record_interrupt(
     try:
         context.reach()
         with context.conn.transaction():
+            if context.epoch is not None:
+                context.epoch.hold(context.conn)
             for table in tables:
                 error, attempt = Cancelled.by(table.name, "Interrupted by Ctrl-C."), attempts[table.id]
                 _enter(context, _entry(error, attempt or _unattempted(table, initiated_by, started_at)), attempt)
