@@ -19,6 +19,7 @@ from millstream.service import (
     adopt,
     alter,
     create,
+    create_or_replace,
     drop,
     explain,
     health,
@@ -76,6 +77,29 @@ class Millstream:
         )
 
     @public
+    def create_or_replace_stream_table(
+        self,
+        name: str,
+        query: str,
+        schedule: str = "1m",
+        refresh_mode: str = "AUTO",
+        initialize: bool = True,
+        cdc_mode: str | None = None,
+        owner: str | None = None,
+    ) -> RefreshReport | None:
+        """Create a stream table, or alter the one of that name where it differs; None if no refresh was needed."""
+        return create_or_replace.create_or_replace(
+            self.app,
+            name,
+            query,
+            schedule=schedule,
+            refresh_mode=refresh_mode,
+            initialize=initialize,
+            cdc_mode=cdc_mode,
+            owner=owner,
+        )
+
+    @public
     def validate(self, query: str, *, owner: str | None = None, cdc_mode: str | None = None) -> Validation:
         """What a stream table over a query would be, or why it is refused; nothing is created."""
         return validate.validate(self.app, query, owner, cdc_mode)
@@ -90,9 +114,12 @@ class Millstream:
         status: str | None = None,
         query: str | None = None,
         cdc_mode: str | None = None,
-    ) -> None:
-        """Change what is given: the schedule, the refresh mode, or the status (ACTIVE or SUSPENDED)."""
-        alter.alter(
+    ) -> RefreshReport | None:
+        """Change what is given: query, schedule, refresh mode, CDC mode, or status (ACTIVE or SUSPENDED).
+
+        With another query the rows are changed in the same transaction; the report of that is returned.
+        """
+        return alter.alter(
             self.app, name, schedule=schedule, refresh_mode=refresh_mode, status=status, query=query, cdc_mode=cdc_mode
         )
 

@@ -222,6 +222,11 @@ def add_dependency(conn: Connection, stream_table_id: int, relid: int, columns: 
     conn.execute(_SQL["add_dependency"], (stream_table_id, relid, sorted(set(columns))))
 
 
+def widen_dependency(conn: Connection, stream_table_id: int, relid: int, columns: Sequence[str]) -> None:
+    """Record that a stream table reads these columns of a source, besides those recorded already."""
+    conn.execute(_SQL["widen_dependency"], (stream_table_id, relid, sorted(set(columns))))
+
+
 def remove_other_dependencies(conn: Connection, stream_table_id: int, relids: Sequence[int]) -> None:
     """Delete the dependencies of a stream table on sources that are not among these."""
     conn.execute(_SQL["remove_other_dependencies"], (stream_table_id, list(relids)))

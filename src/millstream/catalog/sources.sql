@@ -67,6 +67,12 @@ INSERT INTO millstream.dependencies (stream_table_id, source_relid, columns)
 VALUES (%s, %s, %s::text[])
 ON CONFLICT (stream_table_id, source_relid) DO UPDATE SET columns = excluded.columns;
 
+-- widen_dependency --
+INSERT INTO millstream.dependencies AS d (stream_table_id, source_relid, columns)
+VALUES (%s, %s, %s::text[])
+ON CONFLICT (stream_table_id, source_relid) DO UPDATE
+SET columns = ARRAY(SELECT DISTINCT name FROM unnest(d.columns || excluded.columns) AS c (name) ORDER BY name);
+
 -- remove_other_dependencies --
 DELETE FROM millstream.dependencies WHERE stream_table_id = %s AND source_relid <> ALL (%s::oid[]);
 

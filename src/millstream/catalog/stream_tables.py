@@ -232,6 +232,11 @@ def set_text(conn: Connection, id: int, query: str, row_key: RowKey | None) -> N
     conn.execute(_SQL["set_text"], (query, query, Jsonb(row_key.as_dict()) if row_key else None, id))
 
 
+def redefine(conn: Connection, id: int, query: str, canonical_query: str, row_key: RowKey) -> None:
+    """Record another query; the next refresh computes its rows in full."""
+    conn.execute(_SQL["redefine"], (query, canonical_query, Jsonb(row_key.as_dict()), id))
+
+
 def start_over(conn: Connection, id: int) -> None:
     """Forget how far it has come: the next refresh reads everything."""
     conn.execute(_SQL["start_over"], (id,))

@@ -80,6 +80,11 @@ UPDATE millstream.stream_tables
 SET query = %s, canonical_query = %s, row_key = %s, updated_at = clock_timestamp()
 WHERE id = %s;
 
+-- redefine --
+UPDATE millstream.stream_tables
+SET query = %s, canonical_query = %s, row_key = %s, frontier = NULL, updated_at = clock_timestamp()
+WHERE id = %s;
+
 -- start_over --
 UPDATE millstream.stream_tables SET frontier = NULL, updated_at = clock_timestamp() WHERE id = %s;
 

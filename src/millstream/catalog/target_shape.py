@@ -23,17 +23,27 @@ _SQL = load("millstream.catalog", "target_shape.sql")
 
 
 @dataclass(frozen=True)
-class RetypedColumn:
-    """A column whose type in the query is not the one in the table; name, type and collation are SQL."""
+class TypedColumn:
+    """A column with its type in the query; name, type and collation are SQL."""
 
     name: str
     type: str
     collation: str | None
 
 
-def retyped(conn: Connection, view: int, relid: int) -> list[RetypedColumn]:
+def retyped(conn: Connection, view: int, relid: int) -> list[TypedColumn]:
     """Return the columns of a query, given as a view, that the table of a stream table has with another type."""
-    return [RetypedColumn(*row) for row in conn.execute(_SQL["retyped"], {"view": view, "table": relid})]
+    return [TypedColumn(*row) for row in conn.execute(_SQL["retyped"], {"view": view, "table": relid})]
+
+
+def wanted(conn: Connection, view: int) -> list[TypedColumn]:
+    """Return the columns of a query, given as a view, in order."""
+    return [TypedColumn(*row) for row in conn.execute(_SQL["wanted"], {"view": view})]
+
+
+def key_drops(conn: Connection, relid: int) -> list[str]:
+    """Return the statements that drop what tells the rows of a stream table apart."""
+    return [statement for (statement,) in conn.execute(_SQL["marked_indexes"], {"table": relid})]
 
 
 def check(conn: Connection, stream_table_id: int, name: str, relid: int, columns: Sequence[Column]) -> None:

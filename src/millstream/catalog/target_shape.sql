@@ -22,7 +22,7 @@ WHERE c.oid = %s;
 -- retyped --
 -- The columns of a query, given as a view, whose type or collation the table of a stream table does not have: with the type,
 -- and the collation where it is not the type's own.
-SELECT quote_ident(w.attname), format_type(w.atttypid, w.atttypmod),
+SELECT '"' || replace(w.attname, '"', '""') || '"', format_type(w.atttypid, w.atttypmod),
     (
         SELECT quote_ident(n.nspname) || '.' || quote_ident(o.collname)
         FROM pg_collation AS o JOIN pg_namespace AS n ON n.oid = o.collnamespace
@@ -34,3 +34,29 @@ JOIN pg_attribute AS t ON t.attrelid = %(table)s AND t.attname = w.attname AND t
 WHERE w.attrelid = %(view)s AND w.attnum > 0 AND NOT w.attisdropped
     AND (w.atttypid, w.atttypmod, w.attcollation) IS DISTINCT FROM (t.atttypid, t.atttypmod, t.attcollation)
 ORDER BY w.attnum;
+
+-- wanted --
+-- The columns of a query, given as a view, in order: name, type, and the collation where it is not the type's own.
+SELECT '"' || replace(w.attname, '"', '""') || '"', format_type(w.atttypid, w.atttypmod),
+    (
+        SELECT quote_ident(n.nspname) || '.' || quote_ident(o.collname)
+        FROM pg_collation AS o JOIN pg_namespace AS n ON n.oid = o.collnamespace
+        WHERE o.oid = w.attcollation AND w.attcollation <> y.typcollation
+    )
+FROM pg_attribute AS w
+JOIN pg_type AS y ON y.oid = w.atttypid
+WHERE w.attrelid = %(view)s AND w.attnum > 0 AND NOT w.attisdropped
+ORDER BY w.attnum;
+
+-- marked_indexes --
+-- What tells the rows of a stream table apart: its unique indexes with our mark, as the statements that drop them.
+SELECT CASE
+    WHEN k.oid IS NULL THEN format('DROP INDEX %%I.%%I', n.nspname, c.relname)
+    ELSE format('ALTER TABLE %%s DROP CONSTRAINT %%I', i.indrelid::regclass, k.conname)
+END
+FROM pg_index AS i
+JOIN pg_class AS c ON c.oid = i.indexrelid
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+JOIN pg_description AS d ON d.classoid = 'pg_class'::regclass AND d.objoid = i.indexrelid AND d.objsubid = 0
+LEFT JOIN pg_constraint AS k ON k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype IN ('p', 'u')
+WHERE i.indrelid = %(table)s AND i.indisunique AND starts_with(d.description, 'Millstream: stream table ');

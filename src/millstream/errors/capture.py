@@ -37,10 +37,9 @@ class SourceChanged(MillstreamError):
     @classmethod
     def storage(cls, name: str, table: str, what: str) -> Self:
         return cls(
-            f'the table of stream table "{name}" cannot follow a column of its query to another type',
+            f'the table of stream table "{name}" cannot get the columns that its query has now',
             detail=what,
-            hint=f"Drop what depends on that column of {table}, and create it again when the stream table has been "
-            "refreshed, which happens by itself.",
+            hint=f"Drop what depends on that column of {table}; create it again when the table has the new columns.",
             name=name,
         )
 

@@ -48,6 +48,7 @@ REASONS: Mapping[str, str] = {
     "TABLE_ALTERED": "The table of the stream table itself was altered.",
     "TRIGGERS_CHANGED": "Triggers on the table of the stream table, which may change rows, have come, gone or changed.",
     "UNGUARDED": "Its guard against direct writes was missing: others may have written rows.",
+    "QUERY_CHANGED": "It was given another query.",
     "PLANNED_ANEW": "Its query is maintained in another way than before, by another version or for another definition.",
 }
 """By code: what it means."""

@@ -61,6 +61,17 @@ WAITING = Patience(seconds=3.0, longest_pause=0.2)
 Witness = Callable[[Cut, Job, RefreshReport], None]
 
 
+# Called at the start of a cut's transaction; changes what a job stands on, and returns the job with that.
+Prepare = Callable[[Job], Job]
+
+
+class _Abandoned(Exception):
+    """Rolls back a cut that was prepared for a job, and in which that job was not carried out."""
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        self.outcomes = outcomes
+
+
 class _NotPlanned(Exception):
     """Ends a cut in which these stream tables would have to be planned."""
 
@@ -93,6 +104,8 @@ class Refresher:
     """In a service: its leadership, without which nothing may be committed."""
     journal: Journal | None = None
     """Shows other sessions what is at work."""
+    prepare: Prepare | None = None
+    """Changes the definition of what is refreshed, in the same transaction: both are committed, or neither."""
 
     def refresh(self, jobs: Sequence[Job], initiated_by: Initiator) -> list[Outcome]:
         """Refresh these in one cut; per job a report, what went wrong, or what must be mended first, in order."""
@@ -118,10 +131,16 @@ class Refresher:
             with cut(self.conn, read, self._open(jobs)) as now:
                 if self.epoch is not None:
                     self.epoch.hold(self.conn)
+                if self.prepare is not None:
+                    jobs = [self.prepare(job) for job in jobs]
                 outcomes = self._unless_busy(now, jobs, initiated_by)
+                if self.prepare is not None and not all(isinstance(one, RefreshReport) for one in outcomes):
+                    raise _Abandoned(outcomes)
             self._end(jobs, outcomes)
             staging.release(self.conn)
             return outcomes
+        except _Abandoned as error:
+            return error.outcomes
         except _NotPlanned as error:
             return [Unplanned() if job.table.id in error.ids else Postponed() for job in jobs]
         except LockNotHad as error:

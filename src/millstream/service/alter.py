@@ -1,4 +1,4 @@
-"""The verb alter: another schedule, another mode, stopped or started again."""
+"""The verb alter: another query, another schedule, another mode, stopped or started again."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import get_args
 from millstream.capture.transition import transitions
 from millstream.catalog import sources, stream_tables
 from millstream.catalog.stream_tables import RefreshMode
-from millstream.errors import BadSetting, NotYet
+from millstream.errors import BadSetting
 from millstream.postgres import notifications
+from millstream.refresh.report import RefreshReport
 from millstream.scheduler.cadence import Cadence
 from millstream.service.app import App
+from millstream.service.redefine import redefine
 from millstream.service.verb import verb
 from millstream.settings import CDC_MODES
 
@@ -25,10 +27,8 @@ def alter(
     status: str | None = None,
     query: str | None = None,
     cdc_mode: str | None = None,
-) -> None:
-    """Change what is given; all of it or nothing."""
-    if query is not None:
-        raise NotYet.feature("changing the query of a stream table", "Drop it and create it again.")
+) -> RefreshReport | None:
+    """Change what is given, the query first; return the report of the refresh that filled it with another query."""
     if cdc_mode not in (None, *CDC_MODES):
         raise BadSetting.of("cdc_mode", cdc_mode, "trigger, auto or wal")
     if refresh_mode is not None and refresh_mode not in get_args(RefreshMode):
@@ -39,6 +39,7 @@ def alter(
     table = app.named(name)
     if cdc_mode == "wal":
         transitions.require(app, sources.read_by(app.conn, table.id))
+    report = redefine(app, table, query) if query is not None else None
     with app.conn.transaction():
         stream_tables.change(
             app.conn, table.id, schedule=cadence, refresh_mode=refresh_mode, status=status, cdc_mode=cdc_mode
@@ -47,3 +48,4 @@ def alter(
             notifications.alert(
                 app.conn, "resumed", stream_table=table.qualified, former_status=table.status, by="alter"
             )
+    return report

@@ -9,6 +9,8 @@ commits. Where neither works, or makes two keys one, the table is emptied first.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +19,7 @@ from psycopg import errors, sql
 
 from millstream.catalog import definition_digests, stream_tables, target_shape, targets, write_guard
 from millstream.catalog.stream_tables import StreamTable
-from millstream.catalog.target_shape import RetypedColumn
+from millstream.catalog.target_shape import TypedColumn
 from millstream.compiler.server import queries
 from millstream.compiler.server.plan_query import QueryPlan
 from millstream.errors import SourceChanged
@@ -57,7 +59,7 @@ class _Alteration:
 
     table: StreamTable
     name: Name
-    columns: tuple[RetypedColumn, ...]
+    columns: tuple[TypedColumn, ...]
 
     def statement(self, conversion: sql.SQL) -> sql.Composed:
         """Return the statement that alters all of them at once."""
@@ -75,16 +77,34 @@ class _Alteration:
 
 
 def _alter(conn: Connection, alteration: _Alteration) -> None:
-    try:
-        if not any(_is_converted(conn, alteration.statement(conversion)) for conversion in _CONVERSIONS):
-            with write_guard.write_permit(conn, str(alteration.name)):
-                conn.execute(sql.SQL("DELETE FROM {}").format(alteration.name.identifier))
-            conn.execute(alteration.statement(_NOTHING))
-    except _DEPENDENTS as error:
-        raise SourceChanged.storage(alteration.table.name, str(alteration.name), _said(error)) from error
+    convert(conn, alteration.table, alteration.name, alteration.columns)
     id, relid = alteration.table.id, alteration.name.oid
     definition_digests.record_target(conn, id, definition_digests.digests_of_target(conn, relid))
     stream_tables.start_over(conn, id)
+
+
+def convert(conn: Connection, table: StreamTable, name: Name, columns: Sequence[TypedColumn]) -> None:
+    """Give these columns of a stream table other types, in the caller's transaction."""
+    alteration = _Alteration(table, name, tuple(columns))
+    with naming_obstacles(table, name):
+        if not any(_is_converted(conn, alteration.statement(conversion)) for conversion in _CONVERSIONS):
+            empty(conn, name)
+            conn.execute(alteration.statement(_NOTHING))
+
+
+def empty(conn: Connection, name: Name) -> None:
+    """Delete all rows of a stream table."""
+    with write_guard.write_permit(conn, str(name)):
+        conn.execute(sql.SQL("DELETE FROM {}").format(name.identifier))
+
+
+@contextmanager
+def naming_obstacles(table: StreamTable, name: Name) -> Iterator[None]:
+    """Raise SourceChanged, naming what depends on a column, where that keeps it from being altered."""
+    try:
+        yield
+    except _DEPENDENTS as error:
+        raise SourceChanged.storage(table.name, str(name), _said(error)) from error
 
 
 def _is_converted(conn: Connection, statement: sql.Composed) -> bool:
