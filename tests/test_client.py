@@ -44,6 +44,7 @@ BAD: dict[str, object] = {
 # Of every public method, arguments that it accepts; `st` is a stream table.
 GOOD: dict[str, dict[str, object]] = {
     "create_stream_table": {"name": "new", "query": "SELECT id FROM t", "initialize": False},
+    "create_or_replace_stream_table": {"name": "new", "query": "SELECT id FROM t", "initialize": False},
     "validate": {"query": "SELECT id FROM t"},
     "alter_stream_table": {"name": "st"},
     "drop_stream_table": {"name": "st"},

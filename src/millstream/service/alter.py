@@ -27,8 +27,12 @@ def alter(
     status: str | None = None,
     query: str | None = None,
     cdc_mode: str | None = None,
+    search_path: str | None = None,
 ) -> RefreshReport | None:
-    """Change what is given, the query first; return the report of the refresh that filled it with another query."""
+    """Change what is given, the query first; return the report of the refresh that filled it with another query.
+
+    Names in the query are looked up along `search_path`, by default that of the session.
+    """
     if cdc_mode not in (None, *CDC_MODES):
         raise BadSetting.of("cdc_mode", cdc_mode, "trigger, auto or wal")
     if refresh_mode is not None and refresh_mode not in get_args(RefreshMode):
@@ -39,7 +43,7 @@ def alter(
     table = app.named(name)
     if cdc_mode == "wal":
         transitions.require(app, sources.read_by(app.conn, table.id))
-    report = redefine(app, table, query) if query is not None else None
+    report = redefine(app, table, query, search_path) if query is not None else None
     with app.conn.transaction():
         stream_tables.change(
             app.conn, table.id, schedule=cadence, refresh_mode=refresh_mode, status=status, cdc_mode=cdc_mode

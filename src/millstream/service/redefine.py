@@ -34,6 +34,7 @@ from millstream.compiler.server import queries
 from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query, version_stamp
 from millstream.errors import Conflict, LockNotHad, MillstreamError, TargetMoved
 from millstream.postgres import relations
+from millstream.postgres.connection import along
 from millstream.postgres.relations import Name
 from millstream.postgres.table_locks import Patience
 from millstream.refresh.job import Gap, Job
@@ -52,11 +53,15 @@ HASTY = Patience(seconds=2.0)
 TRIES = 3
 
 
-def redefine(app: App, table: StreamTable, query: str) -> RefreshReport | None:
-    """Give a stream table another query and fill it; None if the query means the same as the former one."""
+def redefine(app: App, table: StreamTable, query: str, search_path: str | None = None) -> RefreshReport | None:
+    """Give a stream table another query and fill it; None if the query means the same as the former one.
+
+    Names in the query are looked up along `search_path`, by default that of the session.
+    """
     owner = rights.owners(app.conn, [table.relid or 0]).get(table.relid or 0)
     app.progress("planning the query", None)
-    planned = with_key(app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles)))
+    with along(app.conn, search_path):
+        planned = with_key(app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles)))
     if planned.canonical.text == table.canonical_query:
         return None
     if (table.cdc_mode or app.settings.cdc_mode) == "wal":

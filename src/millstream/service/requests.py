@@ -272,14 +272,14 @@ def _create_or_replace(asked: _Asked) -> Document:
     }
     changed = {name: new for name, (new, old) in wanted.items() if new != old}
     if changed:
-        alter.alter(asked.app, table.qualified, **changed)
+        alter.alter(asked.app, table.qualified, **changed, search_path=asked.request.search_path)
     return {"name": table.qualified, "action": "altered" if changed else "unchanged", "changed": sorted(changed)}
 
 
 def _alter(asked: _Asked) -> Document:
     table = asked.existing()
     changed = {name: asked.arguments[name] for name in _ALTERABLE if name in asked.arguments}
-    alter.alter(asked.app, table.qualified, **changed)
+    alter.alter(asked.app, table.qualified, **changed, search_path=asked.request.search_path)
     return {"name": table.qualified, "action": "altered", "changed": sorted(changed)}
 
 
