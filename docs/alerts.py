@@ -76,11 +76,15 @@ ALERTS = (
     AlertPage(
         "slot_lag_warning",
         "The replication slot holds back more WAL than `slot_lag_warning`. Once until it has caught up.",
-        "lag_bytes, held_by",
-        "",
+        "lag_bytes, limit_bytes, held_by",
+        "tests/capture/transition/test_transitions.py::test_a_slot_that_lags_too_far_behind_is_given_up_in_time",
     ),
     AlertPage(
-        "slot_lag_critical", "The replication slot holds back more WAL than `slot_lag_critical`.", "lag_bytes", ""
+        "slot_lag_critical",
+        "The replication slot holds back more WAL than `slot_lag_critical`: sources return to triggers. Once until it "
+        "has caught up.",
+        "lag_bytes, limit_bytes, held_by",
+        "tests/capture/transition/test_transitions.py::test_a_slot_that_lags_too_far_behind_is_given_up_in_time",
     ),
     AlertPage(
         "cdc_transition_complete",
@@ -90,9 +94,9 @@ ALERTS = (
     ),
     AlertPage(
         "cdc_transition_failed",
-        "A source stays on triggers, or has returned to them, with the reason.",
+        "A source that was on its way to the WAL stays on triggers, with the reason.",
         "source, reason",
-        "",
+        "tests/capture/transition/test_transitions.py::test_what_takes_too_long_is_given_up_with_the_reason",
     ),
     AlertPage("verification_failed", "A stream table differs from its query.", "stream_table", ""),
 )

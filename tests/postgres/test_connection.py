@@ -15,7 +15,7 @@ import millstream
 from millstream import Millstream, Settings
 from millstream.capture.transition.context import TransitionMemory
 from millstream.catalog import sources
-from millstream.postgres.connection import Connection, connect, session
+from millstream.postgres.connection import Connection, connect, session, watchful
 from millstream.refresh.reads import access_paths
 from millstream.testing import oracle
 from millstream.testing.waiting import wait_until
@@ -174,6 +174,7 @@ def test_both_sides_of_a_connection_look_whether_the_other_is_there(database: st
     with connect(database) as conn:
         interval = "1s" if sys.platform != "win32" else "0"
         assert conn.execute("SHOW client_connection_check_interval").fetchall() == [(interval,)]
+        assert watchful(conn).get("client_connection_check_interval", "0") == interval
         given = conn.info.get_parameters()
         assert (given["keepalives_idle"], given["tcp_user_timeout"]) == ("10", "30000")
         assert "-c tcp_keepalives_idle=10" in given["options"]

@@ -137,3 +137,9 @@ def test_a_table_whose_refreshes_fail_tells_the_error() -> None:
     found = watched(replace(FRESH, failed_tries=2, last_error="broken [MS402]\nDETAIL: ..."))
     assert found is not None
     assert (found.cause, found.error) == ("failing", "broken [MS402]")
+
+
+def test_a_refresh_just_before_cron_fires_does_not_make_the_target_short() -> None:
+    found = watched(replace(FRESH, schedule="@hourly", cut_at=at(3599), data_timestamp=at(3599)))
+    assert found is not None
+    assert found.target == timedelta(hours=1)

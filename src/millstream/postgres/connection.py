@@ -137,6 +137,16 @@ def _set_since(conn: Connection) -> None:
     )
 
 
+def watchful(conn: Connection) -> dict[str, str]:
+    """Return the settings by which the server looks after its clients, as a session of ours has them.
+
+    They are for other sessions on the same server.
+    """
+    query = "SELECT name, pg_catalog.current_setting(name) FROM pg_catalog.unnest(%s::pg_catalog.text[]) AS name"
+    found: dict[str, str] = dict(conn.execute(query, ([name for name, *_ in WATCHFUL],)).fetchall())
+    return {name: value for name, value in found.items() if value != "0"}
+
+
 def without_password(dsn: str) -> str:
     """The connection string as it may be shown."""
     parts = conninfo_to_dict(dsn)

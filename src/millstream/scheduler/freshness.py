@@ -83,7 +83,7 @@ def watched(table: StreamTable, *, looked_at: datetime | None = None, seconds: f
     """
     if table.status not in REFRESHED or table.data_timestamp is None or table.cut_at is None:
         return None
-    target = Cadence.parse(table.schedule).target(table.cut_at)
+    target = _target(Cadence.parse(table.schedule), table.cut_at)
     if target is None:
         return None
     is_held_back = table.data_timestamp < table.cut_at
@@ -91,6 +91,13 @@ def watched(table: StreamTable, *, looked_at: datetime | None = None, seconds: f
     cause: Cause = "failing" if table.failed_tries else "held back" if is_held_back else "behind"
     error = (table.last_error or table.last_transient_error or "") if cause == "failing" else ""
     return Watched(table.id, table.qualified, target, as_of, cause, error.partition("\n")[0], seconds)
+
+
+def _target(cadence: Cadence, last: datetime) -> timedelta | None:
+    """Return how old rows may become. For cron the time between two firings, however short before one the last was."""
+    if cadence.kind == "cron" and (firing := cadence.due_at(last)):
+        return cadence.target(firing)
+    return cadence.target(last)
 
 
 @dataclass

@@ -282,11 +282,18 @@ def test_a_slot_that_lags_too_far_behind_is_given_up_in_time(
         until(ms, "WAL")
         ms.app.follower.stop()
         monkeypatch.setattr(ms.app.follower, "follow", lambda: None)
+        conn.execute("LISTEN millstream_alert")
         conn.execute("CREATE TABLE other AS SELECT repeat('x', 100) FROM generate_series(1, 50000)")
         hand_over_now(ms)
         monkeypatch.undo()
         assert mode(ms) == "TRIGGER"
         assert "lags" in str(sources.every(ms.app.conn)[0].reason)
+        told = [json.loads(one.payload) for one in conn.notifies(timeout=60, stop_after=2)]
+        assert [(one["alert"], one["limit_bytes"] >> 20) for one in told] == [
+            ("slot_lag_warning", 1),
+            ("slot_lag_critical", 2),
+        ]
+        assert min(one["lag_bytes"] for one in told) > 2 << 20
         assert changed(ms, conn) == DIFFERENTIAL
 
 
@@ -398,8 +405,12 @@ def test_what_takes_too_long_is_given_up_with_the_reason(
         steps.publish(ms.app.conn, database, relid)
         slow = another()
         slow.execute("BEGIN; INSERT INTO regions VALUES ('x', 'y')")
+        conn.execute("LISTEN millstream_alert")
         hand_over_now(ms)
         slow.execute("COMMIT")
+        told = [json.loads(one.payload) for one in conn.notifies(timeout=60, stop_after=1)]
+        assert (told[0]["alert"], told[0]["source"]) == ("cdc_transition_failed", '"public"."orders"')
+        assert "longer than" in told[0]["reason"]
         source = sources.every(ms.app.conn)[0]
         assert source.mode == "TRIGGER"
         assert "longer than" in str(source.reason)

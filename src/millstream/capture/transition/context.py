@@ -8,6 +8,7 @@ from typing import Protocol
 from millstream.capture.wal.follower import Follower
 from millstream.catalog.mutex import Mutex
 from millstream.postgres.connection import Connection
+from millstream.postgres.notifications import Alert
 from millstream.settings import Settings
 
 
@@ -18,8 +19,8 @@ class TransitionMemory:
     looked_at: float = float("-inf")
     asked_at: dict[int, float] = field(default_factory=dict)
     """By source: when it was last checked whether it can move to the WAL."""
-    has_warned: bool = False
-    """True once the slot was reported to lag behind."""
+    exceeded: frozenset[Alert] = frozenset()
+    """The limits that the lag of the slot has exceeded, as they were alerted of."""
 
 
 class TransitionContext(Protocol):

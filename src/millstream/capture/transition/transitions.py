@@ -33,6 +33,7 @@ from millstream.observe import log
 from millstream.postgres import notifications
 from millstream.postgres.connection import Connection
 from millstream.postgres.failures import code_of, transient_trouble
+from millstream.postgres.notifications import Alert
 
 # Seconds between two checks of all sources, and between two checks of a source that must stay on triggers.
 EVERY = 1.0
@@ -228,13 +229,19 @@ def _stay(context: TransitionContext, source: Source, reason: str) -> None:
 
 
 def _lag(context: TransitionContext) -> int:
-    """Return the slot's lag in bytes. Send an alert when it first exceeds `slot_lag_warning`."""
+    """Return the slot's lag in bytes. Send an alert when it first exceeds each of the two limits."""
     context.follower.follow()
     row = context.conn.execute("SELECT confirmed_lag_bytes, held_by FROM millstream.slot_health()").fetchone()
     lag: int = row[0] or 0 if row else 0
-    if lag > context.settings.slot_lag_warning and not context.steps.has_warned and row:
-        notifications.alert(context.conn, "slot_lag_warning", lag_bytes=lag, held_by=row[1])
-    context.steps.has_warned = lag > context.settings.slot_lag_warning
+    limits: dict[Alert, int] = {
+        "slot_lag_warning": context.settings.slot_lag_warning,
+        "slot_lag_critical": context.settings.slot_lag_critical,
+    }
+    exceeded = {kind: limit for kind, limit in limits.items() if lag > limit}
+    for kind, limit in exceeded.items():
+        if kind not in context.steps.exceeded and row:
+            notifications.alert(context.conn, kind, lag_bytes=lag, limit_bytes=limit, held_by=row[1])
+    context.steps.exceeded = frozenset(exceeded)
     return lag
 
 

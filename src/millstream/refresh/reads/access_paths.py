@@ -23,7 +23,7 @@ from millstream.algebra.block import Input
 from millstream.algebra.table import quoted
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres import relations
-from millstream.postgres.connection import pinned
+from millstream.postgres.connection import pinned, watchful
 from millstream.postgres.copy import fetch, fetch_parts, postgres_type, send
 from millstream.refresh.cut import Cut
 from millstream.refresh.reads import read_sql
@@ -166,8 +166,10 @@ class AccessPaths:
             return self._read(one, query, why)
         queries = [query for name, pages in physical for query in _ranges(one, name, pages, before, filter_versions)]
         # The scan's sessions queue behind a TRUNCATE that waits for the cut, and the cut waits for the scan: give way.
-        version = self.cut.conn.info.server_version
-        dsn = pinned(self.dsn, version=version, application_name="millstream scan", lock_timeout=SCAN_LOCK_TIMEOUT)
+        version, also = self.cut.conn.info.server_version, watchful(self.cut.conn)
+        dsn = pinned(
+            self.dsn, version=version, application_name="millstream scan", lock_timeout=SCAN_LOCK_TIMEOUT, **also
+        )
         scanned = scan(self.engine().spark, dsn, self.cut.exported, queries, read_sql.schema_of(one))
         self.scans.append((one, scanned, why))
         return scanned
