@@ -126,6 +126,10 @@ class Agenda:
             for id in ids:
                 self._seconds[id] = (1 - LAST) * self._seconds.get(id, seconds) + LAST * seconds
 
+    def running(self) -> set[int]:
+        """Return the stream tables whose graphs are being refreshed."""
+        return {id for started in self._running for id in self._together(started)}
+
     def is_running(self, id: int) -> bool:
         """Return True if a stream table of the same graph is being refreshed."""
         return not self._running.isdisjoint(self._together(id))

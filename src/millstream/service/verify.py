@@ -3,6 +3,8 @@
 A refresh brings the table to a new cut; before that cut's transaction ends, the defining query runs
 in it, at the very same snapshot, and both are subtracted from each other. A differential refresh
 does not touch rows that are wrong from before, so nothing is hidden by refreshing first.
+
+The outcome is recorded: when each stream table was last verified, and of a difference some of the rows, with an alert.
 """
 
 from __future__ import annotations
@@ -11,8 +13,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from millstream.catalog import verifications
+from millstream.catalog.stream_tables import StreamTable
+from millstream.catalog.verifications import Evidence
 from millstream.compiler.server.total_order import with_total_order
 from millstream.frontier.snapshot import Snapshot
+from millstream.postgres import notifications
 from millstream.postgres.connection import Connection
 from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
@@ -65,7 +71,31 @@ def verify(app: App, name: str) -> Verification:
         refresh(app, name)
     finally:
         app.witness = former
+    record(app, table, seen[-1])
     return seen[-1]
+
+
+def record(app: App, table: StreamTable, verification: Verification) -> None:
+    """Record the outcome of a comparison; a difference is kept as evidence, with an alert."""
+    with app.conn.transaction():
+        if app.epoch is not None:
+            app.epoch.hold(app.conn)
+        verifications.record(app.conn, table.id, ok=verification.ok)
+        if verification.ok:
+            return
+        verifications.add_evidence(
+            app.conn,
+            Evidence(
+                table.id, verification.frontier, verification.data_timestamp, verification.missing,
+                verification.extra, verification.sample,
+            ),
+        )  # fmt: skip
+        notifications.alert(
+            app.conn, "verification_failed", stream_table=table.qualified, missing=verification.missing,
+            extra=verification.extra, data_timestamp=verification.data_timestamp.isoformat(),
+            hint="Some of the rows are in millstream.verification_failures. "
+            f"Correct them with: millstream refresh --full {table.typed}",
+        )  # fmt: skip
 
 
 def compared(conn: Connection, job: Job, report: RefreshReport) -> Verification:

@@ -37,6 +37,7 @@ TABLES = (
     "installation", "migrations", "settings", "stream_tables", "sources", "dependencies", "blocks", "refresh_history",
     "definition_digests", "slots", "watermarks", "locks", "upstreams", "guard_secret",
     "leadership", "services", "requests", "setting_definitions", "query_names",
+    "verification_failures",
 )  # fmt: skip
 """The tables of the catalog, in schema millstream."""
 FORMER_TABLES = ("grounds",)

@@ -38,8 +38,10 @@ from millstream.service import live_settings
 from millstream.service.app import App
 from millstream.service.run.candidacy import Heartbeat
 from millstream.service.run.capture import CaptureThread
+from millstream.service.run.desk import RequestDesk
 from millstream.service.run.systemd import Systemd
 from millstream.service.run.upkeep import Upkeep
+from millstream.service.run.verification import next_to_verify, pause_after, verify_by_schedule
 from millstream.service.run.wake_ups import WakeUps
 from millstream.service.run.workers import Finished, Task, Workers
 from millstream.service.shared import Shared
@@ -53,7 +55,7 @@ IDLE_SHARE = 0.02
 # Seconds after which one is made at the latest.
 LONGEST_IDLE = 60.0
 # What a worker is given: graphs that have changed, graphs that have not, and before the first of them, to start Spark.
-REFRESH, CONFIRM, START = "refresh", "confirm", "start Spark"
+REFRESH, CONFIRM, START, VERIFY = "refresh", "confirm", "start Spark", "verify"
 # Seconds that a refresh has to end after its connections were closed.
 GRACE = 5.0
 
@@ -69,6 +71,7 @@ class _Times:
     looked: float = float("-inf")
     read: float = float("-inf")
     noted: float = float("-inf")
+    may_verify: float = float("-inf")
 
 
 @dataclass(frozen=True)
@@ -108,12 +111,14 @@ class Leader:
         self._capture = CaptureThread(lambda: self._open_app(reads_wal=True), lambda: host.wake_ups.wake("sources"))
         self._shared.reader = self._capture.app.follower
         self._workers = Workers("worker", self._open_app, host.wake_ups.wake)
+        self._desk = RequestDesk(self._open_app, host.wake_ups.wake)
 
     def lead(self) -> None:
         """Work until told to stop; raise LeadershipLost, or what the connection raises when it is lost."""
         self._host.wake_ups.listen(self._conn)
         self._workers.limit = self._settings.max_concurrent_refreshes
         self._capture.start()
+        self._desk.open()
         self._host.systemd.ready("leader")
         log.info("leading", epoch=self._epoch.number)
         words = {"stream_tables"}
@@ -137,10 +142,13 @@ class Leader:
             self._read_catalog(look_closely="ddl" in words)
         if "stream_tables" in words:
             self._capture.look()
+        if "request" in words or self._desk.is_due():
+            self._desk.look(self._conn)
         tick = self._settings.scheduler_interval.total_seconds()
         if self._settings.enabled and time.monotonic() - self._times.looked >= tick:
             self._times.looked = time.monotonic()
             self._look()
+            self._fill_idle_time()
         if self._upkeep.is_due():
             self._upkeep.look(self._conn, self._settings, self._agenda.watched(), self._now())
 
@@ -213,6 +221,18 @@ class Leader:
         slow = any(is_slow(due) for due in batch)
         self._workers.submit(Task(name, lambda app: _refresh(app, ids), ids, slow))
 
+    def _fill_idle_time(self) -> None:
+        """Where no worker has anything to do, verify a stream table."""
+        is_time = self._settings.verify_budget > 0 and time.monotonic() >= self._times.may_verify
+        if self._workers.running or not is_time:
+            return
+        table = next_to_verify(self._agenda.tables.values(), self._agenda.running())
+        if table is None:
+            return
+        id = table.id
+        self._agenda.started([id])
+        self._workers.submit(Task(VERIFY, lambda app: verify_by_schedule(app, id), [id], is_slow=True))
+
     # -- what has happened -------------------------------------------------------------------
 
     def _take_in(self, finished: Sequence[Finished]) -> None:
@@ -225,6 +245,8 @@ class Leader:
             for id in ids:
                 if id in self._agenda.tables and self._agenda.tables[id] == former[id]:
                     self._agenda.not_refreshed(id, self._now())
+            if one.task.name == VERIFY:
+                self._times.may_verify = time.monotonic() + pause_after(one.seconds, self._settings.verify_budget)
             if one.task.name == CONFIRM and all(self._found_nothing(id) for id in ids):
                 self._idle_seconds = one.seconds
         if finished and time.monotonic() - self._times.noted > 1.0:
@@ -285,20 +307,24 @@ class Leader:
         """Let what is being refreshed end; roll it back where it takes too long, or we no longer lead."""
         self._host.systemd.stopping()
         seconds = self._settings.shutdown_timeout.total_seconds() if self._host.is_stopping() else 0.0
-        if not self._wait(seconds):
-            log.warning("refreshes rolled back", tasks=[task.name for task in self._workers.running])
-            self._workers.hang_up()
-            self._workers.wait(GRACE)
-        self._workers.close()
+        pools = (self._workers, self._desk.workers)
+        if not self._wait(pools, seconds):
+            log.warning("refreshes rolled back", tasks=[task.name for pool in pools for task in pool.running])
+            for pool in pools:
+                pool.hang_up()
+            for pool in pools:
+                pool.wait(GRACE)
+        for pool in pools:
+            pool.close()
         self._capture.stop(GRACE)
 
-    def _wait(self, seconds: float) -> bool:
+    def _wait(self, pools: Sequence[Workers], seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while self._heartbeat.holds() and time.monotonic() < deadline:
             self._host.systemd.alive()
-            if self._workers.wait(0.5):
+            if all(pool.wait(0.25) for pool in pools):
                 return True
-        return not self._workers.running
+        return not any(pool.running for pool in pools)
 
 
 def _seconds_of_each(finished: Finished) -> float | None:

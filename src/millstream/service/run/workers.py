@@ -68,6 +68,11 @@ class Workers:
             worker.task = task
         worker.tasks.put(task)
 
+    @property
+    def has_finished(self) -> bool:
+        """Return True if a task has ended that `finished` has not told yet."""
+        return not self._finished.empty()
+
     def finished(self) -> list[Finished]:
         """Return the tasks that have ended since the last call."""
         found = list[Finished]()
