@@ -14,6 +14,7 @@ from millstream.catalog.history import HistoryEntry
 from millstream.catalog.installation import install
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres.connection import Connection
+from millstream.testing.waiting import wait_until
 
 AT = datetime(2024, 6, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -81,14 +82,16 @@ def transaction(another: Callable[[], Connection]) -> Iterator[tuple[Connection,
 
 
 def test_an_entry_running_is_no_orphan_while_its_transaction_goes_on(
-    conn: Connection, id: int, transaction: tuple[Connection, int]
+    conn: Connection, id: int, transaction: tuple[Connection, int], another: Callable[[], Connection]
 ) -> None:
     session, number = transaction
-    history.exchange_running(conn, [], [running(id)], number)
+    writer = another()
+    history.exchange_running(writer, [], [running(id)], number)
+    writer.close()
     assert history.fail_orphans(conn) == 0
     assert [entry.status for entry in history.recent(conn, id)] == ["RUNNING"]
     session.execute("ROLLBACK")
-    assert history.fail_orphans(conn) == 1
+    assert wait_until(lambda: history.fail_orphans(conn)) == 1
     [entry] = history.recent(conn, id)
     assert (entry.status, entry.action, entry.reason, entry.started_at) == ("FAILED", "FULL", "MS410", AT)
     assert entry.finished_at is not None
@@ -110,6 +113,8 @@ def test_an_entry_running_whose_refresh_was_completed_goes(
 
 def test_an_entry_running_of_another_cluster_is_an_orphan(conn: Connection, id: int) -> None:
     history.exchange_running(conn, [], [running(id)], 1 << 40)
+    # The process id is in use, by another process.
+    conn.execute("UPDATE millstream.refresh_history SET backend_start = backend_start - interval '1 day'")
     assert history.fail_orphans(conn) == 1
 
 

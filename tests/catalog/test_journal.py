@@ -12,6 +12,7 @@ from millstream.catalog.history import HistoryEntry
 from millstream.catalog.installation import install
 from millstream.catalog.journal import Journal
 from millstream.postgres.connection import Connection
+from millstream.testing.waiting import wait_until
 
 AT = datetime(2024, 6, 1, 12, tzinfo=UTC)
 
@@ -48,7 +49,7 @@ def test_a_refresh_at_work_is_seen_until_it_ends(conn: Connection, id: int, jour
 def test_one_that_is_tried_again_has_one_entry_and_its_first_start(conn: Connection, id: int, journal: Journal) -> None:
     journal.begin([entry(id)], 100)
     history.fail_orphans(conn)
-    assert seen(conn, id) == [("FAILED", AT)], "between two tries its transaction has ended"
+    assert seen(conn, id) == [("RUNNING", AT)], "between two tries its transaction has ended"
     journal.begin([entry(id, AT + timedelta(seconds=5))], 101)
     assert seen(conn, id) == [("RUNNING", AT)]
     attempt = journal.take(id)
@@ -63,12 +64,34 @@ def test_what_was_left_running_is_settled_by_the_next_process(
 ) -> None:
     other = stream_tables.add(conn, schema_name="public", name="u", query="", canonical_query="", schedule="1s").id
     journal.begin([entry(id)], 100)
+    pid = conn.execute("SELECT backend_pid FROM millstream.refresh_history").fetchall()[0][0]
     journal.close()
+    wait_until(lambda: not conn.execute("SELECT FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchall())
     after = Journal(database)
     after.begin([entry(other)], 101)
-    after.close()
     assert seen(conn, id) == [("FAILED", AT)]
     assert seen(conn, other) == [("RUNNING", AT)]
+    after.close()
+
+
+def test_one_whose_session_was_lost_between_two_tries_has_one_entry_all_the_same(
+    conn: Connection, id: int, journal: Journal
+) -> None:
+    journal.begin([entry(id)], 100)
+    journal.close()
+    assert wait_until(lambda: history.fail_orphans(conn)) == 1
+    assert seen(conn, id) == [("FAILED", AT)]
+    journal.begin([entry(id)], 101)
+    assert seen(conn, id) == [("RUNNING", AT)]
+
+
+def test_what_is_forgotten_is_settled_by_the_next_that_is_opened(conn: Connection, id: int, journal: Journal) -> None:
+    journal.begin([entry(id)], 100)
+    journal.forget()
+    assert journal.take(id) is None
+    journal.end([id])
+    assert wait_until(lambda: history.fail_orphans(conn)) == 1
+    assert seen(conn, id) == [("FAILED", AT)]
 
 
 def test_what_cannot_be_written_does_no_harm(conn: Connection, id: int, journal: Journal) -> None:

@@ -23,6 +23,7 @@ from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
 from millstream.testing import forks, oracle
+from millstream.testing.waiting import wait_until
 from millstream.testing.writers import VIEWS, make_tables
 
 # -- the mill --------------------------------------------------------------------------------
@@ -119,9 +120,16 @@ class Mill:
 
     def settled(self) -> int:
         """Settle what a dead process has left in the history; tell how many refreshes are said to have failed."""
-        failed = history.fail_orphans(self.conn)
-        assert self.conn.execute("SELECT FROM millstream.refresh_history WHERE status = 'RUNNING'").fetchall() == []
-        return failed
+        failed = list[int]()
+
+        def is_done() -> bool:
+            failed.append(history.fail_orphans(self.conn))
+            running = "SELECT FROM millstream.refresh_history WHERE status = 'RUNNING'"
+            return not self.conn.execute(running).fetchall()
+
+        # The server notices one after the other that the sessions of a process are gone.
+        wait_until(is_done)
+        return sum(failed)
 
     def furniture(self) -> Rows:
         """Every table, index, function and trigger in the house."""

@@ -24,25 +24,38 @@ WITH gone AS (
     DELETE FROM millstream.refresh_history WHERE id = ANY (%(ended)s) AND (status = 'RUNNING' OR reason = %(orphaned)s)
 )
 INSERT INTO millstream.refresh_history (
-    stream_table_id, action, reason, status, initiated_by, started_at, inputs, phases, transaction_id
+    stream_table_id, action, reason, status, initiated_by, started_at, inputs, phases, transaction_id,
+    backend_pid, backend_start
 )
-SELECT stream_table_id, action, reason, 'RUNNING', initiated_by, started_at, '[]', '{}', %(transaction_id)s::xid8
-FROM jsonb_populate_recordset(NULL::millstream.refresh_history, %(begun)s)
+SELECT
+    b.stream_table_id, b.action, b.reason, 'RUNNING', b.initiated_by, b.started_at, '[]', '{}',
+    %(transaction_id)s::xid8, pg_backend_pid(), a.backend_start
+FROM jsonb_populate_recordset(NULL::millstream.refresh_history, %(begun)s) AS b
+CROSS JOIN (SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid())) AS a
 RETURNING id;
 
 -- orphans --
 -- Entries RUNNING whose transaction has ended. One that lies ahead is of a cluster that this database was copied from.
--- A refresh that was completed has an entry of the same transaction.
-SELECT r.id, s.schema_name, s.name, r.action, r.initiated_by, EXISTS (
-    SELECT FROM millstream.refresh_history AS c
-    WHERE c.stream_table_id = r.stream_table_id AND c.id > r.id AND c.transaction_id = r.transaction_id
-        AND c.status = 'COMPLETED'
-)
+-- A refresh that was completed has an entry of the same transaction. One that was not may be between two tries, as long
+-- as the session is there that wrote the entry.
+SELECT r.id, s.schema_name, s.name, r.action, r.initiated_by, c.is_completed
 FROM millstream.refresh_history AS r
 JOIN millstream.stream_tables AS s ON s.id = r.stream_table_id
+CROSS JOIN LATERAL (
+    SELECT EXISTS (
+        SELECT FROM millstream.refresh_history AS h
+        WHERE h.stream_table_id = r.stream_table_id AND h.id > r.id AND h.transaction_id = r.transaction_id
+            AND h.status = 'COMPLETED'
+    ) AS is_completed
+) AS c
 WHERE r.status = 'RUNNING' AND (
     r.transaction_id IS NULL OR r.transaction_id >= pg_snapshot_xmax(pg_current_snapshot())
     OR pg_visible_in_snapshot(r.transaction_id, pg_current_snapshot())
+) AND (
+    c.is_completed
+    OR NOT EXISTS (
+        SELECT FROM pg_stat_get_activity(r.backend_pid) AS a WHERE a.pid = r.backend_pid AND a.backend_start = r.backend_start
+    )
 )
 FOR UPDATE OF r SKIP LOCKED;
 

@@ -7,8 +7,9 @@
 Two entries and not one that changes: the refresh cannot change a row that is newer than its snapshot.
 
 A process may die at any moment and leave an entry RUNNING. The entry has the number of the transaction of its refresh,
-and the server knows whether that has ended: the entry of one that has is removed if the refresh was completed, and
-becomes FAILED otherwise (`history.fail_orphans`). That is done whenever the session of a journal is opened.
+and the server knows whether that has ended: then the entry is removed if the refresh was completed. Otherwise the
+refresh may be between two tries, and the entry becomes FAILED if the session of the journal that wrote it is gone too
+(`history.fail_orphans`). That is done whenever a journal is opened, and by the service.
 
 A refresh that finds no change has no entry RUNNING, nor has one for which only time has passed. The journal never makes
 a refresh fail or wait: what cannot be written at once is left out, with a warning in the log.
@@ -79,8 +80,9 @@ class Journal:
         return self._running.pop(stream_table_id, None)
 
     def forget(self) -> None:
-        """Forget what was at work: the entries are removed by others, or whoever opens a journal calls them failed."""
+        """Forget what was at work, and leave the entries to whoever opens a journal next."""
         self._running.clear()
+        self.close()
 
     def _write(
         self, begun: Sequence[HistoryEntry], ended: Sequence[HistoryEntry], transaction_id: int | None

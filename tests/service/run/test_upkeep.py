@@ -67,6 +67,7 @@ def test_what_a_dead_process_left_is_settled_at_once_and_old_entries_go_in_parts
     old = HistoryEntry(id, "FULL", "INITIAL", "COMPLETED", "MANUAL", NOON)
     history.add_all(conn, [old] * 5)
     history.exchange_running(conn, [], [HistoryEntry(id, "FULL", "INITIAL", "RUNNING", "MANUAL", NOON)], 100)
+    conn.execute("UPDATE millstream.refresh_history SET backend_start = NULL")
     upkeep, left = Upkeep(epoch), list[list[str]]()
     for _ in range(5):
         upkeep.look(conn, SETTINGS, [], LATE)

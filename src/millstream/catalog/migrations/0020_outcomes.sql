@@ -5,7 +5,12 @@ COMMENT ON COLUMN millstream.stream_tables.failed_tries IS 'Refreshes in a row t
 
 -- A refresh at work has an entry RUNNING, committed by another session. It knows the refresh by its transaction: no
 -- process needs to be asked whether it still works on it.
-ALTER TABLE millstream.refresh_history ADD COLUMN transaction_id xid8;
-COMMENT ON COLUMN millstream.refresh_history.transaction_id IS 'The transaction of the refresh; an entry RUNNING whose transaction has ended was left by a process that is gone';
+ALTER TABLE millstream.refresh_history
+    ADD COLUMN transaction_id xid8,
+    ADD COLUMN backend_pid integer,
+    ADD COLUMN backend_start timestamptz;
+COMMENT ON COLUMN millstream.refresh_history.transaction_id IS 'The transaction of the refresh; of an entry RUNNING that of its last try';
+COMMENT ON COLUMN millstream.refresh_history.backend_pid IS 'The server process of the session that wrote an entry RUNNING; where that is gone too, its process has died';
+COMMENT ON COLUMN millstream.refresh_history.backend_start IS 'When that server process started: process ids are used again';
 CREATE INDEX refresh_history_running_idx ON millstream.refresh_history (stream_table_id) WHERE status = 'RUNNING';
 CREATE INDEX refresh_history_started_at_idx ON millstream.refresh_history (started_at);
