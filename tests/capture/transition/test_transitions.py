@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from itertools import islice
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -77,6 +78,16 @@ def changed(ms: Millstream, conn: Connection, name: str = "totals", query: str =
 
 
 DIFFERENTIAL = ("DIFFERENTIAL", "CHANGED")
+
+
+def alerts(listener: Connection, *kinds: str) -> list[dict[str, Any]]:
+    """The alerts of these kinds that the listener has heard; it waits for the first one."""
+    deadline = time.monotonic() + 60
+    while True:
+        told = [json.loads(one.payload) for one in listener.notifies(timeout=0.2)]
+        if found := [one for one in told if one["alert"] in kinds]:
+            return found
+        assert time.monotonic() < deadline, f"no alert of {kinds}"
 
 
 # -- there and back ----------------------------------------------------------------------------
@@ -242,6 +253,7 @@ def test_a_slot_lost_on_the_way_to_the_log_makes_no_reader_start_anew(ms: Millst
     assert mode(ms) == "TRANSITIONING"
     conn.execute("UPDATE orders SET amount = 77 WHERE id = 3")
     _drop_slot(ms, conn)
+    conn.execute("LISTEN millstream_alert")
     actions = list[tuple[str, str]]()
     deadline = time.monotonic() + 30
     while mode(ms) == "TRANSITIONING":
@@ -249,7 +261,10 @@ def test_a_slot_lost_on_the_way_to_the_log_makes_no_reader_start_anew(ms: Millst
         actions += ticked(ms).values()
     actions.append(changed(ms, conn))
     assert {action for action, _ in actions} <= {"DIFFERENTIAL", "NO_DATA"}
-    assert str(sources.every(ms.app.conn)[0].reason).startswith("Returned to triggers: ")
+    reason = str(sources.every(ms.app.conn)[0].reason)
+    assert reason.startswith("Returned to triggers: ")
+    [failed] = alerts(conn, "cdc_transition_failed")
+    assert (failed["source"], failed["reason"]) == ('"public"."orders"', reason)
 
 
 def test_an_identity_that_tells_less_brings_the_source_back_without_starting_anew(

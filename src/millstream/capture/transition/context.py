@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from millstream.capture.transition.lag import LagWatch
 from millstream.capture.wal.follower import Follower
 from millstream.catalog.mutex import Mutex
 from millstream.postgres.connection import Connection
-from millstream.postgres.notifications import Alert
 from millstream.settings import Settings
 
 
@@ -19,8 +19,8 @@ class TransitionMemory:
     looked_at: float = float("-inf")
     asked_at: dict[int, float] = field(default_factory=dict)
     """By source: when it was last checked whether it can move to the WAL."""
-    exceeded: frozenset[Alert] = frozenset()
-    """The limits that the lag of the slot has exceeded, as they were alerted of."""
+    lag: LagWatch = field(default_factory=LagWatch)
+    """Which alerts were sent about the lag of the slot."""
 
 
 class TransitionContext(Protocol):

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 
-from millstream.capture.transition import cutover
+from millstream.capture.transition import cutover, lag
 from millstream.capture.transition.context import TransitionContext
 from millstream.capture.wal import publication, slot
 from millstream.catalog import slots, sources
@@ -33,7 +33,6 @@ from millstream.observe import log
 from millstream.postgres import notifications
 from millstream.postgres.connection import Connection
 from millstream.postgres.failures import code_of, transient_trouble
-from millstream.postgres.notifications import Alert
 
 # Seconds between two checks of all sources, and between two checks of a source that must stay on triggers.
 EVERY = 1.0
@@ -58,9 +57,12 @@ def _advance(context: TransitionContext) -> None:
     known = sources.every(context.conn)
     wanted = sources.wanted_captures(context.conn)
     try:
-        lag = _lag(context) if any(source.uses_wal for source in known) else 0
+        behind = 0
+        if any(source.uses_wal for source in known):
+            context.follower.follow()
+            behind = lag.check(context.conn, context.settings, context.steps.lag)
         for source in known:
-            _try(context, source, wanted.get(source.relid), lag)
+            _try(context, source, wanted.get(source.relid), behind)
         tidy(context)
     except LOST as error:
         fall_back(context, error.detail)
@@ -70,10 +72,10 @@ def _advance(context: TransitionContext) -> None:
         log.info("CDC transition waits", reason=error.detail)
 
 
-def _try(context: TransitionContext, source: Source, wish: WantedCapture | None, lag: int) -> None:
+def _try(context: TransitionContext, source: Source, wish: WantedCapture | None, behind: int) -> None:
     """Take the next step of a source. A step that the server refuses does not stop the other sources."""
     try:
-        _step(context, source, wish, lag)
+        _step(context, source, wish, behind)
     except (LockNotHad, psycopg.errors.LockNotAvailable) as error:
         log.debug("CDC transition waits", source=source.qualified, reason=str(error))
     except (*LOST, WalBehind, ServerDown, SpillFailed):
@@ -87,7 +89,7 @@ def _try(context: TransitionContext, source: Source, wish: WantedCapture | None,
         _give_up(context, source, f"{RETURNED}{str(error).strip()}")
 
 
-def _step(context: TransitionContext, source: Source, wish: WantedCapture | None, lag: int) -> None:
+def _step(context: TransitionContext, source: Source, wish: WantedCapture | None, behind: int) -> None:
     if source.cutovers:
         cutover.settle(context.conn, source.relid)
     if wish is None:
@@ -98,7 +100,7 @@ def _step(context: TransitionContext, source: Source, wish: WantedCapture | None
     elif source.mode == "TRANSITIONING":
         _go_on(context, source, unwanted)
     elif source.mode == "WAL":
-        _stay(context, source, unwanted or _trouble(context, source, lag))
+        _stay(context, source, unwanted or _trouble(context, source, behind))
 
 
 def _unwanted(context: TransitionContext, wish: WantedCapture) -> str:
@@ -210,10 +212,10 @@ def _waits_for(context: TransitionContext, source: Source) -> str:
 # -- captured from WAL -----------------------------------------------------------------------
 
 
-def _trouble(context: TransitionContext, source: Source, lag: int) -> str:
+def _trouble(context: TransitionContext, source: Source, behind: int) -> str:
     """Return why a source should return to triggers while WAL still holds every change; "" if it should not."""
-    if lag > context.settings.slot_lag_critical:
-        return f"{RETURNED}the slot lags {lag >> 20} MB behind."
+    if behind > context.settings.slot_lag_critical:
+        return f"{RETURNED}the slot lags {behind >> 20} MB behind."
     lacking = publication.without_old_rows(context.conn, source)
     if lacking:
         return f"{RETURNED}the replica identity of {', '.join(map(str, lacking))} is no longer FULL."
@@ -226,23 +228,6 @@ def _stay(context: TransitionContext, source: Source, reason: str) -> None:
         tell(context, source, "TRIGGER")
     else:
         cutover.release(context.conn, source.relid)
-
-
-def _lag(context: TransitionContext) -> int:
-    """Return the slot's lag in bytes. Send an alert when it first exceeds each of the two limits."""
-    context.follower.follow()
-    row = context.conn.execute("SELECT confirmed_lag_bytes, held_by FROM millstream.slot_health()").fetchone()
-    lag: int = row[0] or 0 if row else 0
-    limits: dict[Alert, int] = {
-        "slot_lag_warning": context.settings.slot_lag_warning,
-        "slot_lag_critical": context.settings.slot_lag_critical,
-    }
-    exceeded = {kind: limit for kind, limit in limits.items() if lag > limit}
-    for kind, limit in exceeded.items():
-        if kind not in context.steps.exceeded and row:
-            notifications.alert(context.conn, kind, lag_bytes=lag, limit_bytes=limit, held_by=row[1])
-    context.steps.exceeded = frozenset(exceeded)
-    return lag
 
 
 # -- after WAL was lost ----------------------------------------------------------------------
