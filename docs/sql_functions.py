@@ -63,6 +63,13 @@ SQL_FUNCTIONS = (
         f"{REQUESTS}::test_waiting_raises_the_services_error_as_its_own",
     ),
     SqlFunction(
+        "wait_visible",
+        "name, timeout => '1 minute', seen => pg_current_snapshot()",
+        "Procedure. Wait until the stream table, and those that it reads, have everything that the caller sees now.",
+        "readers; whoever may ask",
+        "tests/catalog/test_visibility.py::test_it_is_visible_only_when_everything_that_was_seen_is_there",
+    ),
+    SqlFunction(
         "service_is_running",
         "",
         "True if a service works on this database.",

@@ -115,6 +115,7 @@ NOT_FOLLOWED: dict[str, str] = {
     "RequestNotDone.within": "It tells to wait again.",
     "NoSuchRequest.numbered": "It says which requests are seen.",
     "TooManyRequests.of": "It is the hint of the catalog's own check.",
+    "NotVisibleYet.of": "It tells to wait, or to ask for a refresh.",
     "RequestInterrupted.of": "It tells to look and to ask again.",
     "ProcessEnded.while_refreshing": _BY_ITSELF,
     "LockTableFull.by_graph": "It restarts the server with another setting.",

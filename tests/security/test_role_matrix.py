@@ -56,7 +56,10 @@ READING = {
     ("function", "millstream.service_status()", "EXECUTE"),
     ("function", "millstream.health_check()", "EXECUTE"),
 }
-WAITING = {("function", f"millstream.{name}", "EXECUTE") for name in ("wait_for", "service_is_running", "raise_answer")}
+VISIBILITY = {("function", f"millstream.{name}", "EXECUTE") for name in ("wait_visible", "is_visible")}
+WAITING = VISIBILITY | {
+    ("function", f"millstream.{name}", "EXECUTE") for name in ("wait_for", "service_is_running", "raise_answer")
+}
 ASKING = WAITING | {
     ("schema", "millstream", "USAGE"),
     ("relation", "millstream.own_requests", "SELECT"),
@@ -75,7 +78,7 @@ CREATING = {
 }
 LOOKING = {"operator", "reader"}
 # What they may do besides; all else is for the superuser and the service role.
-OPEN = {"reader": READING, "operator": READING | ASKING | CREATING, "owner": ASKING}
+OPEN = {"reader": READING | VISIBILITY, "operator": READING | ASKING | CREATING, "owner": ASKING}
 
 SET_UP = """
     CREATE ROLE superuser SUPERUSER LOGIN;

@@ -74,6 +74,8 @@ class StreamTable:
     last_verified_ok: bool | None = None
     failed_tries: int = 0
     """Refreshes in a row that failed or were skipped, for whatever reason; decides `next_try_at`."""
+    content_frontier: str | None = None
+    """A snapshot: what its rows certainly contain of the sources, to any depth."""
 
     @property
     def qualified(self) -> str:

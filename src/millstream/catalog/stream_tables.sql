@@ -50,6 +50,18 @@ UPDATE millstream.stream_tables SET relid = %s, updated_at = clock_timestamp() W
 -- Its rows are as old as the oldest stream table that it was computed from.
 UPDATE millstream.stream_tables AS s
 SET frontier = %(frontier)s::pg_snapshot,
+    content_frontier = CASE
+        WHEN EXISTS (SELECT FROM millstream.upstreams AS u WHERE u.stream_table_id = s.id) THEN millstream.common_snapshot(
+            %(frontier)s::pg_snapshot || ARRAY(
+                -- Of one without a frontier nothing is known: its catalog may have come from another database.
+                SELECT CASE WHEN t.frontier IS NOT NULL THEN t.content_frontier END
+                FROM millstream.upstreams AS u
+                JOIN millstream.stream_tables AS t ON t.id = u.upstream_id
+                WHERE u.stream_table_id = s.id
+            )
+        )
+        ELSE %(frontier)s::pg_snapshot
+    END,
     cut_at = %(cut_at)s,
     data_timestamp = least(%(cut_at)s, (
         SELECT min(t.data_timestamp)

@@ -49,7 +49,7 @@ from millstream.errors.refresh import (
     ServerTrouble,
     ValueOutOfRange,
 )
-from millstream.errors.requests import NoSuchRequest, RequestInterrupted, RequestNotDone, TooManyRequests
+from millstream.errors.requests import NoSuchRequest, NotVisibleYet, RequestInterrupted, RequestNotDone, TooManyRequests
 from millstream.errors.stream_table import (
     NameTaken,
     NoSuchStreamTable,
@@ -101,6 +101,7 @@ __all__ = [
     "NotAdopted",
     "NotFilled",
     "NotInstalled",
+    "NotVisibleYet",
     "NotYet",
     "OtherDatabase",
     "OwnerLacksRight",

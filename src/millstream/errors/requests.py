@@ -50,6 +50,22 @@ class TooManyRequests(MillstreamError):
         return cls(message, hint=hint)
 
 
+class NotVisibleYet(MillstreamError):
+    """A stream table did not have all changes that a snapshot sees within the time that was given."""
+
+    code = "MS505"
+    retryable = True
+
+    @classmethod
+    def of(cls, name: str) -> Self:
+        return cls(
+            f'stream table "{name}" does not have all changes yet',
+            hint="Wait longer, or ask for a refresh: SELECT millstream.refresh_stream_table(...). One that it reads "
+            "may be suspended or manual.",
+            name=name,
+        )
+
+
 class RequestInterrupted(MillstreamError):
     """The service ended while it worked on a request, and whether that was done cannot be decided any more."""
 

@@ -295,5 +295,141 @@ END
 $$;
 COMMENT ON PROCEDURE millstream.wait_for IS 'Wait until a request is done; raise its error if it failed. To be called outside a transaction';
 
+-- -- read your own writes ----------------------------------------------------------------------------------------------------
+
+-- A stream table has everything that a snapshot sees if its content frontier does. Of one that reads others that is not its frontier:
+-- they may have been older when it was refreshed. Frontiers of stream tables whose sources do not change stand still; such a stream
+-- table has everything if no change that the snapshot sees waits in the buffers, for it and for those that it reads.
+
+ALTER TABLE millstream.stream_tables ADD COLUMN content_frontier pg_snapshot;
+COMMENT ON COLUMN millstream.stream_tables.content_frontier IS 'What its rows certainly contain of the sources, to any depth: what its frontier and the content frontiers of what it read have in common';
+UPDATE millstream.stream_tables AS s
+SET content_frontier = s.frontier
+WHERE NOT EXISTS (SELECT FROM millstream.upstreams AS u WHERE u.stream_table_id = s.id);
+
+CREATE FUNCTION millstream.common_snapshot(snapshots pg_snapshot[]) RETURNS pg_snapshot
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH given AS MATERIALIZED (
+        SELECT s, min(pg_snapshot_xmax(s)) OVER () AS xmax, bool_or(s IS NULL) OVER () AS is_unknown FROM unnest($1) AS s
+    ), running AS (
+        SELECT DISTINCT x FROM given AS g CROSS JOIN LATERAL pg_snapshot_xip(g.s) AS x WHERE x < g.xmax
+    )
+    SELECT format(
+        '%s:%s:%s', coalesce((SELECT min(x) FROM running), g.xmax), g.xmax, (SELECT string_agg(x::text, ',' ORDER BY x) FROM running)
+    )::pg_snapshot
+    FROM given AS g
+    WHERE NOT g.is_unknown
+    LIMIT 1
+$$;
+COMMENT ON FUNCTION millstream.common_snapshot IS 'What all of these snapshots see; NULL if one of them is NULL';
+
+-- True if the first snapshot sees whatever the second one sees, and that transaction.
+CREATE FUNCTION millstream.sees(frontier pg_snapshot, seen pg_snapshot, own xid8) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT $1 IS NOT NULL AND $2 IS NOT NULL AND pg_snapshot_xmax($1) >= pg_snapshot_xmax($2)
+        AND NOT EXISTS (SELECT FROM pg_snapshot_xip($1) AS x WHERE pg_visible_in_snapshot(x, $2))
+        AND ($3 IS NULL OR pg_visible_in_snapshot($3, $1))
+$$;
+COMMENT ON FUNCTION millstream.sees IS 'True if a frontier contains what a snapshot sees, and a transaction, if one is given';
+
+-- True if changes of a source wait for a stream table that the snapshot sees; all changes count if there is no snapshot.
+CREATE FUNCTION millstream.lacks(frontier pg_snapshot, source oid, seen pg_snapshot, own xid8, reached pg_lsn) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    other_origin "char";
+    may_come boolean;
+    is_found boolean;
+BEGIN
+    -- While some reader has not passed a cutover, rows of both origins count. WAL capture stores changes after their commit.
+    SELECT CASE WHEN s.cutovers <> '[]' THEN '' WHEN s.cdc_mode = 'WAL' THEN 't' ELSE 'l' END,
+        (s.cdc_mode <> 'TRIGGER' OR s.cutovers <> '[]') AND NOT EXISTS (SELECT FROM millstream.slots AS o WHERE o.cursor >= $5)
+    INTO other_origin, may_come
+    FROM millstream.sources AS s WHERE s.relid = $2;
+    IF other_origin IS NULL OR may_come OR to_regclass(format('millstream_changes.changes_%s', $2)) IS NULL THEN
+        RETURN true;
+    END IF;
+    EXECUTE format(
+        'SELECT EXISTS (SELECT FROM millstream_changes.changes_%s WHERE xid >= $1 AND NOT pg_visible_in_snapshot(xid, $2)'
+        ' AND origin <> $3 AND ($4 IS NULL OR pg_visible_in_snapshot(xid, $4) OR xid = $5))',
+        $2
+    ) INTO is_found USING pg_snapshot_xmin($1), $1, other_origin, $3, $4;
+    RETURN is_found;
+END
+$$;
+COMMENT ON FUNCTION millstream.lacks IS 'True if changes of a source that a snapshot sees are not in a frontier; NULL for the snapshot: any change';
+
+-- STABLE: catalog and buffers are seen at one moment, that of the statement which calls it.
+CREATE FUNCTION millstream.is_visible(relid oid, seen pg_snapshot, own xid8, reached pg_lsn) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE unsure (id) AS (
+        SELECT t.id
+        FROM millstream.stream_tables AS t
+        WHERE t.relid = $1 AND (t.frontier IS NULL OR NOT millstream.sees(t.content_frontier, $2, $3))
+        UNION
+        SELECT t.id
+        FROM unsure AS r
+        JOIN millstream.upstreams AS u ON u.stream_table_id = r.id
+        JOIN millstream.stream_tables AS t ON t.id = u.upstream_id
+        WHERE t.frontier IS NULL OR NOT millstream.sees(t.content_frontier, $2, $3)
+    )
+    SELECT $2 IS NOT NULL AND NOT EXISTS (
+        SELECT
+        FROM unsure AS f
+        JOIN millstream.stream_tables AS r ON r.id = f.id
+        WHERE r.frontier IS NULL OR EXISTS (
+            SELECT
+            FROM millstream.dependencies AS d
+            LEFT JOIN millstream.stream_tables AS u ON u.relid = d.source_relid
+            WHERE d.stream_table_id = r.id AND CASE
+                -- What a stream table has changed was committed by its refresh, which the snapshot need not see.
+                WHEN u.id IS NOT NULL THEN millstream.lacks(r.frontier, d.source_relid, NULL, NULL, NULL)
+                ELSE NOT millstream.sees(r.frontier, $2, $3) AND millstream.lacks(r.frontier, d.source_relid, $2, $3, $4)
+            END
+        )
+    )
+    FROM millstream.stream_tables AS s
+    WHERE s.relid = $1
+$$;
+COMMENT ON FUNCTION millstream.is_visible IS 'True if a stream table has everything that a snapshot sees, and a transaction, if one is given; WAL is read up to that position';
+
+-- The default of seen is evaluated once, when it is called: what the caller has committed before, it sees.
+CREATE PROCEDURE millstream.wait_visible(name text, timeout interval DEFAULT '1 minute', seen pg_snapshot DEFAULT pg_current_snapshot())
+LANGUAGE plpgsql AS $$
+DECLARE
+    -- A snapshot does not tell whether it sees the transaction that took it: what that has written so far is committed below.
+    own pg_catalog.xid8 := pg_catalog.pg_current_xact_id_if_assigned();
+    deadline pg_catalog.timestamptz;
+    pause pg_catalog.float8 := 0.002;
+    reached pg_catalog.pg_lsn;
+    is_visible pg_catalog.bool;
+BEGIN
+    -- In a transaction of the caller this is an error, and must be one: nothing that it has written can be waited for.
+    COMMIT;
+    deadline := pg_catalog.clock_timestamp() OPERATOR(pg_catalog.+) coalesce(timeout, '1 minute');
+    -- The commits of all transactions that are seen are in WAL before this position.
+    reached := CASE
+        WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_insert_lsn()
+    END;
+    LOOP
+        -- The name is looked up each time: the table of a stream table may be replaced.
+        is_visible := millstream.is_visible(pg_catalog.to_regclass(name)::pg_catalog.oid, seen, own, reached);
+        IF is_visible IS NULL THEN
+            RAISE EXCEPTION 'stream table "%" does not exist', name USING
+                ERRCODE = 'MS202', HINT = 'See the names with: SELECT schema_name, name FROM millstream.stream_tables_info.';
+        ELSIF is_visible THEN
+            RETURN;
+        ELSIF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) deadline THEN
+            RAISE EXCEPTION 'stream table "%" does not have all changes yet', name USING
+                ERRCODE = 'MS505',
+                HINT = 'Wait longer, or ask for a refresh: SELECT millstream.refresh_stream_table(...). One that it reads may be suspended or manual.';
+        END IF;
+        COMMIT;
+        PERFORM pg_catalog.pg_sleep(pause);
+        pause := LEAST(pause OPERATOR(pg_catalog.*) 1.5, 0.1);
+    END LOOP;
+END
+$$;
+COMMENT ON PROCEDURE millstream.wait_visible IS 'Wait until a stream table has everything that the caller sees now, its own commits included. To be called outside a transaction';
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA millstream FROM PUBLIC;
 REVOKE ALL ON ALL PROCEDURES IN SCHEMA millstream FROM PUBLIC;
