@@ -343,6 +343,7 @@ REFUSED: dict[str, type[MillstreamError]] = {
 CALLS: dict[str, tuple[str, ...]] = {
     "create_stream_table": ("shop.more", "SELECT id FROM shop.orders"),
     "validate": ("SELECT id FROM shop.orders",),
+    "create_or_replace_stream_table": ("shop.totals", "SELECT id FROM shop.orders"),
     "alter_stream_table": ("shop.totals",),
     "drop_stream_table": ("shop.totals",),
     "refresh": ("shop.totals",),
@@ -387,6 +388,8 @@ def test_no_method_of_the_api_works_for_another_role_than_the_service(server: Se
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "init": (),
+    "run": (),
+    "alter": ("shop.totals", "--schedule", "1h"),
     "create": ("shop.more", "SELECT id FROM shop.orders"),
     "list": (),
     "status": (),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import faulthandler
 import logging
 import signal
+from contextlib import suppress
+from io import UnsupportedOperation
 from typing import Annotated
 
 import typer
@@ -32,7 +34,9 @@ def run(
     from millstream.service.run.process import Process
     from millstream.settings import Settings
 
-    faulthandler.register(signal.SIGUSR1)
+    with suppress(UnsupportedOperation):
+        # Of a stderr that is no file.
+        faulthandler.register(signal.SIGUSR1)
     # The log is what this command is there to show, not what went wrong on its way.
     log.hide(ctx.meta[EVENTS])
     handler = log.show(_level(ctx, quiet=quiet), as_json=as_json or ctx.meta[AS_JSON])
