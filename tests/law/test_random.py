@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from millstream.errors import Unsupported
+from millstream.refresh.cut import Cut
+from millstream.refresh.job import Job
 from millstream.refresh.reads import access_paths, semijoin
 from millstream.refresh.report import RefreshReport
 from millstream.spark import engine, parts
@@ -201,6 +203,29 @@ def test_random_null_extended_sides_equal_postgres(number: int, law: Law) -> Non
     queries = RandomQueries(changes.tables, dice)
     names = [name for n in range(8) if created(law, name := f"s{n}", queries.null_extended())]
     count(changes.batch(), law.refresh(*names))
+
+
+@pytest.mark.parametrize("number", range(max(1, ROUNDS // 2)))
+def test_nothing_is_raised_for_random_rows_that_a_join_discards(number: int, law: Law) -> None:
+    """Every table has rows that no other table joins, and for which the expressions of the queries raise errors."""
+    law.ms.app.witness = joining_by_hash(law)
+    dice = random.Random(f"{SEED} discarded {number}")
+    changes = filled(law, dice)
+    changes.strays()
+    queries = RandomQueries(changes.tables, dice)
+    names = [name for n in range(10) if created(law, name := f"s{n}", queries.discarding())]
+    changes.strays()
+    count(changes.batch(), law.refresh(*names))
+
+
+def joining_by_hash(law: Law) -> Callable[[Cut, Job, RefreshReport], None]:
+    """The witness; in nested loops PostgreSQL itself may compute for rows that a join discards, as keys of a cache."""
+
+    def witness(now: Cut, job: Job, report: RefreshReport) -> None:
+        now.conn.execute("SET LOCAL enable_nestloop = off")
+        law._witness(now, job, report)
+
+    return witness
 
 
 def layer(law: Law, queries: RandomQueries, name: str) -> RandomTable:

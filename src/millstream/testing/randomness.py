@@ -74,6 +74,12 @@ KINDS = {
         ColumnKind("ints", "integer[]", "other", ("{}", "{1,2}", "{NULL}")),
     )
 }  # fmt: skip
+# For strays: values at the ends of their types, and one that queries divide by the distance from.
+_ENDS = {
+    "int2": ("-32768", "32767"), "int4": ("-2147483648", "2147483647", "777"),
+    "int8": ("-9223372036854775808", "9223372036854775807", "777"), "money2": ("777", "9999999999.99"),
+    "rate4": ("777", "9999.9999"), "date": ("5874897-12-31", "4713-01-01 BC"),
+}  # fmt: skip
 # What can stand in `=`, in GROUP BY and in min() of PostgreSQL and of Spark.
 COMPARED = frozenset(KINDS) - {"jsonb"}
 
@@ -186,6 +192,21 @@ class RandomChanges:
                 self._empty_cases()
         return set(self.touched)
 
+    def strays(self) -> None:
+        """Add rows to every cased table, and take others away, that no row of another table joins by case."""
+        for number, table in enumerate(self.tables, 1):
+            rows = [self._row(table) for _ in range(3)]
+            for row in rows:
+                for place, column in enumerate(table.columns):
+                    if column.name != "id" and column.kind.name in _ENDS:
+                        row[place] = self.dice.choice(_ENDS[column.kind.name])
+                row[0] = str(-number)
+            self._run(f"DELETE FROM {table.name} WHERE cid = {-number} AND j <> 777", table)
+            # The rows of one case become strays.
+            case = f"SELECT cid FROM {table.name} WHERE cid > 0 ORDER BY cid LIMIT 1"
+            self._run(f"UPDATE {table.name} SET cid = {-number}, j = 777 WHERE cid = ({case})", table)
+            self._insert(table, rows)
+
     def _transaction(self, wanted: bool) -> AbstractContextManager[Any]:
         return self.conn.transaction() if wanted else nullcontext()
 
@@ -279,7 +300,9 @@ class RandomChanges:
 
     def _sample(self, table: RandomTable) -> list[str]:
         """Where some rows stand; in an order that depends on their content only."""
-        rows = self.conn.execute(f"SELECT ctid::text FROM {table.name} AS t ORDER BY t::text".encode()).fetchall()
+        cases = " WHERE cid > 0" if table.cased else ""
+        found = f"SELECT ctid::text FROM {table.name} AS t{cases} ORDER BY t::text"
+        rows = self.conn.execute(found.encode()).fetchall()
         return [self.dice.choice(rows)[0]] if len(rows) < 6 and rows else self._share([row[0] for row in rows])
 
     def _share(self, rows: list[str]) -> list[str]:
@@ -317,7 +340,7 @@ class RandomChanges:
         case = f"{table.name}.cid" if table.cased else "1"
         told = f" RETURNING {case}, {table.name}.ctid::text"
         rows = self.conn.execute((statement + told).encode(), parameters).fetchall()
-        self.touched |= {row[0] for row in rows}
+        self.touched |= {row[0] for row in rows if row[0] > 0}
         return [row[1] for row in rows]
 
 

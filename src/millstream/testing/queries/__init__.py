@@ -9,6 +9,7 @@
     subqueries   EXISTS, IN, ANY, ALL, scalar, by a unique key; in WHERE, HAVING and the select list; tied by equality
                  or by anything, to the query around or to one further out
     hiding       constants, and expressions that are not NULL of NULLs: in the select list of every derived table
+    discarded    expressions that raise errors for rows that a join discards
     groups       keys, measures, FILTER, HAVING
     conditions   over one item, and ties between two; by the time, where that is asked for
     expressions  over one item, and over two
@@ -24,7 +25,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millstream.testing.queries import derived, selects
+from millstream.testing.queries import derived, discarded, selects
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.terms import Query
 from millstream.testing.randomness import KINDS, RandomColumn, RandomTable
@@ -53,6 +54,11 @@ class RandomQueries:
         """A query with a constant on the null-extended side of an outer join."""
         maker = self._maker(self.dice.randint(1, 2))
         return _finished(maker, selects.null_extended(maker))
+
+    def discarding(self) -> Query:
+        """A query over a cased schema that raises errors for strays if they are not discarded first."""
+        maker = self._maker(1)
+        return _finished(maker, discarded.discarding(maker))
 
     def reordered(self) -> tuple[Query, Query]:
         """A query, and the same with the items of FROM in another order."""
