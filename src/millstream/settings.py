@@ -169,7 +169,9 @@ class Settings(BaseSettings):
         timedelta(days=30), description="Delete entries of the refresh history that are older."
     )
     block_source_ddl: bool = Field(
-        False, description="Refuse ALTER and DROP of columns that stream tables read, instead of following them."
+        False,
+        description="Refuse ALTER and DROP of columns that stream tables read, instead of following them. It must be set "
+        "in the database, and needs event triggers, which only superusers may create.",
     )
     min_schedule: Duration = Field(
         timedelta(milliseconds=200), description="Shortest schedule that a stream table may have."

@@ -268,6 +268,11 @@ def try_now(conn: Connection, ids: Sequence[int]) -> None:
     conn.execute(_SQL["try_now"], (list(ids),))
 
 
+def try_errors_now(conn: Connection) -> None:
+    """End the back-off of those in status ERROR: what they wait for may be there."""
+    conn.execute(_SQL["try_errors_now"])
+
+
 def set_status(conn: Connection, id: int, status: Status) -> None:
     """Change the status and nothing else."""
     conn.execute(_SQL["set_status"], (status, id))

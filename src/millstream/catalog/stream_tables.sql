@@ -121,6 +121,11 @@ UPDATE millstream.stream_tables
 SET failed_tries = 0, next_try_at = NULL, updated_at = clock_timestamp()
 WHERE id = ANY (%s) AND next_try_at IS NOT NULL;
 
+-- try_errors_now --
+UPDATE millstream.stream_tables
+SET failed_tries = 0, next_try_at = NULL, updated_at = clock_timestamp()
+WHERE status = 'ERROR' AND next_try_at IS NOT NULL;
+
 -- set_status --
 UPDATE millstream.stream_tables SET status = %s, updated_at = clock_timestamp() WHERE id = %s;
 

@@ -16,7 +16,7 @@ import psycopg
 from millstream.algebra.table import quoted
 from millstream.capture.trigger.inventory import gaps_of
 from millstream.catalog import sources
-from millstream.catalog.installation import install
+from millstream.catalog.installation import event_triggers, install
 from millstream.errors import MillstreamError
 from millstream.postgres.connection import NEWEST, OLDEST, Connection, session
 from millstream.postgres.sql_files import load
@@ -164,6 +164,16 @@ def _catalog(conn: Connection) -> Check:
     return Check("catalog", True, f"version {found}")
 
 
+def _event_triggers(conn: Connection) -> Check:
+    name = "event triggers"
+    if install.version(conn) is None:
+        return Check(name, None, "not installed")
+    if event_triggers.are_there(conn):
+        return Check(name, True, "DDL is noticed at once, and refused if block_source_ddl is set in the database")
+    hint = "DDL is noticed at the next refresh. For event triggers run as a superuser: millstream init"
+    return Check(name, None, "none: block_source_ddl has no effect", hint)
+
+
 def _capture(conn: Connection) -> Check:
     if install.version(conn) is None:
         return Check("capture", None, "no sources")
@@ -179,5 +189,5 @@ def _capture(conn: Connection) -> Check:
 
 
 DATABASE: tuple[Callable[[Connection], Check], ...] = (
-    _server, _role, _rights, _wal_level, _prepared_transactions, _catalog, _capture,
+    _server, _role, _rights, _wal_level, _prepared_transactions, _catalog, _event_triggers, _capture,
 )  # fmt: skip

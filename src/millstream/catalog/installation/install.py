@@ -23,7 +23,7 @@ from psycopg import errors, sql
 
 from millstream.algebra.table import quoted
 from millstream.catalog import setting_definitions, slots, stream_tables, targets
-from millstream.catalog.installation import identity, roles, trust
+from millstream.catalog.installation import event_triggers, identity, roles, trust
 from millstream.errors import LockNotHad, NameTaken, NoRights, NotInstalled, StillUsed
 from millstream.observe.failpoint import failpoint
 from millstream.postgres import lock_table, relations
@@ -92,6 +92,7 @@ def install(conn: Connection, *, patience: Patience = INSTALLING) -> int:
                 if found >= _FIRST_WITH_SETTINGS:
                     setting_definitions.record(conn)
                 roles.grant(conn)
+                event_triggers.put(conn)
                 return found
         except (errors.UniqueViolation, errors.DuplicateSchema):
             # Somebody else has created our schemas while we did, or just before we did, and has committed.

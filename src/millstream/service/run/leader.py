@@ -263,6 +263,9 @@ class Leader:
             self._sources |= sources.read_by_each(self._conn, list(ids))
 
     def _read_catalog(self, *, look_closely: bool) -> None:
+        if look_closely:
+            # What an error waits for may be there now.
+            stream_tables.try_errors_now(self._conn)
         tables = stream_tables.every(self._conn)
         self._agenda.load(tables, recorded_graph(self._conn))
         self._sources = dict(sources.read_by_each(self._conn, [table.id for table in tables]))
