@@ -170,7 +170,7 @@ class Settings(BaseSettings):
     )
     block_source_ddl: bool = Field(
         False,
-        description="Refuse ALTER and DROP of columns that stream tables read, instead of following them. It must be set "
+        description="Refuse ALTER and DROP of columns that stream tables read, instead of following them. Must be set "
         "in the database, and needs event triggers, which only superusers may create.",
     )
     min_schedule: Duration = Field(

@@ -342,6 +342,7 @@ REFUSED: dict[str, type[MillstreamError]] = {
 }
 CALLS: dict[str, tuple[str, ...]] = {
     "create_stream_table": ("shop.more", "SELECT id FROM shop.orders"),
+    "create_or_replace_stream_table": ("shop.more", "SELECT id FROM shop.orders"),
     "validate": ("SELECT id FROM shop.orders",),
     "create_or_replace_stream_table": ("shop.totals", "SELECT id FROM shop.orders"),
     "alter_stream_table": ("shop.totals",),

@@ -45,6 +45,8 @@ FORMER_TABLES = ("grounds",)
 
 # The migration that made the table of setting definitions.
 _FIRST_WITH_SETTINGS = 18
+# The migration that made the functions of event triggers.
+_FIRST_WITH_EVENT_TRIGGERS = 19
 
 # One wait for another install, and all of them together.
 INSTALLING = Patience(lock_timeout=1.0, seconds=30.0)
@@ -92,7 +94,8 @@ def install(conn: Connection, *, patience: Patience = INSTALLING) -> int:
                 if found >= _FIRST_WITH_SETTINGS:
                     setting_definitions.record(conn)
                 roles.grant(conn)
-                event_triggers.put(conn)
+                if found >= _FIRST_WITH_EVENT_TRIGGERS:
+                    event_triggers.put(conn)
                 return found
         except (errors.UniqueViolation, errors.DuplicateSchema):
             # Somebody else has created our schemas while we did, or just before we did, and has committed.
