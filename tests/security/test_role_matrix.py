@@ -344,7 +344,6 @@ CALLS: dict[str, tuple[str, ...]] = {
     "create_stream_table": ("shop.more", "SELECT id FROM shop.orders"),
     "create_or_replace_stream_table": ("shop.more", "SELECT id FROM shop.orders"),
     "validate": ("SELECT id FROM shop.orders",),
-    "create_or_replace_stream_table": ("shop.totals", "SELECT id FROM shop.orders"),
     "alter_stream_table": ("shop.totals",),
     "drop_stream_table": ("shop.totals",),
     "refresh": ("shop.totals",),
