@@ -39,7 +39,7 @@ def status(**changed: object) -> Any:
         "name": "totals", "schema": "public", "status": "ACTIVE", "refresh_mode": "AUTO", "schedule": "1s", "rows": 4,
         "data_timestamp": AT, "staleness_seconds": 0.42, "last_action": "NO_DATA", "last_reason": "no_change",
         "pending_changes": 17, "consecutive_errors": 0, "last_error": None, "sources": (), "owner": "postgres",
-        "notices": (),
+        "notices": (), "next_try_at": None, "last_transient_error": None,
     }  # fmt: skip
     facts |= changed
     return SimpleNamespace(**facts, as_dict=lambda: facts)

@@ -12,6 +12,7 @@ import pytest
 
 from millstream.catalog.upstreams import Behind
 from millstream.cli.exit_codes import Exit
+from millstream.cli.output import moment
 from millstream.errors import NoSuchStreamTable, RefreshFailed
 from millstream.observe import log
 
@@ -50,6 +51,21 @@ def test_alter_hands_over_what_was_given_and_nothing_else(line: Line) -> None:
         (("t",), {"refresh_mode": "FULL", "cdc_mode": "wal", "query": "SELECT 2"}),
         (("t",), {"query": "SELECT 3"}),
     ]
+
+
+def test_alter_tells_what_another_query_has_changed(line: Line) -> None:
+    line.double.answers["alter_stream_table"] = report(action="FULL", reason="initial")
+    assert line("alter", "t", "--query", "SELECT 2").out.startswith("t is altered. FULL: 1,234 rows read, 1 inserted")
+
+
+def test_status_tells_when_a_failed_refresh_is_tried_again(line: Line) -> None:
+    line.double.answers["status"] = [
+        status(next_try_at=AT, last_transient_error="disk full"),
+        status(name="other", next_try_at=AT, last_error="it broke"),
+    ]
+    told = line("status").err
+    assert f"totals: not tried again by schedule before {moment(AT)}: disk full" in told
+    assert f"other: it broke\nother: not tried again by schedule before {moment(AT)}\n" in told
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from millstream.cli.commands.create import Capture, Mode, read_query
+from millstream.cli.commands.refresh import summary
 from millstream.cli.entry_points import opened
 from millstream.cli.options import AsJson, Dsn, Name
 from millstream.cli.output import out, print_json
@@ -64,8 +65,10 @@ def run(
     if not given:
         raise typer.BadParameter("say what is to be changed, for example --schedule 5m or --status suspended")
     with opened(ctx, dsn, f"altering {name}") as client:
-        client.alter_stream_table(name, **given)
+        report = client.alter_stream_table(name, **given)
     if as_json:
-        print_json({"name": name, "altered": given})
-    else:
+        print_json({"name": name, "altered": given, "report": report})
+    elif report is None:
         out().print(f"{name} is altered.", markup=False)
+    else:
+        out().print(f"{name} is altered. {summary(report)}", markup=False)

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from millstream.cli.entry_points import opened
 from millstream.cli.options import AsJson, Dsn
-from millstream.cli.output import age, coloured, err, number, out, print_json, table
+from millstream.cli.output import age, coloured, err, moment, number, out, print_json, table
 from millstream.errors import NoSuchStreamTable
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ def run(
     for one in every:
         if one.last_error:
             err().print(f"{one.name}: {one.last_error}", style="red", markup=False)
+        if one.next_try_at:
+            trouble = "" if one.last_error else f": {one.last_transient_error}" if one.last_transient_error else ""
+            line = f"{one.name}: not tried again by schedule before {moment(one.next_try_at)}{trouble}"
+            err().print(line, style="yellow", markup=False)
         for notice in one.notices:
             err().print(f"{one.name}: {notice}", style="yellow", markup=False)
 
