@@ -96,6 +96,11 @@ class Double:
         yield self
         self.calls.append(("close", (), {}))
 
+    @contextmanager
+    def overviews(self, dsn: str) -> Iterator[Callable[[], Any]]:
+        self.calls.append(("overviews", (dsn,), {}))
+        yield lambda: self.answers["overview"]
+
     def called(self, name: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
         """How a method was called, each time."""
         return [(given, named) for called, given, named in self.calls if called == name]
@@ -117,7 +122,12 @@ class Line:
         self.double = Double()
 
     def __call__(self, *arguments: str, stdin: str | None = None, dsn: str | None = "postgresql://h/d") -> Ended:
-        doors = Doors(connect=self.double.connect, embedded=self.double.embedded, doctor=self.double.doctor)
+        doors = Doors(
+            connect=self.double.connect,
+            embedded=self.double.embedded,
+            doctor=self.double.doctor,
+            overviews=self.double.overviews,
+        )
         environment = {"MILLSTREAM_DSN": dsn, "COLUMNS": "200"}
         ended = CliRunner().invoke(app, list(arguments), input=stdin, env=environment, obj=doors)
         if ended.exception is not None and not isinstance(ended.exception, SystemExit):

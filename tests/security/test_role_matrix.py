@@ -405,10 +405,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 # The demo has a server of its own; the doctor looks at whatever can be seen, and changes nothing.
 FOR_ANYBODY = {"demo", "doctor"}
+FOR_READERS = {"top"}
 
 
 def test_no_command_works_for_another_role_than_the_service(server: Server) -> None:
-    assert {cli.name_of(command) for command in cli.COMMANDS} == set(COMMANDS) | FOR_ANYBODY
+    assert {cli.name_of(command) for command in cli.COMMANDS} == set(COMMANDS) | FOR_ANYBODY | FOR_READERS
     wrong = list[str]()
     for role, refusal in REFUSED.items():
         for command, arguments in COMMANDS.items():
@@ -416,6 +417,15 @@ def test_no_command_works_for_another_role_than_the_service(server: Server) -> N
             if ended.exit_code != Exit.SURROUNDINGS or refusal.code not in ended.stderr:
                 wrong.append(f"{role}: {command} ended with {ended.exit_code}: {ended.stderr or ended.exception}")
     assert wrong == []
+
+
+def test_top_shows_how_things_stand_to_readers_and_to_nobody_else(server: Server) -> None:
+    for role in ROLES:
+        ended = CliRunner().invoke(cli.app, ["top", "--once"], env={"MILLSTREAM_DSN": dsn(server, role)})
+        if role in LOOKING | {"service"}:
+            assert (ended.exit_code, "shop.totals" in ended.stdout) == (Exit.OK, True), role
+        else:
+            assert (ended.exit_code, REFUSED[role].code in ended.stderr) == (Exit.SURROUNDINGS, True), role
 
 
 def test_the_doctor_tells_each_role_what_it_lacks_and_changes_nothing(server: Server) -> None:

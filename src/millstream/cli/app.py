@@ -25,6 +25,7 @@ from millstream.cli.commands import (
     run,
     settings,
     status,
+    top,
     uninstall,
     verify,
 )
@@ -41,6 +42,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     create,
     list_,
     status,
+    top,
     refresh,
     history,
     explain,

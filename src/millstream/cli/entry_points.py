@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from millstream.bundled.server import Server
     from millstream.client import Millstream
     from millstream.service.doctor import Check
+    from millstream.service.overview import Overview
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Doors:
     connect: Callable[..., AbstractContextManager[Millstream]]
     embedded: Callable[[], AbstractContextManager[Server]]
     doctor: Callable[[str | None], list[Check]]
+    overviews: Callable[[str], AbstractContextManager[Callable[[], Overview]]]
 
 
 def _connect(dsn: str, **options: Any) -> AbstractContextManager[Millstream]:
@@ -47,7 +49,15 @@ def _doctor(dsn: str | None) -> list[Check]:
     return doctor(dsn)
 
 
-REAL = Doors(connect=_connect, embedded=_embedded, doctor=_doctor)
+@contextmanager
+def _overviews(dsn: str) -> Iterator[Callable[[], Overview]]:
+    from millstream.service import overview
+
+    with overview.watching(dsn) as conn:
+        yield lambda: overview.look(conn)
+
+
+REAL = Doors(connect=_connect, embedded=_embedded, doctor=_doctor, overviews=_overviews)
 
 
 @contextmanager
