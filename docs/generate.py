@@ -17,6 +17,7 @@ from typing import Any
 import typer
 from docs.alerts import ALERTS
 from docs.capabilities import KEPT, KINDS, REFUSED
+from docs.monitoring import MONITORS, Monitor
 from docs.sql_functions import SQL_FUNCTIONS, SqlFunction
 from pydantic.fields import FieldInfo
 
@@ -42,6 +43,7 @@ def pages() -> dict[str, str]:
         "failpoints.md": failpoints(),
         "history.md": history(),
         "alerts.md": alerts(),
+        "monitoring.md": monitoring(),
     }
 
 
@@ -102,6 +104,33 @@ def history() -> str:
         section("Action", table(("action", "meaning"), ((f"`{one}`", told) for one, told in ACTIONS.items()))),
         section("Reason", table(("code", "meaning"), ((f"`{one}`", told) for one, told in REASONS.items())), failed),
     )
+
+
+# -- monitoring ------------------------------------------------------------------------------
+
+
+def monitoring() -> str:
+    """What a monitor can ask by SQL."""
+    head = (
+        "Functions and views of schema `millstream` for members of `millstream_reader` and `millstream_operator`.\n"
+        "They show how everything stands and no value of a row: queries, plans and texts of errors, which may hold\n"
+        "values, are shown to roles with the rights of the stream table's owner. A name is read as PostgreSQL reads\n"
+        "names; a bare one is looked for along the `search_path` of the caller. For people there is\n"
+        "[`millstream top`](commands.md), and what happens is "
+        "told by [alerts](alerts.md)."
+    )
+    listed = ((f"[{one.name}](#{one.name})", one.meaning, _test_link(one.test)) for one in MONITORS)
+    return page("Monitoring", head, table(("name", "what it shows", "test"), listed), *map(_monitor, MONITORS))
+
+
+def _monitor(one: Monitor) -> str:
+    columns = ((f"`{name}`", one.column_meaning(name)) for name in one.columns)
+    return section(one.name, f"```sql\n{one.call};\n```", table(("column", "meaning"), columns) if one.columns else "")
+
+
+def _test_link(test: str) -> str:
+    file, _, name = test.partition("::")
+    return f"[{name}](../../{file})"
 
 
 # -- alerts ----------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def generator() -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", ["sql.md", "sql-functions.md", "commands.md", "settings.md", "errors.md", "failpoints.md"]
+    "name", ["sql.md", "sql-functions.md", "commands.md", "settings.md", "errors.md", "failpoints.md", "monitoring.md"]
 )
 def test_the_committed_reference_is_what_the_code_prints(name: str) -> None:
     printed = generator().pages()[name]
@@ -152,6 +152,16 @@ def test_every_function_that_the_life_of_a_change_names_exists() -> None:
     missing = [(file, name) for file, name in named if not re.search(rf"^(def|class) {name}\b", sources[file], re.M)]
     assert len(named) > 15
     assert missing == []
+
+
+def test_everything_for_monitoring_is_described_with_a_test_that_exists() -> None:
+    page = importlib.import_module("docs.monitoring")
+    assert [one.name for one in page.MONITORS if f"def {one.test.partition('::')[2]}(" not in _text(one.test)] == []
+    described = {one.name for one in page.MONITORS}
+    granted = {name.removeprefix("millstream.").partition("(")[0] for name in (*roles.VIEWS, *roles.FUNCTIONS)}
+    assert granted - set(page.HELPERS) == described
+    used = {column for one in page.MONITORS for column in one.columns if column not in one.own}
+    assert used == set(page.COLUMNS)
 
 
 def test_every_alert_is_listed_with_a_test_that_exists() -> None:

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from docs.monitoring import HELPERS, MONITORS
 from psycopg.rows import dict_row
 
 from millstream.capture.buffer import buffer_table
@@ -431,6 +432,25 @@ def test_a_buffer_waits_for_a_reader_that_is_not_refreshed_by_itself(
         conn.execute("INSERT INTO millstream.settings VALUES ('slot_lag_warning', '1B')")
         status, found = health(conn, "change buffer of public.a")
         assert (status, "wait for public.reader since" in found) == ("WARN", True)
+
+
+def test_the_reference_has_every_column(conn: Connection) -> None:
+    query = """
+        SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum)
+        FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
+        WHERE c.oid = ANY (%s::regclass[])
+        GROUP BY c.relname
+        UNION ALL
+        SELECT p.proname, ARRAY(
+            SELECT n FROM unnest(p.proargnames, p.proargmodes) WITH ORDINALITY AS o (n, mode, place)
+            WHERE o.mode = 't' ORDER BY o.place
+        )
+        FROM pg_proc AS p
+        WHERE p.oid = ANY (%s::regprocedure[])
+    """
+    found: dict[str, list[str]] = dict(conn.execute(query, (list(roles.VIEWS), list(roles.FUNCTIONS))).fetchall())
+    described = {one.name: list(one.columns) for one in MONITORS}
+    assert described == {name: columns for name, columns in found.items() if name not in HELPERS}
 
 
 # -- who sees what ---------------------------------------------------------------------------
