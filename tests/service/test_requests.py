@@ -135,6 +135,10 @@ def test_a_replacement_creates_alters_or_leaves_alone(ms: Millstream, owner: Rol
     assert owner.answer(call.format("5m"))["action"] == "unchanged"
     answer = owner.answer(call.format("10m"))
     assert (answer["action"], answer["changed"]) == ("altered", ["schedule"])
+    # Names are looked up along the path of who asks.
+    query = "SELECT region, min(id) AS total FROM orders GROUP BY region"
+    assert owner.answer(f"alter_stream_table('totals', query => '{query}')")["changed"] == ["query"]
+    assert owner.answer("verify_stream_table('totals')")["ok"]
     assert owner.answer("drop_stream_table('totals')")["action"] == "dropped"
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import psycopg
 import pytest
 
 import millstream
 from millstream import Millstream
+from millstream.capture.transition import transitions
+from millstream.capture.transition.context import TransitionMemory
 from millstream.catalog import sources, stream_tables
 from millstream.errors import SourceChanged
 from millstream.testing import oracle
 from millstream.testing.catalog_rows import end_backoff
+from millstream.testing.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -161,7 +165,7 @@ def test_a_query_that_does_not_hold_waits_and_a_dropped_source_leaves_nothing_be
     assert 'Column "v" does not exist' in (table.last_error or "")
     assert len(ms.history("totals")) == 2, "an error that stays the same is told once"
     writer.execute("ALTER TABLE t ADD COLUMN v bigint DEFAULT 3")
-    end_backoff(ms.app.conn)
+    stream_tables.try_errors_now(ms.app.conn)
     assert [report.action for report in ms.tick()] == ["REINITIALIZE"]
     assert (ms.app.named("totals").status, ms.verify("totals").ok) == ("ACTIVE", True)
     writer.execute("DROP TABLE t")
@@ -203,3 +207,75 @@ def test_a_stream_table_that_its_owner_renames_is_refreshed_under_its_new_name(
     oracle.check(ms.app.conn, f"SELECT count(*) AS groups, sum(total) AS total FROM ({TOTALS}) AS q", "above")
     ms.drop_stream_table("aside.sums", cascade=True)
     assert [table.name for table in ms.status()] == ["named"]
+
+
+# -- captured from WAL, partitioned ----------------------------------------------------------------
+
+
+def test_a_source_that_is_captured_from_wal_is_followed_and_leaves_no_slot(
+    ms: Millstream, writer: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transitions, "REST", timedelta(0))
+    writer.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    ms.create_stream_table("totals", TOTALS)
+    _move_to_wal(ms)
+    for n, ddl in enumerate(
+        (
+            "ALTER TABLE t RENAME g TO h; ALTER TABLE t RENAME id TO key; ALTER TABLE t RENAME TO s",
+            "ALTER TABLE s ALTER v TYPE bigint",
+            "CREATE SCHEMA aside; ALTER TABLE s SET SCHEMA aside; ALTER TABLE aside.s RENAME TO t",
+        )
+    ):
+        before, after = (("t", "id", "g"), ("s", "key", "h"), ("s", "key", "h"), ("aside.t", "key", "h"))[n : n + 2]
+        change(writer, 20 + n, *before)
+        writer.execute(ddl.encode())
+        change(writer, 30 + n, *after)
+        assert ms.refresh("totals").action in ("REINITIALIZE", "DIFFERENTIAL")
+        t, _, g = after
+        query = f"SELECT {g} AS g, sum(v) AS total, count(*) AS n FROM {t} GROUP BY {g}"
+        oracle.check(ms.app.conn, query, "totals")
+        change(writer, 40 + n, *after)
+        assert ms.refresh("totals").action == "DIFFERENTIAL"
+        oracle.check(ms.app.conn, query, "totals")
+    _move_to_wal(ms)
+    writer.execute("DROP TABLE aside.t")
+    with pytest.raises(SourceChanged):
+        ms.refresh("totals")
+    ms.app.steps = TransitionMemory()
+    transitions.advance(ms.app)
+    assert sources.every(ms.app.conn) == []
+    slots = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
+    assert writer.execute(slots.encode()).fetchall() == []
+    assert writer.execute("SELECT tablename FROM pg_publication_tables").fetchall() == []
+
+
+def _move_to_wal(ms: Millstream) -> None:
+    def advanced() -> bool:
+        ms.app.steps = TransitionMemory()
+        transitions.advance(ms.app)
+        return [source.mode for source in sources.every(ms.app.conn)] == ["WAL"]
+
+    assert wait_until(advanced, seconds=90)
+
+
+def test_columns_of_a_partitioned_source_are_followed(ms: Millstream, writer: psycopg.Connection) -> None:
+    writer.execute(
+        "CREATE TABLE p (id int, v int, g text) PARTITION BY RANGE (id);"
+        "CREATE TABLE p1 (g text, extra int, v int, id int); ALTER TABLE p1 DROP COLUMN extra;"
+        "ALTER TABLE p ATTACH PARTITION p1 FOR VALUES FROM (0) TO (10);"
+        "CREATE TABLE p2 PARTITION OF p DEFAULT; INSERT INTO p SELECT i, i, i % 2 FROM generate_series(1, 20) AS i"
+    )
+    ms.create_stream_table("st", "SELECT g, sum(v) AS total FROM p GROUP BY g")
+    for ddl, name in (
+        ("ALTER TABLE p RENAME v TO w", "p"),
+        ("ALTER TABLE p ALTER w TYPE bigint, ALTER g TYPE varchar(3)", "p"),
+        ("ALTER TABLE p RENAME TO q; ALTER TABLE p1 RENAME TO q1", "q"),
+    ):
+        writer.execute(ddl.encode())
+        writer.execute(f"UPDATE {name} SET w = w + 1 WHERE id % 3 = 1".encode())
+        ms.refresh("st")
+        query = f"SELECT g, sum(w) AS total FROM {name} GROUP BY g"
+        oracle.check(ms.app.conn, query, "st")
+        writer.execute(f"UPDATE {name} SET w = w + 1 WHERE id % 3 = 2".encode())
+        assert ms.refresh("st").action == "DIFFERENTIAL"
+        oracle.check(ms.app.conn, query, "st")
