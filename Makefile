@@ -13,7 +13,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: setup  ## a shop with live traffic, stream tables over it, a proof (DEMO_SECONDS=30 ends by itself)
+demo: setup  ## a shop with live traffic, the service, a proof (DEMO_SECONDS=30 ends by itself)
 	@$(BIN)/millstream demo
 
 test: setup  ## the whole suite, on every PostgreSQL at hand (ARGS="tests/cli -x" for a part of it)

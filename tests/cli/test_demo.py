@@ -1,32 +1,73 @@
-"""The demo's board and screen, as functions of reports."""
+"""The demo's board, screen and service, as functions of what the database answers."""
 
 from __future__ import annotations
 
 import os
 import signal
-from datetime import timedelta
+import sys
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
+import pytest
 from rich.console import Console
 
 from millstream.bundled.shop import Count
-from millstream.cli.demo.board import Board
-from millstream.cli.demo.loop import MODES, PEEK, keep_fresh
-from millstream.cli.demo.story import CHAPTERS
+from millstream.cli.demo import service, watch
+from millstream.cli.demo.board import Alteration, Board, Refresh
+from millstream.cli.demo.sql_door import answer, ask, status_table
+from millstream.cli.demo.story import ALTERATION, CHAPTERS
 from millstream.cli.demo.view import plain, screen, sparkline
-
-from .conftest import AT, report, status
+from millstream.errors import MillstreamError
 
 SIZES = {"customers": 10, "products": 20, "orders": 300, "order_lines": 4000}
+
+
+def refresh(id: int = 1, **changed: Any) -> Refresh:
+    """A refresh, as the history shows it."""
+    facts: dict[str, Any] = {
+        "action": "DIFFERENTIAL", "reason": "CHANGED", "duration_ms": 87.4, "rows_read": 1234, "rows_inserted": 1,
+        "rows_updated": 2, "rows_deleted": 3,
+    }  # fmt: skip
+    return Refresh(id, **facts | changed)
+
+
+class Reader:
+    """A double of a connection: answers each statement with rows, by its text; notes what is executed."""
+
+    def __init__(self, answers: dict[str, Any] | None = None) -> None:
+        self.answers = {
+            watch.HISTORY: (), watch.STATUS: (), watch.PEEK: (), watch.MODES: (), watch.KEPT: [("as before",)],
+        } | (answers or {})  # fmt: skip
+        self.executed: list[str] = []
+
+    def execute(self, query: str | bytes, given: tuple[Any, ...] = ()) -> Any:
+        text = query if isinstance(query, str) else query.decode()
+        self.executed.append(text)
+        found = self.answers.get(text, ())
+        rows = list(found(*given) if callable(found) else found)
+        return SimpleNamespace(fetchall=lambda: rows, fetchone=lambda: rows[0] if rows else None)
+
+
+def history(refreshes: dict[str, list[tuple[Any, ...]]]) -> Callable[[str, int], Iterable[tuple[Any, ...]]]:
+    """The answer to the question for refreshes after the last one that was seen."""
+    return lambda name, last: [row for row in refreshes.get(name, ()) if row[0] > last]
+
+
+ROW = ("DIFFERENTIAL", "CHANGED", 87.4, 1234, 1, 2, 3)
 
 
 def filled_board() -> Board:
     """A board after a refresh of each stream table."""
     board = Board(lambda: Count(committed=1234, rolled_back=56, rows=7890), SIZES, length=20)
-    for chapter in CHAPTERS:
-        board.note(report(name=f"public.{chapter.name}"))
+    for line in board.lines.values():
+        line.note(refresh())
+        line.staleness = 0.42
     board.peek = [("north", 12, Decimal("345.678"))]
     board.seconds = 7.0
     return board
@@ -40,9 +81,9 @@ def shown(board: Board, width: int = 100) -> str:
     return capture.get()
 
 
-def test_the_screen_shows_traffic_action_changes_rows_read_time_and_lag() -> None:
+def test_the_screen_shows_traffic_action_changes_rows_read_time_and_staleness() -> None:
     text = shown(filled_board())
-    for part in ("1,234", "56", "7,890", "7 of 20 s", "DIFFERENTIAL", "+1 ~2 -3", "87 ms", "north", "345.68", " d"):
+    for part in ("1,234", "56", "7,890", "7 of 20 s", "DIFFERENTIAL", "+1 ~2 -3", "87 ms", "north", "345.68", "0.4 s"):
         assert part in text
     assert all(chapter.name in text for chapter in CHAPTERS)
 
@@ -50,9 +91,11 @@ def test_the_screen_shows_traffic_action_changes_rows_read_time_and_lag() -> Non
 def test_the_screen_fits_a_small_terminal() -> None:
     board = filled_board()
     for _ in range(30):
-        board.note(report(name="open_orders", rows_read=12345, rows_inserted=12, rows_updated=34, duration_ms=1234.5))
+        last = refresh(action="REINITIALIZE", rows_read=12345, rows_inserted=12, rows_updated=34, duration_ms=1234.5)
+        board.lines["sales_by_region"].note(last)
+    board.alteration = Alteration(ALTERATION, at=5.0, kept="", last_id=0, followed_after=1.0)
     lines = shown(board, width=80).splitlines()
-    assert len(lines) <= 23
+    assert len(lines) <= 24
     assert not any("…" in line for line in lines)
 
 
@@ -66,14 +109,15 @@ def test_the_plain_lines_name_every_stream_table() -> None:
     lines = plain(filled_board()).splitlines()
     assert lines[0] == "  7.0 s  1,234 transactions, 7,890 rows changed"
     assert [line.split()[0] for line in lines[1:]] == [chapter.name for chapter in CHAPTERS]
-    assert "7 changes in,  1,234 rows read,     +1 ~2 -3 applied,   87 ms" in lines[1]
+    assert lines[1].endswith(
+        "  1 refreshes, the last: DIFFERENTIAL  1,234 rows read,     +1 ~2 -3 applied,   87 ms; stale by 0.4 s"
+    )
 
 
-def test_the_board_adds_up_changes_and_rows_read() -> None:
+def test_the_board_adds_up_refreshes_and_rows_read() -> None:
     board = filled_board()
     line = board.lines["sales_by_region"]
-    assert (line.refreshes, line.changes, line.rows_read) == (1, 7, 1234)
-    assert line.lag(AT + timedelta(seconds=2)) == 2.0
+    assert (line.refreshes, line.rows_read, line.last_id) == (1, 1234, 1)
     assert board.source_rows(line) == 4310
     assert board.read_anew() == 300 + 4310 + 4020
 
@@ -102,32 +146,174 @@ def test_the_trouble_of_a_stream_table_is_shown() -> None:
     assert plain(board).splitlines()[-1] == board.trouble
 
 
-def test_ticks_note_reports_and_trouble_and_end_with_the_length() -> None:
-    client: Any = SimpleNamespace(
-        tick=lambda: [report(name="open_orders")],
-        status=lambda: [status(name="price_range", consecutive_errors=2, last_error="it broke"), status()],
+def test_a_look_takes_in_new_refreshes_staleness_and_trouble() -> None:
+    refreshes = {"open_orders": [(4, *ROW), (7, *ROW)]}
+    reader: Any = Reader(
+        {
+            watch.HISTORY: history(refreshes),
+            watch.STATUS: [("public.open_orders", 0.5, None), ("public.price_range", None, "it broke")],
+            watch.PEEK: [("north", 1, Decimal(2))],
+            watch.MODES: [("orders", "WAL")],
+        }
     )
-    answers = {PEEK: [("north", 1, Decimal(2))], MODES: [("orders", "WAL")]}
-    reader: Any = SimpleNamespace(execute=lambda query: SimpleNamespace(fetchall=lambda: answers[query]))
-    board = Board(Count, SIZES, length=1.2)
-    with (console := Console(width=120)).capture() as printed:
-        keep_fresh(client, reader, board, console)
-    assert board.lines["open_orders"].refreshes == 3
-    assert board.trouble == "price_range: it broke"
+    board = Board(Count, SIZES)
+    watch.look(reader, board)
+    refreshes["open_orders"].append((9, *ROW))
+    watch.look(reader, board)
+    line = board.lines["open_orders"]
+    assert (line.refreshes, line.last_id, line.staleness) == (3, 9, 0.5)
+    assert board.trouble == "public.price_range: it broke"
     assert board.peek == [("north", 1, Decimal(2))]
     assert board.modes == {"orders": "WAL"}
-    assert printed.get() == ""
 
 
-def test_ctrl_c_ends_the_loop_after_the_refresh_at_work() -> None:
-    def tick() -> list[Any]:
-        os.kill(os.getpid(), signal.SIGINT)
-        return [report(name="open_orders")]
+def test_a_source_is_altered_once_in_the_middle_and_seen_to_be_followed() -> None:
+    refreshes: dict[str, list[tuple[Any, ...]]] = {"price_range": [(1, *ROW)]}
+    reader: Any = Reader({watch.HISTORY: history(refreshes)})
 
+    def check() -> None:
+        # Refreshed twice after the alteration, the second time with the query as it is then.
+        if ALTERATION in reader.executed:
+            refreshes["price_range"].append((len(refreshes["price_range"]) + 1, *ROW))
+            reader.answers[watch.KEPT] = [("as before" if len(refreshes["price_range"]) < 3 else "SELECT p.title",)]
+
+    board = Board(Count, SIZES, length=3.2)
+    with (console := Console(width=120)).capture() as printed:
+        watch.watch(reader, board, console, check)
+    assert reader.executed.count(ALTERATION) == 1
+    assert board.alteration is not None
+    assert board.alteration.at >= 1.6
+    assert board.alteration.is_followed
+    out = printed.get()
+    assert out.index(ALTERATION) < out.index("price_range has followed") < out.index("SELECT p.title")
+    assert "has followed" in shown(board)
+
+
+def test_an_alteration_that_nobody_has_followed_is_said() -> None:
+    board = filled_board()
+    board.alteration = Alteration(ALTERATION, at=5.0, kept="as before", last_id=0)
+    reader: Any = Reader()
+    watch.follow(reader, board, Console())
+    assert not board.alteration.is_followed
+    assert "The service has not followed it yet." in shown(board)
+
+
+def test_ctrl_c_ends_the_watch() -> None:
     before = signal.getsignal(signal.SIGINT)
-    client: Any = SimpleNamespace(tick=tick, status=list)
-    reader: Any = SimpleNamespace(execute=lambda _: SimpleNamespace(fetchall=list))
-    board = Board(Count, SIZES)
-    keep_fresh(client, reader, board, Console(width=120))
-    assert board.lines["open_orders"].refreshes == 1
+
+    def interrupted() -> Iterable[tuple[Any, ...]]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return ()
+
+    reader: Any = Reader({watch.MODES: interrupted})
+    watch.watch(reader, Board(Count, SIZES), Console(width=120), lambda: None)
+    assert reader.executed.count(watch.MODES) == 1
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_a_service_that_has_ended_ends_the_watch() -> None:
+    def check() -> None:
+        raise MillstreamError("the service has ended")
+
+    reader: Any = Reader()
+    with pytest.raises(MillstreamError, match="has ended"):
+        watch.watch(reader, Board(Count, SIZES), Console(width=120), check)
+
+
+# -- the SQL door --------------------------------------------------------------------------------
+
+
+def test_the_statement_of_a_chapter_is_what_a_user_would_type() -> None:
+    assert CHAPTERS[0].statement == (
+        "SELECT millstream.create_stream_table('open_orders', $$\n"
+        "    SELECT id, customer_id, status, placed_at\n    FROM orders\n    WHERE status <> 'shipped'\n"
+        "$$, schedule => '500ms')"
+    )
+
+
+class NotDone(psycopg.Error):
+    """What `wait_for` raises after its timeout."""
+
+    sqlstate = "MS501"
+
+
+def test_waiting_goes_on_while_the_service_works() -> None:
+    looks: list[int] = []
+
+    def wait(_request: int, _patience: str) -> Any:
+        if len(looks) < 2:
+            raise NotDone
+        return [({"ok": True},)]
+
+    reader: Any = Reader({"SELECT 1": [(12,)], "CALL millstream.wait_for(%s, %s)": wait})
+    assert ask(reader, "SELECT 1") == 12
+    assert answer(reader, 12, lambda: looks.append(1)) == {"ok": True}
+    assert len(looks) == 2
+
+
+def test_waiting_raises_the_error_of_a_request() -> None:
+    def wait(_request: int, _patience: str) -> Any:
+        raise psycopg.errors.SyntaxError("it is refused")
+
+    reader: Any = Reader({"CALL millstream.wait_for(%s, %s)": wait})
+    with pytest.raises(psycopg.Error, match="it is refused"):
+        answer(reader, 12, lambda: None)
+
+
+def test_the_status_is_shown_on_its_side() -> None:
+    at = datetime(2024, 6, 1, 12, 0, 0, tzinfo=UTC)
+    rows = [("public.a", True, at, timedelta(seconds=0.4), [], None), ("public.b", False, at, None, ["public.a"], 3)]
+    names = ("stream_table", "is_stale", "data_timestamp", "staleness", "held_back_by", "rows")
+    cursor = SimpleNamespace(description=[SimpleNamespace(name=name) for name in names], fetchall=lambda: rows)
+    reader: Any = SimpleNamespace(execute=lambda _: cursor)
+    with (console := Console(width=100)).capture() as printed:
+        console.print(status_table(reader))
+    lines = [
+        [cell.strip() for cell in line.split(bar)[1:-1]] for line in printed.get().splitlines() for bar in line[:1]
+    ]
+    assert lines[1] == ["stream_table", "public.a", "public.b"]
+    assert ["is_stale", "yes", "no"] in lines
+    assert ["staleness", "0.4 s", ""] in lines
+    assert ["held_back_by", "", "public.a"] in lines
+    assert ["rows", "", "3"] in lines
+
+
+# -- the process of the service ------------------------------------------------------------------
+
+
+def program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str) -> None:
+    """Have this run instead of `python -m millstream`."""
+    path = tmp_path / "python"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(path))
+
+
+def test_the_service_is_told_to_stop_at_the_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program(monkeypatch, tmp_path, 'trap "echo stopped; exit 0" TERM; echo "$@"; while :; do sleep 0.05; done')
+    log = tmp_path / "log"
+    with service.running("postgresql://h/d", log, Console()) as at_work:
+        while "run --dsn" not in at_work.last_lines():
+            time.sleep(0.01)
+        at_work.check()
+    assert at_work.process.returncode == 0
+    assert log.read_text().splitlines() == ["-m millstream run --dsn postgresql://h/d", "stopped"]
+
+
+def test_a_service_that_fails_shows_the_end_of_its_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program(monkeypatch, tmp_path, "echo 'ERROR no Java here'; exit 3")
+    reader: Any = Reader({service.INSTALLED: [(False,)]})
+    with (
+        (console := Console(width=100)).capture() as printed,
+        pytest.raises(MillstreamError, match="exit code 3"),
+        service.running("postgresql://h/d", tmp_path / "log", console) as at_work,
+    ):
+        at_work.wait_until_running(reader)
+    assert "ERROR no Java here" in printed.get()
+
+
+def test_ctrl_c_ends_the_service_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program(monkeypatch, tmp_path, "exec sleep 600")
+    with pytest.raises(KeyboardInterrupt), service.running("postgresql://h/d", tmp_path / "log", Console()) as at_work:
+        raise KeyboardInterrupt
+    assert at_work.process.returncode == -signal.SIGTERM

@@ -73,11 +73,13 @@ def test_nothing_is_left_after_the_last_example(dsn: str) -> None:
     assert triggers == []
 
 
-def test_the_demo_proves_its_three_stream_tables() -> None:
+def test_the_demo_runs_the_service_alters_a_source_and_proves_its_three_stream_tables() -> None:
     ended = shell("millstream demo --seconds 5 --json", dsn="")
     assert ended.returncode == 0, ended.stderr
     proof = json.loads(ended.stdout)
     assert [one["ok"] for one in proof["verifications"]] == [True, True, True]
     assert proof["traffic"]["committed"] > 0
     assert set(proof["captured"]) == {"customers", "order_lines", "orders", "products"}
-    assert "create stream table sales_by_region" in ended.stderr
+    assert set(proof["refreshes"]) == {"open_orders", "sales_by_region", "price_range"}
+    assert proof["altered"]["is_followed"]
+    assert "SELECT millstream.create_stream_table('sales_by_region', $$" in ended.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -14,10 +13,22 @@ from millstream.cli.demo.story import CHAPTERS, Chapter
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from millstream.refresh.report import RefreshReport
-
 # So many times fit under a stream table's name.
 REMEMBERED = 18
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """A refresh that the service has done, as `millstream.get_refresh_history` shows it."""
+
+    id: int
+    action: str
+    reason: str
+    duration_ms: float
+    rows_read: int
+    rows_inserted: int
+    rows_updated: int
+    rows_deleted: int
 
 
 @dataclass
@@ -25,23 +36,43 @@ class BoardLine:
     """One stream table's numbers."""
 
     chapter: Chapter
-    last: RefreshReport | None = None
+    last: Refresh | None = None
     refreshes: int = 0
-    changes: int = 0
     rows_read: int = 0
+    staleness: float | None = None
+    """The age of its rows in seconds: zero while no change waits."""
     times: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
-    def note(self, report: RefreshReport) -> None:
-        """Take in a refresh; one that found nothing to do is no news, except that the data is as fresh."""
-        self.last = report
+    def note(self, refresh: Refresh) -> None:
+        """Take in a refresh."""
+        self.last = refresh
         self.refreshes += 1
-        self.changes += changes_in(report)
-        self.rows_read += report.rows_read
-        self.times.append(report.duration_ms)
+        self.rows_read += refresh.rows_read
+        self.times.append(refresh.duration_ms)
 
-    def lag(self, now: datetime) -> float | None:
-        """How old the data of the stream table is, in seconds."""
-        return None if self.last is None else max(0.0, (now - self.last.data_timestamp).total_seconds())
+    @property
+    def last_id(self) -> int:
+        """The id of the last refresh that was seen."""
+        return 0 if self.last is None else self.last.id
+
+
+@dataclass
+class Alteration:
+    """A source altered while all is live."""
+
+    statement: str
+    at: float
+    """Seconds after the beginning."""
+    kept: str
+    """The query of the stream table that reads it, as it was before."""
+    last_id: int
+    followed_after: float | None = None
+    """Seconds until that stream table was refreshed with the query as it is now."""
+
+    @property
+    def is_followed(self) -> bool:
+        """True once the stream table that reads the source has followed."""
+        return self.followed_after is not None
 
 
 @dataclass
@@ -54,13 +85,10 @@ class Board:
     peek: list[tuple[str, int, Decimal]] = field(default_factory=list)
     modes: dict[str, str] = field(default_factory=dict)
     """By source: how its changes are captured now."""
+    alteration: Alteration | None = None
     trouble: str = ""
     seconds: float = 0.0
     length: float | None = None
-
-    def note(self, report: RefreshReport) -> None:
-        """Take in a refresh of one of our stream tables."""
-        self.lines[report.name.rpartition(".")[2]].note(report)
 
     def source_rows(self, line: BoardLine) -> int:
         """How many rows the sources of a stream table held when the shop opened."""
@@ -69,13 +97,3 @@ class Board:
     def read_anew(self) -> int:
         """The rows that would have been read, had each refresh computed its query anew."""
         return sum(line.refreshes * self.source_rows(line) for line in self.lines.values())
-
-
-def changes_in(report: RefreshReport) -> int:
-    """How many changes a refresh took in, over all its inputs."""
-    return sum(one.rows for one in report.inputs if one.path == "changes")
-
-
-def now() -> datetime:
-    """This moment, comparable with a report's `data_timestamp`."""
-    return datetime.now(UTC)

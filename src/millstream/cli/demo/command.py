@@ -1,4 +1,4 @@
-"""The demo from beginning to end: set up, keep fresh under traffic, prove.
+"""The demo from beginning to end: start the service, ask it for stream tables, watch it under traffic, prove.
 
 Without a terminal and without a length it would run for ever unseen; there it ends by itself, too.
 """
@@ -8,28 +8,31 @@ from __future__ import annotations
 import signal
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
 from textwrap import indent
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.syntax import Syntax
+from rich.table import Table
 
 from millstream.bundled.shop import Size, Traffic, open_shop, rows_by_table
 from millstream.cli.commands.verify import verdict
+from millstream.cli.demo import service
 from millstream.cli.demo.board import Board
-from millstream.cli.demo.loop import INTERVAL, keep_fresh
+from millstream.cli.demo.sql_door import STATUS, answer, ask, status_table
 from millstream.cli.demo.steps import ProgressSteps
 from millstream.cli.demo.story import CHAPTERS
+from millstream.cli.demo.watch import follow, look, watch
 from millstream.cli.entry_points import Doors
 from millstream.cli.exit_codes import Exit
 from millstream.cli.options import AsJson
 from millstream.cli.output import err, number, out, print_json
-from millstream.postgres.connection import connect
-from millstream.settings import Settings
+from millstream.postgres.connection import Connection, connect
 
 if TYPE_CHECKING:
-    from millstream.client import Millstream
     from millstream.service.verify import Verification
 
 EXAMPLE = "millstream demo --seconds 20"
@@ -38,11 +41,24 @@ SIZE = Size()
 LENGTH_WITHOUT_TERMINAL = 30.0
 
 WELCOME = """\
-A shop sells; its application writes to four plain PostgreSQL tables. Millstream
-keeps three SQL views over them fresh. It does not run the views again: it reads
-what changed, and the rows that this can meet. Changes are captured by triggers at
-first; then the sources are handed over to the log, and writers pay no more for it.
+A shop sells; its application writes to four plain PostgreSQL tables. Beside the
+database runs the service, `millstream run`, which keeps three SQL views over them
+fresh. It does not run the views again: it reads what changed, and the rows that
+this can meet. All that you see here is asked and answered by SQL.
+
+Changes are captured by triggers at first; then the sources are handed over to the
+log, and writers pay no more for it. In the middle a table is altered.
 """
+
+
+@dataclass
+class _Outcome:
+    """What the demo has to show at its end."""
+
+    board: Board
+    # Any: JSON documents, the answers of the service.
+    verifications: list[dict[str, Any]]
+    status: Table
 
 
 def run(
@@ -53,27 +69,26 @@ def run(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """See it at work: a private PostgreSQL, a shop with live traffic, three stream tables over it.
+    """See it at work: a private PostgreSQL, a shop with live traffic, and the service, which keeps three stream tables.
 
-    At the end each stream table is compared with its query, while the traffic goes on. Ends with exit
-    code 1 if one differs.
+    The stream tables are created, watched and verified by SQL. While all is live, a table that they read is
+    altered. At the end each stream table is compared with its query, while the traffic goes on. Ends with exit code 1
+    if one differs.
     """
-    # By default SIGTERM would end us at once and leave the private server running.
+    # By default SIGTERM would end us at once and leave the private server and the service running.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(128 + signal.SIGTERM))
     console = err() if as_json else out()
     length = seconds if seconds or console.is_terminal else LENGTH_WITHOUT_TERMINAL
-    board, results = _play(ctx.obj, console, length)
+    outcome = _play(ctx.obj, console, length)
     if as_json:
-        print_json(
-            {"verifications": results, "traffic": board.traffic(), "captured": board.modes, "seconds": board.seconds}
-        )
+        print_json(_document(outcome))
     else:
-        _prove(console, board, results)
-    if not all(result.ok for result in results):
+        _prove(console, outcome)
+    if not all(one["ok"] for one in outcome.verifications):
         raise typer.Exit(Exit.CHECK_FAILED)
 
 
-def _play(doors: Doors, console: Console, length: float | None) -> tuple[Board, list[Verification]]:
+def _play(doors: Doors, console: Console, length: float | None) -> _Outcome:
     """All of the demo but its last words."""
     console.print(WELCOME, markup=False)
     steps = ProgressSteps(console)
@@ -81,39 +96,67 @@ def _play(doors: Doors, console: Console, length: float | None) -> tuple[Board, 
         with steps.step("start a private PostgreSQL server"):
             server = stack.enter_context(doors.embedded())
             reader = stack.enter_context(connect(server.dsn, application_name="shop reader"))
-        with steps.step("open the shop"):
+        at_work = stack.enter_context(service.running(server.dsn, server.directory / "service.log", console))
+        with steps.step("open the shop, and start the service: millstream run"):
             open_shop(reader, SIZE)
-        with steps.step("install Millstream"):
-            settings = Settings(auto_replica_identity=True)
-            client = stack.enter_context(doors.connect(server.dsn, settings=settings, progress=steps.report))
-        _create(client, steps, console)
+            at_work.wait_until_running(reader)
+        _create(reader, at_work, steps, console)
         traffic = Traffic(server.dsn, SIZE)
         stack.callback(traffic.stop)
         traffic.start()
         board = Board(lambda: traffic.count, rows_by_table(reader), length=length)
-        keep_fresh(client, reader, board, console)
-        with steps.step("compare each with its query, while the shop goes on selling"):
-            results = [client.verify(chapter.name) for chapter in CHAPTERS]
-    return board, results
+        watch(reader, board, console, at_work.check)
+        console.print("\nEach is compared with its query at one moment, while the shop goes on selling.")
+        verifications = [_verify(reader, at_work, steps, chapter.name) for chapter in CHAPTERS]
+        look(reader, board)
+        follow(reader, board, console)
+        return _Outcome(board, verifications, status_table(reader))
 
 
-def _create(client: Millstream, steps: ProgressSteps, console: Console) -> None:
+def _create(reader: Connection, at_work: service.Service, steps: ProgressSteps, console: Console) -> None:
     """Create the three stream tables; the first one waits for Spark."""
     for chapter in CHAPTERS:
-        waits = " (and start Spark, some ten seconds)" if chapter is CHAPTERS[0] else ""
-        with steps.step(f"create stream table {chapter.name}{waits}"):
-            client.create_stream_table(chapter.name, chapter.query, schedule=f"{INTERVAL * 1000:.0f}ms")
-        console.print(f"  {chapter.shows}", style="dim", markup=False)
-        # As Text: a Syntax or a Padding would fill its lines up with blanks.
-        highlighted = Syntax("", "sql", background_color="default").highlight(indent(chapter.query, "    "))
-        console.print(highlighted)
+        console.print(f"\n{chapter.name}: {chapter.shows}", markup=False)
+        _show(console, f"{chapter.statement};")
+        request = ask(reader, chapter.statement)
+        waits = "  (the service starts Spark, some ten seconds)" if chapter is CHAPTERS[0] else ""
+        with steps.step(f"CALL millstream.wait_for({request});{waits}"):
+            answer(reader, request, at_work.check)
 
 
-def _prove(console: Console, board: Board, results: list[Verification]) -> None:
+def _verify(reader: Connection, at_work: service.Service, steps: ProgressSteps, name: str) -> dict[str, Any]:
+    statement = f"SELECT millstream.verify_stream_table('{name}')"
+    request = ask(reader, statement)
+    with steps.step(f"{statement}; CALL millstream.wait_for({request});"):
+        return answer(reader, request, at_work.check)
+
+
+def _show(console: Console, statement: str) -> None:
+    # As Text: a Syntax or a Padding would fill its lines up with blanks.
+    console.print(Syntax("", "sql", background_color="default").highlight(indent(statement, "    ")), end="")
+
+
+def _document(outcome: _Outcome) -> dict[str, object]:
+    board, alteration = outcome.board, outcome.board.alteration
+    return {
+        "verifications": outcome.verifications,
+        "refreshes": {name: line.refreshes for name, line in board.lines.items()},
+        "traffic": board.traffic(),
+        "captured": board.modes,
+        "altered": None if alteration is None else {"by": alteration.statement, "is_followed": alteration.is_followed},
+        "seconds": board.seconds,
+    }
+
+
+def _prove(console: Console, outcome: _Outcome) -> None:
     """The proof, and what it cost."""
+    board = outcome.board
     console.print()
-    for result in results:
-        console.print(verdict(result))
+    for one in outcome.verifications:
+        console.print(verdict(_verification(one)))
+    console.print()
+    _show(console, f"{STATUS};")
+    console.print(outcome.status)
     count, lines = board.traffic(), board.lines.values()
     refreshes, read = sum(line.refreshes for line in lines), sum(line.rows_read for line in lines)
     console.print(
@@ -122,4 +165,18 @@ def _prove(console: Console, board: Board, results: list[Verification]) -> None:
         f"{number(refreshes)} refreshes read {number(read)} rows; "
         f"running the queries again each time would have read {number(board.read_anew())}.",
         markup=False,
+    )
+
+
+def _verification(document: dict[str, Any]) -> Verification:
+    # Imported here: `millstream --help` does not wait for Spark's and Arrow's modules.
+    from millstream.frontier.snapshot import Snapshot
+    from millstream.service.verify import Verification
+
+    return Verification(
+        **document
+        | {
+            "frontier": Snapshot.parse(document["frontier"]),
+            "data_timestamp": datetime.fromisoformat(document["data_timestamp"]),
+        }
     )

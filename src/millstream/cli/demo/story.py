@@ -1,8 +1,16 @@
-"""The three stream tables of the demo, and what each of them shows."""
+"""The three stream tables of the demo, what each of them shows, and the change of a table while all is live."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import indent
+
+# How often the service is asked to refresh them.
+SCHEDULE = "500ms"
+
+# A column that price_range reads and groups by; the shop's application does not use it.
+ALTERATION = "ALTER TABLE products RENAME COLUMN name TO title"
+ALTERED_READER = "price_range"
 
 
 @dataclass(frozen=True)
@@ -13,6 +21,12 @@ class Chapter:
     shows: str
     query: str
     sources: tuple[str, ...]
+
+    @property
+    def statement(self) -> str:
+        """The SQL that asks the service for it."""
+        query = indent(self.query, "    ")
+        return f"SELECT millstream.create_stream_table('{self.name}', $$\n{query}\n$$, schedule => '{SCHEDULE}')"
 
 
 CHAPTERS: tuple[Chapter, ...] = (

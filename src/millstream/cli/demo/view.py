@@ -7,18 +7,16 @@ lines, for logs and pipes.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from millstream.cli.demo.board import Board, BoardLine, changes_in, now
+from millstream.cli.demo.board import Alteration, Board, BoardLine, Refresh
+from millstream.cli.demo.story import ALTERED_READER, SCHEDULE
 from millstream.cli.output import age, coloured, milliseconds, number
-
-if TYPE_CHECKING:
-    from millstream.refresh.report import RefreshReport
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -26,6 +24,8 @@ BARS = "▁▂▃▄▅▆▇█"
 def screen(board: Board) -> RenderableType:
     """Everything, as one thing that rich can print."""
     parts: list[RenderableType] = [_shop(board), _stream_tables(board), _peek(board)]
+    if board.alteration is not None:
+        parts.append(_alteration(board.alteration, board.lines[ALTERED_READER]))
     if board.trouble:
         parts.append(Text(board.trouble, style="red"))
     return Group(*parts, Text("Ctrl-C ends the demo with the proof.", style="dim"))
@@ -42,14 +42,26 @@ def plain(board: Board) -> str:
 
 
 def _plain(line: BoardLine) -> str:
-    report = line.last
-    if report is None:
+    last = line.last
+    if last is None:
         return f"{line.chapter.name:<16} not refreshed yet"
     return (
-        f"{line.chapter.name:<16} {report.action:<12} {number(changes_in(report)):>5} changes in, "
-        f"{number(report.rows_read):>6} rows read, {_applied(report):>12} applied, "
-        f"{milliseconds(report.duration_ms):>7}, lag {age(line.lag(now()))}"
+        f"{line.chapter.name:<16} {number(line.refreshes):>3} refreshes, the last: {last.action:<12} "
+        f"{number(last.rows_read):>6} rows read, {_applied(last):>12} applied, "
+        f"{milliseconds(last.duration_ms):>7}; stale by {age(line.staleness)}"
     )
+
+
+def followed(alteration: Alteration, line: BoardLine) -> str:
+    """One sentence: what has become of an alteration."""
+    if alteration.followed_after is None or line.last is None:
+        return "The service has not followed it yet."
+    return f"{line.chapter.name} has followed within {age(alteration.followed_after)}."
+
+
+def _alteration(alteration: Alteration, line: BoardLine) -> Text:
+    style = "green" if alteration.is_followed else "yellow"
+    return Text.assemble((alteration.statement, "bold"), "\n", (followed(alteration, line), style))
 
 
 def sparkline(values: Iterable[float]) -> str:
@@ -94,31 +106,33 @@ def _captured(board: Board) -> list[str | tuple[str, str]]:
 
 def _stream_tables(board: Board) -> Panel:
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-    for heading in ("stream table", "action", "changes", "rows read", "applied", "time", "lag"):
+    for heading in ("stream table", "action", "done", "rows read", "applied", "time", "stale"):
         side: Literal["left", "right"] = "left" if heading in ("stream table", "action") else "right"
         table.add_column(heading, justify=side, no_wrap=True)
     for line in board.lines.values():
         table.add_row(*_row(board, line))
-    return Panel(table, title="Millstream keeps three views (due: 500 ms)", title_align="left", border_style="green")
-
-
-def _row(board: Board, line: BoardLine) -> tuple[RenderableType, ...]:
-    report = line.last
-    if report is None:
-        return Text(line.chapter.name, style="bold"), Text("...", style="dim"), "", "", "", "", ""
-    return (
-        Text.assemble((line.chapter.name, "bold"), "\n", (sparkline(line.times), "green")),
-        coloured(report.action),
-        number(changes_in(report)),
-        Text.assemble(number(report.rows_read), (f"\nof {number(board.source_rows(line))}", "dim")),
-        _applied(report),
-        milliseconds(report.duration_ms),
-        age(line.lag(now())),
+    return Panel(
+        table, title=f"the service keeps three views (schedule {SCHEDULE})", title_align="left", border_style="green"
     )
 
 
-def _applied(report: RefreshReport) -> str:
-    return f"+{report.rows_inserted} ~{report.rows_updated} -{report.rows_deleted}"
+def _row(board: Board, line: BoardLine) -> tuple[RenderableType, ...]:
+    last = line.last
+    if last is None:
+        return Text(line.chapter.name, style="bold"), Text("...", style="dim"), "", "", "", "", ""
+    return (
+        Text.assemble((line.chapter.name, "bold"), "\n", (sparkline(line.times), "green")),
+        coloured(last.action),
+        number(line.refreshes),
+        Text.assemble(number(last.rows_read), (f"\nof {number(board.source_rows(line))}", "dim")),
+        _applied(last),
+        milliseconds(last.duration_ms),
+        age(line.staleness),
+    )
+
+
+def _applied(refresh: Refresh) -> str:
+    return f"+{refresh.rows_inserted} ~{refresh.rows_updated} -{refresh.rows_deleted}"
 
 
 def _peek(board: Board) -> Panel:

@@ -1,0 +1,63 @@
+"""The SQL door as a user of the demo's database has it: ask for something, wait for the answer, look at the status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg
+from rich.table import Table
+
+from millstream.cli.output import age, clock, table
+from millstream.errors import RequestNotDone
+from millstream.postgres.connection import Connection
+
+STATUS = "SELECT * FROM millstream.status()"
+# After so long without an answer we look whether there still is a service.
+PATIENCE = "5 s"
+
+
+def ask(reader: Connection, statement: str) -> int:
+    """Ask the service for something; return the id of the request."""
+    row = reader.execute(statement.encode()).fetchone()
+    assert row is not None, "a function has a result"
+    return int(row[0])
+
+
+# Any: the answer is a JSON document.
+def answer(reader: Connection, request: int, check: Callable[[], None]) -> dict[str, Any]:
+    """Wait until a request is done; return the service's answer, or raise its error."""
+    while True:
+        try:
+            row = reader.execute("CALL millstream.wait_for(%s, %s)", (request, PATIENCE)).fetchone()
+        except psycopg.Error as error:
+            if error.sqlstate != RequestNotDone.code:
+                raise
+            check()
+        else:
+            assert row is not None, "the procedure has a result"
+            return dict(row[0])
+
+
+def status_table(reader: Connection) -> Table:
+    """Show `millstream.status()` on its side: its columns are too many for a screen, its rows are few."""
+    cursor = reader.execute(STATUS)
+    names = [column.name for column in cursor.description or ()]
+    columns = list(zip(names, *([_cell(value) for value in row] for row in cursor.fetchall()), strict=True))
+    return table("", columns[0], columns[1:])
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case datetime():
+            return clock(value)
+        case timedelta():
+            return age(value.total_seconds())
+        case list():
+            return ", ".join(map(str, value))
+    return str(value)

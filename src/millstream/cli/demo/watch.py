@@ -1,0 +1,142 @@
+"""The demo's middle part: watch by SQL what the service does, twice a second, until the time is over.
+
+In the middle of it a source is altered. Ctrl-C asks for the end, with the proof; a second Ctrl-C does not wait for it.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event
+from types import FrameType
+
+from rich.console import Console
+from rich.live import Live
+
+from millstream.cli.demo.board import Alteration, Board, Refresh
+from millstream.cli.demo.story import ALTERATION, ALTERED_READER
+from millstream.cli.demo.view import followed, plain, screen
+from millstream.postgres.connection import Connection
+
+INTERVAL = 0.5
+# Where there is no terminal, so many seconds lie between two reports.
+PLAIN_INTERVAL = 2.0
+# The source is altered after so many seconds, or in the middle of a shorter demo.
+ALTERED_AT = 10.0
+
+HISTORY = """
+SELECT id, action, reason, duration_ms, rows_read, rows_inserted, rows_updated, rows_deleted
+FROM millstream.get_refresh_history(%s, 50)
+WHERE status = 'COMPLETED' AND id > %s
+ORDER BY id
+"""
+STATUS = "SELECT stream_table, extract(epoch FROM staleness)::float8, error FROM millstream.status()"
+KEPT = "SELECT detail FROM millstream.explain_st(%s) WHERE part = 'query'"
+MODES = "SELECT source::text, cdc_mode FROM millstream.check_cdc_health() ORDER BY source::text"
+PEEK = "SELECT region, lines, revenue FROM sales_by_region ORDER BY region"
+
+
+def watch(reader: Connection, board: Board, console: Console, check: Callable[[], None]) -> None:
+    """Watch until the board's length is over, or until Ctrl-C; live on a terminal, in lines elsewhere.
+
+    `check` raises an error if the service has ended.
+    """
+    with _asked_to_end() as asked:
+        if console.is_terminal:
+            with Live(get_renderable=lambda: screen(board), console=console, refresh_per_second=8):
+                _looks(reader, board, console, asked, shown=check)
+        else:
+            _looks(reader, board, console, asked, shown=_now_and_then(board, console, check))
+
+
+@contextmanager
+def _asked_to_end() -> Iterator[Event]:
+    """Ctrl-C sets the event for the length of the `with` block."""
+    asked = Event()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    former = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def _looks(reader: Connection, board: Board, console: Console, asked: Event, shown: Callable[[], None]) -> None:
+    began = time.monotonic()
+    while not asked.is_set() and not _is_over(board):
+        looked = time.monotonic()
+        look(reader, board)
+        if board.alteration is None and board.seconds >= min(ALTERED_AT, (board.length or 2 * ALTERED_AT) / 2):
+            alter(reader, board, console)
+        follow(reader, board, console)
+        asked.wait(max(0.0, looked + INTERVAL - time.monotonic()))
+        board.seconds = time.monotonic() - began
+        shown()
+
+
+def _is_over(board: Board) -> bool:
+    """Not before the source was altered, however slow the machine is."""
+    return board.length is not None and board.seconds >= board.length and board.alteration is not None
+
+
+def look(reader: Connection, board: Board) -> None:
+    """Read from the database what is new."""
+    for name, line in board.lines.items():
+        for row in reader.execute(HISTORY, (name, line.last_id)).fetchall():
+            line.note(Refresh(*row))
+    errors = []
+    for name, staleness, error in reader.execute(STATUS).fetchall():
+        board.lines[name.rpartition(".")[2]].staleness = staleness
+        errors += [f"{name}: {error}"] if error else []
+    board.trouble = "\n".join(errors)
+    board.peek = reader.execute(PEEK).fetchall()
+    board.modes = dict(reader.execute(MODES).fetchall())
+
+
+def alter(reader: Connection, board: Board, console: Console) -> None:
+    """Alter a source under the service and the shop's traffic."""
+    line = board.lines[ALTERED_READER]
+    board.alteration = Alteration(ALTERATION, board.seconds, kept_query(reader), line.last_id)
+    reader.execute(ALTERATION)
+    console.print(
+        f"A column that {ALTERED_READER} reads gets another name: {ALTERATION};", markup=False, soft_wrap=True
+    )
+
+
+def follow(reader: Connection, board: Board, console: Console) -> None:
+    """Notice that the altered source is followed: another query is kept, and a refresh has used it."""
+    alteration, line = board.alteration, board.lines[ALTERED_READER]
+    if alteration is None or alteration.is_followed or line.last_id == alteration.last_id:
+        return
+    kept = kept_query(reader)
+    if kept != alteration.kept:
+        alteration.followed_after = max(0.0, board.seconds - alteration.at)
+        console.print(f"{followed(alteration, line)} The query that is kept now:", markup=False, soft_wrap=True)
+        console.print(kept, markup=False, style="dim", soft_wrap=True)
+
+
+def kept_query(reader: Connection) -> str:
+    """Return the query that the service keeps, of the stream table whose source is altered."""
+    row = reader.execute(KEPT, (ALTERED_READER,)).fetchone()
+    return str(row[0]) if row else ""
+
+
+def _now_and_then(board: Board, console: Console, check: Callable[[], None]) -> Callable[[], None]:
+    """Print the board in plain lines, each time enough seconds have passed."""
+    printed = 0.0
+
+    def shown() -> None:
+        nonlocal printed
+        check()
+        if board.seconds - printed >= PLAIN_INTERVAL:
+            printed = board.seconds
+            console.print(plain(board), markup=False, soft_wrap=True)
+
+    return shown
