@@ -19,7 +19,7 @@ class AlertPage:
     facts: str
     """The names of its facts besides `alert`."""
     test: str
-    """File and name of the test; empty for one that nothing sends yet."""
+    """File and name of the test."""
 
 
 ALERTS = (
@@ -98,5 +98,10 @@ ALERTS = (
         "source, reason",
         "tests/capture/transition/test_transitions.py::test_what_takes_too_long_is_given_up_with_the_reason",
     ),
-    AlertPage("verification_failed", "A stream table differs from its query.", "stream_table", ""),
+    AlertPage(
+        "verification_failed",
+        "A stream table differs from its query. Some of the rows are in `millstream.verification_failures`.",
+        "stream_table, missing, extra, data_timestamp, hint",
+        "tests/service/run/test_verification.py::test_a_difference_is_recorded_with_evidence_and_an_alert",
+    ),
 )

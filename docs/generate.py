@@ -149,7 +149,7 @@ def alerts() -> str:
 
 def _shown_by(test: str) -> str:
     file, _, name = test.partition("::")
-    return f"[{name}](../../{file})" if test else ""
+    return f"[{name}](../../{file})"
 
 
 # -- commands --------------------------------------------------------------------------------
