@@ -75,16 +75,24 @@ ALERTS = (
     ),
     AlertPage(
         "slot_lag_warning",
-        "The replication slot holds back more WAL than `slot_lag_warning`. Once until it has caught up.",
-        "lag_bytes, limit_bytes, held_by",
+        "The replication slot holds back more WAL than `slot_lag_warning`. Once until the lag has been below half of "
+        "that.",
+        "slot, lag_bytes, limit_bytes, held_by",
         "tests/capture/transition/test_transitions.py::test_a_slot_that_lags_too_far_behind_is_given_up_in_time",
     ),
     AlertPage(
         "slot_lag_critical",
-        "The replication slot holds back more WAL than `slot_lag_critical`: sources return to triggers. Once until it "
-        "has caught up.",
-        "lag_bytes, limit_bytes, held_by",
+        "The replication slot holds back more WAL than `slot_lag_critical`: sources return to triggers. Once until "
+        "the lag has been below half of that.",
+        "slot, lag_bytes, limit_bytes, held_by",
         "tests/capture/transition/test_transitions.py::test_a_slot_that_lags_too_far_behind_is_given_up_in_time",
+    ),
+    AlertPage(
+        "changes_held_back",
+        "The change buffer of a source is larger than `slot_lag_warning`, since a suspended or manual stream table has "
+        "yet to read it. Once until it has been below half of that.",
+        "source, buffer, size_bytes, rows, held_back_by, since, limit_bytes",
+        "tests/service/run/test_held_back.py::test_a_large_buffer_is_told_with_whom_it_waits_for",
     ),
     AlertPage(
         "cdc_transition_complete",

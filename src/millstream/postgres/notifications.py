@@ -23,6 +23,7 @@ Alert = Literal[
     "reinitialize_needed",
     "slot_lag_warning",
     "slot_lag_critical",
+    "changes_held_back",
     "cdc_transition_complete",
     "cdc_transition_failed",
     "refresh_completed",

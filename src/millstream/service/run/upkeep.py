@@ -1,6 +1,7 @@
 """What the leader does from time to time besides refreshing: alerts about freshness, and the history in order.
 
 every 5 seconds    which stream tables are stale, and does the service fall behind (`scheduler/freshness.py`)
+every minute       alerts about change buffers that are held back (`held_back.py`)
 every minute       entries RUNNING that processes which are gone have left become FAILED; also when it takes over
 every hour         entries of the history that are older than `history_retention` go, some thousand at a time
 """
@@ -18,10 +19,12 @@ from millstream.observe import log
 from millstream.postgres import notifications
 from millstream.postgres.connection import Connection
 from millstream.scheduler.freshness import FreshnessWatch, Watched
+from millstream.service.run import held_back
+from millstream.service.run.held_back import HeldBackWatch
 from millstream.settings import Settings
 
 # Seconds between two looks.
-FRESHNESS, ORPHANS, RETENTION = 5.0, 60.0, 3600.0
+FRESHNESS, ORPHANS, HELD_BACK, RETENTION = 5.0, 60.0, 60.0, 3600.0
 
 
 @dataclass
@@ -33,7 +36,9 @@ class Upkeep:
     """When freshness was last looked at, by the monotonic clock; so are the others."""
     orphans_at: float = float("-inf")
     retention_at: float = float("-inf")
+    held_back_at: float = float("-inf")
     watch: FreshnessWatch = field(default_factory=FreshnessWatch)
+    held_back: HeldBackWatch = field(default_factory=HeldBackWatch)
 
     def is_due(self) -> bool:
         """Return True if anything is to be done; asking costs nothing."""
@@ -47,10 +52,19 @@ class Upkeep:
             self.orphans_at = self.clock
             if failed := history.fail_orphans(conn):
                 log.warning("refreshes of processes that are gone", failed=failed)
+        if self.clock - self.held_back_at >= HELD_BACK:
+            self.held_back_at = self.clock
+            self._tell_held_back(conn, settings)
         if self.clock - self.retention_at >= RETENTION:
             removed = history.prune_some(conn, settings.history_retention)
             if removed < history.PRUNED_AT_ONCE:
                 self.retention_at = self.clock
+
+    def _tell_held_back(self, conn: Connection, settings: Settings) -> None:
+        if large := self.held_back.look(held_back.read(conn), settings):
+            with conn.transaction():
+                self.epoch.hold(conn)
+                held_back.send(conn, large, settings)
 
     def _tell_freshness(self, conn: Connection, settings: Settings, tables: Iterable[Watched], now: datetime) -> None:
         if not settings.enabled:
