@@ -83,7 +83,12 @@ def redefine(app: App, table: StreamTable, query: str, search_path: str | None =
 
 
 def _capture(app: App, table: StreamTable, planned: QueryPlan) -> None:
-    """Capture what the new query reads besides; committed before the cut, so that no change is pruned or missed."""
+    """Capture what the new query reads besides; committed before the cut, so that no change is pruned or missed.
+
+    So are the stream tables that it reads: two sessions that each close one half of a cycle see each other's.
+    """
+    with app.conn.transaction():
+        dependencies.record(app.conn, table.id, planned.upstreams)
     for relid, (source, columns) in planned.sources().items():
         app.progress(f"capturing changes of {source.name}", None)
         with app.conn.transaction():
@@ -125,7 +130,6 @@ def _mend(app: App, relids: Sequence[int]) -> None:
 def _prepared(app: App, change: _Redefinition, job: Job) -> Job:
     """Change catalog, state and table to the new query, in the transaction of the cut; return the job to carry out."""
     conn, table, planned = app.conn, change.table, change.planned
-    dependencies.record(conn, table.id, planned.upstreams)
     block_tables.drop(conn, table)
     _reshape(app, change)
     row_key = planned.row_key()
@@ -243,6 +247,7 @@ def _narrow(app: App, table: StreamTable, planned: QueryPlan) -> None:
         for relid, (_, columns) in read.items():
             sources.add_dependency(app.conn, table.id, relid, columns)
         sources.remove_other_dependencies(app.conn, table.id, list(read))
+        dependencies.record(app.conn, table.id, planned.upstreams)
     for source in sources.unread(app.conn):
         with suppress(LockNotHad):
             triggers.remove(app.conn, source.relid, patience=HASTY)
