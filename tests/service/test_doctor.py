@@ -111,3 +111,15 @@ def test_a_role_named_like_our_schema_is_warned(conn: Connection, database: str)
     found = checked(database.replace("tester@", "millstream@"))["role"]
     assert found.ok is None
     assert "search_path" in found.hint
+
+
+def test_a_setting_that_event_triggers_cannot_see_is_told(
+    conn: Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install.install(conn)
+    assert checked(database)["event triggers"].ok is True
+    monkeypatch.setenv("MILLSTREAM_BLOCK_SOURCE_DDL", "true")
+    found = checked(database)["event triggers"]
+    assert (found.ok, "no effect" in found.found) == (None, True)
+    conn.execute("INSERT INTO millstream.settings (name, value) VALUES ('block_source_ddl', 'true')")
+    assert checked(database)["event triggers"].ok is True

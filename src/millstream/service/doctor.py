@@ -168,7 +168,11 @@ def _event_triggers(conn: Connection) -> Check:
     name = "event triggers"
     if install.version(conn) is None:
         return Check(name, None, "not installed")
-    if event_triggers.are_there(conn):
+    is_there = event_triggers.are_there(conn)
+    if Settings().block_source_ddl and not conn.execute(_SQL["blocks_ddl"]).fetchall():
+        hint = "Set it where event triggers read it: millstream settings set block_source_ddl true"
+        return Check(name, None, "block_source_ddl is set outside of the database, and has no effect", hint)
+    if is_there:
         return Check(name, True, "DDL is noticed at once, and refused if block_source_ddl is set in the database")
     hint = "DDL is noticed at the next refresh. For event triggers run as a superuser: millstream init"
     return Check(name, None, "none: block_source_ddl has no effect", hint)

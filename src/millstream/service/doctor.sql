@@ -15,3 +15,6 @@ FROM pg_prepared_xacts
 WHERE database = current_database()
 ORDER BY prepared
 LIMIT 5;
+
+-- blocks_ddl --
+SELECT FROM millstream.settings WHERE name = 'block_source_ddl' AND lower(value) IN ('true', 'on', 'yes', '1');
