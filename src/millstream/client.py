@@ -37,7 +37,7 @@ from millstream.service.explain import Explanation
 from millstream.service.live_settings import SettingInfo
 from millstream.service.status import StreamTableStatus
 from millstream.service.validate import Validation
-from millstream.service.verify import Verification
+from millstream.service.verification import Verification
 from millstream.settings import Settings
 
 if TYPE_CHECKING:

@@ -225,7 +225,7 @@ def test_verify_of_all_takes_the_names_from_the_catalog(line: Line) -> None:
 
 def test_drop_drops(line: Line) -> None:
     assert line("drop", "totals", "--cascade").out == "totals is dropped.\n"
-    assert line.double.called("drop_stream_table") == [(("totals",), {"cascade": True, "forget": False})]
+    assert line.double.called("drop_stream_table") == [(("totals",), {"cascade": True})]
 
 
 def test_adopt_says_what_was_adopted_forgotten_or_could_not_be(line: Line) -> None:

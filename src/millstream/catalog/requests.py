@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from psycopg.types.json import Jsonb
 
+from millstream.errors import NoSuchRequest
 from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
 
@@ -72,6 +73,41 @@ class NewName:
     name: str
     schema_exists: bool
     may_create: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How far a request is: one of result and error is there when it is answered."""
+
+    status: str
+    result: Document | None
+    error: Document | None
+
+
+def send(conn: Connection, kind: str, name: str, arguments: Mapping[str, object]) -> int:
+    """Ask the service for something, as the current role; return the id of the request."""
+    given = Jsonb({argument: value for argument, value in arguments.items() if value is not None})
+    id_: int = conn.execute(_SQL["send"], (kind, name, given)).fetchall()[0][0]
+    return id_
+
+
+def look(conn: Connection, id: int) -> Answer:
+    """Return how far a request is. Raise NoSuchRequest if it was removed."""
+    row = conn.execute(_SQL["look"], (id,)).fetchone()
+    if row is None:
+        raise NoSuchRequest.numbered(id)
+    return Answer(*row)
+
+
+def service_is_running(conn: Connection) -> bool:
+    """Return True if a service works on this database, or stands by."""
+    found: bool = conn.execute(_SQL["service_is_running"]).fetchall()[0][0]
+    return found
+
+
+def release(conn: Connection, id: int, most_tries: int) -> None:
+    """Let one request wait again."""
+    conn.execute(_SQL["release"], (id, most_tries))
 
 
 def waiting(conn: Connection) -> list[Request]:

@@ -45,3 +45,16 @@ CROSS JOIN LATERAL (
     ) END
 ) AS p (schema_name)
 LEFT JOIN pg_namespace AS s ON s.nspname = p.schema_name;
+
+-- send --
+SELECT millstream.request(%s, %s, %s);
+
+-- look --
+SELECT r.status, r.result, r.error FROM millstream.requests AS r WHERE r.id = %s;
+
+-- service_is_running --
+SELECT millstream.service_is_running();
+
+-- release --
+-- The service has lost the connection that it worked on.
+UPDATE millstream.requests SET status = 'WAITING' WHERE id = %s AND status = 'RUNNING' AND tries < %s;

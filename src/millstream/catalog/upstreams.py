@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -35,6 +35,13 @@ class Behind:
         reason = (self.last_error or "").partition("\n")[0]
         told = f"is {self.status}" if self.status != "ACTIVE" else "was not refreshed with it"
         return f"{self.name} {told}" + (f": {reason}" if reason else "")
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, str | None]) -> Behind:
+        """Read what `as_dict` has written."""
+        moment = document["data_timestamp"]
+        timestamp = datetime.fromisoformat(moment) if moment else None
+        return cls(0, document["name"] or "", document["status"] or "", timestamp, document["error"])
 
     def as_dict(self) -> dict[str, str | None]:
         """What `--json` prints."""

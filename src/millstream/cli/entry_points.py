@@ -6,7 +6,7 @@ Imported late: `millstream --help` does not wait for Spark's and Arrow's modules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from millstream.cli.progress import Waiting
 if TYPE_CHECKING:
     from millstream.bundled.server import Server
     from millstream.client import Millstream
+    from millstream.service.ask import ServiceClient
     from millstream.service.doctor import Check
     from millstream.service.overview import Overview
 
@@ -29,6 +30,13 @@ class Doors:
     embedded: Callable[[], AbstractContextManager[Server]]
     doctor: Callable[[str | None], list[Check]]
     overviews: Callable[[str], AbstractContextManager[Callable[[], Overview]]]
+    asking: Callable[[str], AbstractContextManager[ServiceClient | None]] = lambda dsn: nullcontext(None)
+
+
+def _asking(dsn: str) -> AbstractContextManager[ServiceClient | None]:
+    from millstream.service.ask import asking
+
+    return asking(dsn)
 
 
 def _connect(dsn: str, **options: Any) -> AbstractContextManager[Millstream]:
@@ -57,7 +65,7 @@ def _overviews(dsn: str) -> Iterator[Callable[[], Overview]]:
         yield lambda: overview.look(conn)
 
 
-REAL = Doors(connect=_connect, embedded=_embedded, doctor=_doctor, overviews=_overviews)
+REAL = Doors(connect=_connect, embedded=_embedded, doctor=_doctor, overviews=_overviews, asking=_asking)
 
 
 @contextmanager
@@ -65,4 +73,21 @@ def opened(ctx: typer.Context, dsn: str, doing: str) -> Iterator[Millstream]:
     """A client for the length of a command, with a progress bar while the command works."""
     doors: Doors = ctx.obj
     with Waiting(doing) as waiting, doors.connect(dsn, progress=waiting.report) as client:
+        yield client
+
+
+@contextmanager
+def served(ctx: typer.Context, dsn: str, doing: str, *, direct: bool) -> Iterator[Millstream | ServiceClient]:
+    """Yield a client of the service that works on the database; where none does, or `direct`, one that works itself."""
+    doors: Doors = ctx.obj
+    if direct:
+        with opened(ctx, dsn, doing) as client:
+            yield client
+        return
+    with doors.asking(dsn) as service:
+        if service is not None:
+            with Waiting(doing):
+                yield service
+            return
+    with opened(ctx, dsn, doing) as client:
         yield client

@@ -11,4 +11,7 @@ Dsn: TypeAlias = Annotated[
     typer.Option("--dsn", envvar="MILLSTREAM_DSN", help="The database, such as postgresql://user@host/name."),
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Direct: TypeAlias = Annotated[
+    bool, typer.Option("--direct", help="Do the work in this process, even where a service could do it.")
+]
 Name: TypeAlias = Annotated[str, typer.Argument(help="The stream table: a name, or schema.name.")]

@@ -12,7 +12,7 @@ MS0xx  the environment: server, Java, settings, privileges
     MS9xx  a bug in Millstream: please report it
 """
 
-from millstream.errors.base import MillstreamError, typed
+from millstream.errors.base import MillstreamError, of_code, typed
 from millstream.errors.capture import (
     LockNotHad,
     SlotLost,
@@ -134,5 +134,6 @@ __all__ = [
     "WalNotUnderstood",
     "WalTakenOver",
     "WrongVersion",
+    "of_code",
     "typed",
 ]

@@ -49,6 +49,21 @@ class MillstreamError(Exception):
         return {"code": self.code, "message": self.message, "detail": self.detail, "hint": self.hint, "facts": facts}
 
 
+def of_code(code: str) -> type[MillstreamError]:
+    """Return the class of errors that has this code; the base of all, if there is none.
+
+    >>> of_code("MS202").__name__, of_code("42P01").__name__
+    ('NoSuchStreamTable', 'MillstreamError')
+    """
+    waiting: list[type[MillstreamError]] = [MillstreamError]
+    while waiting:
+        kind = waiting.pop()
+        if kind.code == code:
+            return kind
+        waiting += kind.__subclasses__()
+    return MillstreamError
+
+
 def typed(*parts: str) -> str:
     """Return a name as a user types it in a command: quoted for SQL, then for the shell, if either is needed.
 

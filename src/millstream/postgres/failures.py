@@ -27,6 +27,7 @@ from millstream.errors import (
     RefreshFailed,
     ServerError,
     ServerTrouble,
+    of_code,
 )
 
 
@@ -119,6 +120,9 @@ def translate_error(error: psycopg.Error) -> MillstreamError:
     said, sqlstate = error.diag, code_of(error)
     message = said.message_primary or str(error).strip() or type(error).__name__
     detail = " ".join(filter(None, (said.message_detail, said.context)))
+    if (own := of_code(sqlstate)) is not MillstreamError:
+        # Raised by a function of ours. Where in it does not matter.
+        return own(message, detail=said.message_detail or "", hint=said.message_hint or "")
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return NoRights(message, detail=detail, hint=said.message_hint or RIGHTS, sqlstate=sqlstate)
     if sqlstate == CANCELLED:

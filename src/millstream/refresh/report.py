@@ -67,6 +67,17 @@ class RefreshReport:
     def rows_changed(self) -> int:
         return self.rows_inserted + self.rows_updated + self.rows_deleted
 
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> RefreshReport:
+        """Read what `as_dict` has written; the answer of a service is one."""
+        given = {name: value for name, value in document.items() if name != "rows_read"}
+        given["data_timestamp"] = datetime.fromisoformat(given["data_timestamp"])
+        given["frontier"] = Snapshot.parse(given["frontier"])
+        given["inputs"] = tuple(InputReport(**one) for one in given["inputs"])
+        given["held_back_by"] = tuple(map(Behind.from_dict, given["held_back_by"]))
+        given["notices"] = tuple(given["notices"])
+        return cls(**given)
+
     def as_dict(self) -> dict[str, Any]:
         """What `--json` prints."""
         return {

@@ -21,10 +21,12 @@ error its code only, since the text may quote values of rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+
+import psycopg
 
 from millstream.algebra.table import quoted
 from millstream.catalog import requests, rights, stream_tables
@@ -81,7 +83,10 @@ def execute(app: App, request: Request) -> None:
         result = _VERBS[request.kind](asked)
     except Exception as error:
         told = translate_error(error)
-        if isinstance(told, Deposed) or app.conn.closed:
+        if isinstance(told, Deposed):
+            raise
+        if app.conn.closed:
+            _release(app, request)
             raise
         if isinstance(told, InternalError):
             log.error("a request failed", id=request.id, kind=request.kind, reason=str(told))
@@ -89,6 +94,14 @@ def execute(app: App, request: Request) -> None:
     else:
         failpoint("request_done")
         _answer(app, request, result=result)
+
+
+def _release(app: App, request: Request) -> None:
+    """Let a request wait again whose connection is lost; where the server is away, `take_up` does it later."""
+    with suppress(MillstreamError, psycopg.Error):
+        app.reach()
+        with _answering(app):
+            requests.release(app.conn, request.id, MOST_TRIES)
 
 
 def take_up(app: App) -> None:
@@ -279,8 +292,9 @@ def _create_or_replace(asked: _Asked) -> Document:
 def _alter(asked: _Asked) -> Document:
     table = asked.existing()
     changed = {name: asked.arguments[name] for name in _ALTERABLE if name in asked.arguments}
-    alter.alter(asked.app, table.qualified, **changed, search_path=asked.request.search_path)
-    return {"name": table.qualified, "action": "altered", "changed": sorted(changed)}
+    report = alter.alter(asked.app, table.qualified, **changed, search_path=asked.request.search_path)
+    shown = _report(asked, report) if report else None
+    return {"name": table.qualified, "action": "altered", "changed": sorted(changed), "report": shown}
 
 
 def _drop(asked: _Asked) -> Document:

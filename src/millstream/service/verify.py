@@ -9,15 +9,10 @@ The outcome is recorded: when each stream table was last verified, and of a diff
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
-
 from millstream.catalog import verifications
 from millstream.catalog.stream_tables import StreamTable
 from millstream.catalog.verifications import Evidence
 from millstream.compiler.server.total_order import with_total_order
-from millstream.frontier.snapshot import Snapshot
 from millstream.postgres import notifications
 from millstream.postgres.connection import Connection
 from millstream.refresh.cut import Cut
@@ -27,30 +22,7 @@ from millstream.service.app import App
 from millstream.service.compare import Difference, chooses, compare, rounded_columns
 from millstream.service.refresh import refresh
 from millstream.service.verb import verb
-
-
-@dataclass(frozen=True)
-class Verification:
-    """The outcome of comparing a stream table with its query at its frontier."""
-
-    name: str
-    ok: bool
-    rows: int
-    missing: int
-    extra: int
-    sample: tuple[dict[str, Any], ...]
-    frontier: Snapshot
-    data_timestamp: datetime
-    rounded: tuple[str, ...] = ()
-    """Columns compared to 12 significant digits only: sums of floats."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """What `--json` prints."""
-        return {
-            "name": self.name, "ok": self.ok, "rows": self.rows, "missing": self.missing, "extra": self.extra,
-            "sample": list(self.sample), "frontier": str(self.frontier),
-            "data_timestamp": self.data_timestamp.isoformat(), "rounded": list(self.rounded),
-        }  # fmt: skip
+from millstream.service.verification import Verification
 
 
 @verb

@@ -10,8 +10,8 @@ import typer
 
 from millstream.cli.commands.create import Capture, Mode, read_query
 from millstream.cli.commands.refresh import summary
-from millstream.cli.entry_points import opened
-from millstream.cli.options import AsJson, Dsn, Name
+from millstream.cli.entry_points import served
+from millstream.cli.options import AsJson, Direct, Dsn, Name
 from millstream.cli.output import out, print_json
 
 EXAMPLE = "millstream alter totals --schedule 5m --status active"
@@ -48,6 +48,7 @@ def run(
     ] = None,
     query: Annotated[str | None, typer.Option(help="Another defining query, or - to read it from stdin.")] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the query from this file.")] = None,
+    direct: Direct = False,
     as_json: AsJson = False,
 ) -> None:
     """Change the schedule, the mode, the query or the status of a stream table; all that is given, or nothing.
@@ -64,7 +65,7 @@ def run(
     given = {option: value for option, value in changes.items() if value is not None}
     if not given:
         raise typer.BadParameter("say what is to be changed, for example --schedule 5m or --status suspended")
-    with opened(ctx, dsn, f"altering {name}") as client:
+    with served(ctx, dsn, f"altering {name}", direct=direct) as client:
         report = client.alter_stream_table(name, **given)
     if as_json:
         print_json({"name": name, "altered": given, "report": report})

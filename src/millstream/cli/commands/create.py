@@ -11,8 +11,8 @@ import typer
 
 from millstream.cli import dry_run
 from millstream.cli.commands.refresh import summary
-from millstream.cli.entry_points import opened
-from millstream.cli.options import AsJson, Dsn
+from millstream.cli.entry_points import opened, served
+from millstream.cli.options import AsJson, Direct, Dsn
 from millstream.cli.output import out, print_json
 from millstream.errors import BadSetting
 
@@ -56,6 +56,7 @@ def run(
     only_validate: Annotated[
         bool, typer.Option("--dry-run", help="Only say what the query would become, or why it is refused.")
     ] = False,
+    direct: Direct = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a stream table: a table that is kept equal to its query.
@@ -70,7 +71,7 @@ def run(
             validation = client.validate(text, owner=owner, cdc_mode=capture)
         dry_run.show(validation, as_json=as_json)
         return
-    with opened(ctx, dsn, f"creating {name}") as client:
+    with served(ctx, dsn, f"creating {name}", direct=direct) as client:
         report = client.create_stream_table(
             name,
             text,

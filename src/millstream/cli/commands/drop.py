@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from millstream.cli.entry_points import opened
-from millstream.cli.options import AsJson, Dsn, Name
+from millstream.cli.entry_points import opened, served
+from millstream.cli.options import AsJson, Direct, Dsn, Name
 from millstream.cli.output import out, print_json
 
 EXAMPLE = "millstream drop totals"
@@ -19,11 +19,16 @@ def run(
     name: Name,
     cascade: Annotated[bool, typer.Option("--cascade", help="Drop what depends on it, too.")] = False,
     forget: Annotated[bool, typer.Option("--forget", help="Leave its table alone, as a table like any other.")] = False,
+    direct: Direct = False,
     as_json: AsJson = False,
 ) -> None:
     """Drop a stream table, its state, and the capture of sources that nobody else reads."""
-    with opened(ctx, dsn, f"dropping {name}") as client:
-        client.drop_stream_table(name, cascade=cascade, forget=forget)
+    if forget:
+        with opened(ctx, dsn, f"forgetting {name}") as client:
+            client.drop_stream_table(name, cascade=cascade, forget=True)
+    else:
+        with served(ctx, dsn, f"dropping {name}", direct=direct) as requested:
+            requested.drop_stream_table(name, cascade=cascade)
     if as_json:
         print_json({"name": name, "dropped": True})
     else:

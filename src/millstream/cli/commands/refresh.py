@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from millstream.cli.entry_points import opened
-from millstream.cli.options import AsJson, Dsn
+from millstream.cli.entry_points import opened, served
+from millstream.cli.options import AsJson, Direct, Dsn
 from millstream.cli.output import coloured, err, milliseconds, moment, number, out, print_json, table
 
 if TYPE_CHECKING:
     from millstream.client import Millstream
     from millstream.refresh.report import RefreshReport
+    from millstream.service.ask import ServiceClient
 
 EXAMPLE = "millstream refresh totals"
 
@@ -26,6 +27,7 @@ def run(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="The stream tables.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All of them, at one moment.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Compute anew and apply the difference.")] = False,
+    direct: Direct = False,
     as_json: AsJson = False,
 ) -> None:
     """Refresh stream tables now, whatever their schedule.
@@ -36,8 +38,13 @@ def run(
         raise typer.BadParameter("give the names of stream tables, or --all")
     if every and full:
         raise typer.BadParameter("--full needs the names of stream tables")
-    with opened(ctx, dsn, "refreshing") as client:
-        reports = _refresh(client, names or [], full=full)
+    if names:
+        with served(ctx, dsn, "refreshing", direct=direct) as client:
+            check_names(client, names)
+            reports = [client.refresh(name, full=full) for name in names]
+    else:
+        with opened(ctx, dsn, "refreshing") as connected:
+            reports = connected.refresh_all()
     if as_json:
         print_json(reports)
     else:
@@ -56,12 +63,7 @@ def summary(report: RefreshReport) -> str:
     )
 
 
-def _refresh(client: Millstream, names: list[str], *, full: bool) -> list[RefreshReport]:
-    check_names(client, names)
-    return [client.refresh(name, full=full) for name in names] if names else client.refresh_all()
-
-
-def check_names(client: Millstream, names: list[str]) -> None:
+def check_names(client: Millstream | ServiceClient, names: list[str]) -> None:
     """Each must be that of a stream table before the first is worked on; their history is asked for to see that."""
     for name in names if len(names) > 1 else ():
         client.history(name, n=1)

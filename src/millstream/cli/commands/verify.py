@@ -9,13 +9,13 @@ from rich.text import Text
 
 from millstream.algebra.table import quoted
 from millstream.cli.commands.refresh import check_names
-from millstream.cli.entry_points import opened
+from millstream.cli.entry_points import served
 from millstream.cli.exit_codes import Exit
-from millstream.cli.options import AsJson, Dsn
+from millstream.cli.options import AsJson, Direct, Dsn
 from millstream.cli.output import clock, number, out, print_json, table
 
 if TYPE_CHECKING:
-    from millstream.service.verify import Verification
+    from millstream.service.verification import Verification
 
 EXAMPLE = "millstream verify totals"
 
@@ -25,6 +25,7 @@ def run(
     dsn: Dsn,
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="The stream tables.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    direct: Direct = False,
     as_json: AsJson = False,
 ) -> None:
     """Refresh, run the defining query at that very moment, and compare row by row.
@@ -34,7 +35,7 @@ def run(
     """
     if every == bool(names):
         raise typer.BadParameter("give the names of stream tables, or --all")
-    with opened(ctx, dsn, "verifying") as client:
+    with served(ctx, dsn, "verifying", direct=direct) as client:
         chosen = names or [f"{quoted(one.schema)}.{quoted(one.name)}" for one in client.status()]
         check_names(client, chosen)
         results = [client.verify(name) for name in chosen]

@@ -33,7 +33,7 @@ from millstream.cli.output import err, number, out, print_json
 from millstream.postgres.connection import Connection, connect
 
 if TYPE_CHECKING:
-    from millstream.service.verify import Verification
+    from millstream.service.verification import Verification
 
 EXAMPLE = "millstream demo --seconds 20"
 
@@ -171,7 +171,7 @@ def _prove(console: Console, outcome: _Outcome) -> None:
 def _verification(document: dict[str, Any]) -> Verification:
     # Imported here: `millstream --help` does not wait for Spark's and Arrow's modules.
     from millstream.frontier.snapshot import Snapshot
-    from millstream.service.verify import Verification
+    from millstream.service.verification import Verification
 
     return Verification(
         **document

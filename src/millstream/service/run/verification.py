@@ -19,7 +19,8 @@ from millstream.scheduler.cadence import Cadence
 from millstream.scheduler.round import refresh_tables
 from millstream.service.app import App
 from millstream.service.verb import verb
-from millstream.service.verify import Verification, compared, record
+from millstream.service.verification import Verification
+from millstream.service.verify import compared, record
 
 # Seconds between two comparisons at least.
 SHORTEST_PAUSE = 1.0
