@@ -8,9 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from millstream.catalog import history, stream_tables
+from millstream.catalog import journal as journals
 from millstream.catalog.history import HistoryEntry
 from millstream.catalog.installation import install
 from millstream.catalog.journal import Journal
+from millstream.errors import ServerDown
 from millstream.postgres.connection import Connection
 from millstream.testing.waiting import wait_until
 
@@ -102,3 +104,23 @@ def test_what_cannot_be_written_does_no_harm(conn: Connection, id: int, journal:
     assert attempt is not None
     assert attempt.id is None
     assert seen(conn, id) == []
+
+
+def test_a_server_that_has_no_connection_left_is_not_asked_at_every_refresh(
+    conn: Connection, id: int, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = list[str]()
+
+    def refuse(dsn: str, application_name: str) -> Connection:
+        tried.append(dsn)
+        raise ServerDown.unreachable("", "sorry, too many clients already")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journals, "_opened", refuse)
+        journal.begin([entry(id)], 100)
+        journal.begin([entry(id)], 101)
+        assert len(tried) == 1
+    monkeypatch.setattr(journals, "TRY_AGAIN", 0.0)
+    monkeypatch.setattr(journal, "_not_before", 0.0)
+    journal.begin([entry(id)], 102)
+    assert seen(conn, id) == [("RUNNING", AT)]

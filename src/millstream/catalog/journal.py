@@ -17,6 +17,7 @@ a refresh fail or wait: what cannot be written at once is left out, with a warni
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,11 +26,14 @@ import psycopg
 
 from millstream.catalog import history
 from millstream.catalog.history import HistoryEntry
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, ServerDown
 from millstream.observe import log
 from millstream.postgres import notifications
-from millstream.postgres.connection import Connection, session
+from millstream.postgres.connection import Connection, session, without_password
 from millstream.postgres.notifications import Alert, Fact
+
+# Seconds between two attempts to connect: each may take long, and a refresh waits for it.
+TRY_AGAIN = 60.0
 
 
 class Journal:
@@ -39,6 +43,8 @@ class Journal:
         self.dsn = dsn
         self.application_name = application_name
         self._conn: Connection | None = None
+        self._not_before = float("-inf")
+        """When to connect again at the earliest, by the monotonic clock."""
         self._running: dict[int, HistoryEntry] = {}
 
     def begin(self, entries: Sequence[HistoryEntry], transaction_id: int) -> list[HistoryEntry]:
@@ -99,7 +105,11 @@ class Journal:
     def _connected(self) -> Connection:
         if self._conn is None or self._conn.closed or self._conn.broken:
             self.close()
+            if time.monotonic() < self._not_before:
+                raise ServerDown.unreachable(without_password(self.dsn), "The journal tries again within a minute.")
+            self._not_before = time.monotonic() + TRY_AGAIN
             self._conn = _opened(self.dsn, self.application_name)
+            self._not_before = float("-inf")
         return self._conn
 
     def close(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 
 import psycopg
 import pytest
@@ -11,6 +13,8 @@ from tests.service.run.conftest import serving, wait_for_leader
 
 import millstream
 from millstream import Millstream
+from millstream.postgres.connection import Connection
+from millstream.service.run import upkeep
 from millstream.testing.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -132,3 +136,31 @@ def test_a_program_can_embed_it_and_stop_it_in_the_middle(database: str, spark: 
     with millstream.connect(database, spark=spark) as ms:
         assert ms.status() == []
         assert ms.app.conn.execute("SELECT count(*) FROM millstream.services").fetchone() == (0,)
+
+
+def test_a_stream_table_that_fails_and_gets_stale_is_told_with_the_cause(
+    database: str,
+    spark: SparkSession,
+    ms: Millstream,
+    writer: psycopg.Connection,
+    another: Callable[[], Connection],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(upkeep, "FRESHNESS", 0.1)
+    listener = another()
+    ms.create_stream_table("names", "SELECT id, name FROM people", schedule="200ms")
+    listener.execute("LISTEN millstream_alert")
+    writer.execute(
+        "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;"
+        "CREATE TRIGGER fail AFTER INSERT ON names FOR EACH STATEMENT EXECUTE FUNCTION fail();"
+        "INSERT INTO people VALUES (3, 'Edsger')"
+    )
+    heard = (json.loads(one.payload) for one in listener.notifies(timeout=90))
+    # Not suspended meanwhile: that would end its being stale.
+    with serving(database, spark, scheduler_interval="50ms", max_consecutive_errors=100):
+        wait_for_leader(database)
+        told = list(takewhile(lambda alert: alert["alert"] != "stale", heard))
+        assert {alert["alert"] for alert in told} == {"refresh_failed"}
+        writer.execute("DROP TRIGGER fail ON names")
+        back = next(alert for alert in heard if alert["alert"] == "refresh_completed")
+    assert (back["had_failed"], back["rows_inserted"]) == (True, 1)
