@@ -13,9 +13,10 @@ from docs.monitoring import HELPERS, MONITORS
 from psycopg.rows import dict_row
 
 from millstream.capture.buffer import buffer_table
-from millstream.catalog import blocks, history, leadership, sources, stream_tables, upstreams
+from millstream.catalog import blocks, history, leadership, slots, sources, stream_tables, upstreams
 from millstream.catalog.history import Action, HistoryEntry
 from millstream.catalog.installation import install, roles
+from millstream.catalog.slots import Slot
 from millstream.catalog.stream_tables import Status, StreamTable
 from millstream.catalog.upstreams import Upstream
 from millstream.errors import MillstreamError, RefreshFailed
@@ -121,15 +122,17 @@ def test_a_stream_table_is_stale_at_twice_a_schedule_that_is_a_duration(
 
 def test_the_data_of_a_chain_is_as_old_as_the_oldest_and_the_upstream_is_named(conn: Connection) -> None:
     """The answer is that of `Behind`, which the Python API gives."""
-    base, middle, top = add(conn, "base"), add(conn, "middle"), add(conn, "top")
-    upstreams.put(conn, middle.id, [Upstream(base.id)])
-    upstreams.put(conn, top.id, [Upstream(middle.id)])
+    deep, base, middle, top = add(conn, "deep"), add(conn, "base"), add(conn, "middle"), add(conn, "top")
+    for reader, read in ((base, deep), (middle, base), (top, middle)):
+        upstreams.put(conn, reader.id, [Upstream(read.id)])
+    fill(conn, deep, ago=timedelta(hours=2))
     fill(conn, base, ago=timedelta(hours=1))
     fill(conn, middle, top)
     shown = status(conn)
-    assert {row["data_timestamp"] for row in shown.values()} == {NOW - timedelta(hours=1)}
-    assert [shown[f"public.{name}"]["held_back_by"] for name in ("base", "middle", "top")] == [
-        [], ["public.base"], ["public.base"],
+    assert {row["data_timestamp"] for row in shown.values()} == {NOW - timedelta(hours=2)}
+    # Only the one that was not refreshed with it, not what that one reads.
+    assert [shown[f"public.{name}"]["held_back_by"] for name in ("deep", "base", "middle", "top")] == [
+        [], ["public.deep"], ["public.base"], ["public.base"],
     ]  # fmt: skip
     behind = upstreams.behind(conn, [top.id], NOW)[top.id]
     assert [one.name for one in behind] == shown["public.top"]["held_back_by"]
@@ -159,6 +162,27 @@ def test_a_stream_table_for_which_no_change_waits_is_as_of_now(conn: Connection)
     stream_tables.advance(conn, [top.id], snapshot, at)
     conn.execute("UPDATE millstream.stream_tables SET reads_clock = true WHERE name = 'top'")
     assert [row["is_stale"] for row in status(conn).values()] == [False, True]
+
+
+def test_of_sources_captured_from_wal_it_is_known_up_to_the_cursor(conn: Connection) -> None:
+    source, table = buffered(conn, "a"), add(conn, "t")
+    sources.add_dependency(conn, table.id, source, ["id"])
+    conn.execute("UPDATE millstream.stream_tables SET reads_clock = false")
+    conn.execute("UPDATE millstream.sources SET cdc_mode = 'WAL'")
+    snapshot = conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0]
+    stream_tables.advance(conn, [table.id], snapshot, NOW - timedelta(hours=5))
+    slots.put(conn, Slot("s", "s", 1, 1, "1", 1, 1, 1))
+    conn.execute("UPDATE millstream.slots SET updated_at = clock_timestamp() - interval '2 hours'")
+
+    def hours() -> float:
+        return float(status(conn)["public.t"]["staleness"].total_seconds()) // 3600
+
+    # WAL behind the cursor may hold changes of it; what was before it is in the buffer, and nothing is.
+    assert hours() == 2
+    conn.execute("UPDATE millstream.slots SET cursor = 'FFFFFFFF/0'")
+    assert hours() == 0
+    change(conn, source, origin="l")
+    assert hours() == 5
 
 
 def test_errors_are_counted_with_the_time_of_the_next_try(conn: Connection) -> None:

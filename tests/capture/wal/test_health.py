@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from psycopg.rows import dict_row
 from tests.capture.wal.conftest import BRISK
 
@@ -57,7 +58,10 @@ def interrupted(conn: Connection, times: int) -> dict[str, Any]:
     return now if now["reconnects"] >= times else {}
 
 
-def test_interruptions_are_counted_with_their_reason(conn: Connection, log: Log) -> None:
+def test_interruptions_are_counted_with_their_reason(
+    conn: Connection, log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "millstream")
     conn.execute("CREATE TABLE t (id int)")
     t = log.capture("t")
     pipeline = log.start()
@@ -70,6 +74,12 @@ def test_interruptions_are_counted_with_their_reason(conn: Connection, log: Log)
         assert now["interrupted_at"] is not None
     conn.execute("INSERT INTO t VALUES (1)")
     log.check(t)
+    events = [(one.getMessage(), getattr(one, "fields", {})) for one in caplog.records]
+    told = [fields for event, fields in events if event == "WAL capture is interrupted"]
+    assert [fields["reconnects"] for fields in told] == list(range(1, len(told) + 1))
+    assert told[-1]["reason"] == now["interrupted_by"]
+    assert all({"received", "durable", "markers"} <= fields.keys() for fields in told)
+    assert len([event for event, _ in events if event == "WAL is read"]) > len(told) - 1
 
 
 def test_a_slot_that_lags_is_told_by_bytes_seconds_and_the_settings(
