@@ -38,6 +38,7 @@ from millstream.algebra.table import Table
 from millstream.algebra.types import Column
 from millstream.compiler.blocks.branch import BranchPlan
 from millstream.compiler.blocks.count_distinct import has_distinct, split_distinct_counts
+from millstream.compiler.blocks.filter_groups import filter_groups_first
 from millstream.compiler.blocks.flatten import FlatBranch, find_scan_for, flatten
 from millstream.compiler.blocks.group_block import Peeled, build_group_block, peel
 from millstream.compiler.blocks.recursion_block import build_recursion_block, check_free, recursion_shape, without_level
@@ -66,6 +67,8 @@ class Chain:
 
     def cleared(self, relation: Relation) -> Relation:
         """Replace each stateful operator in a relation by a scan of the block that stores its rows."""
+        if isinstance(relation, Filter):
+            relation = filter_groups_first(relation)
         if isinstance(relation, Aggregate):
             return Scan(self._table(self.over_tables(relation)), relation.alias)
         if isinstance(relation, Window):

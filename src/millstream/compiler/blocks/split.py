@@ -14,6 +14,7 @@ from millstream.algebra.block import Block
 from millstream.algebra.relation import Relation
 from millstream.algebra.types import Column
 from millstream.compiler.blocks.chain import Chain
+from millstream.compiler.blocks.filter_groups import filter_groups_first
 from millstream.compiler.blocks.flatten import FlatBranch
 from millstream.compiler.blocks.group_block import peel
 from millstream.compiler.blocks.stateless_block import build_stateless_block
@@ -23,6 +24,7 @@ from millstream.compiler.server.questions import PlanningServer
 def split_into_blocks(relation: Relation, columns: Sequence[Column], server: PlanningServer) -> tuple[Block, ...]:
     """Return the blocks of a query, innermost first; the outputs of the last are the columns of the stream table."""
     chain = Chain(server)
+    relation = filter_groups_first(relation)
     peeled = peel(relation)
     if peeled.aggregate is None:
         below = chain.cleared(relation)
