@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -237,6 +238,10 @@ def test_a_source_that_is_captured_from_wal_is_followed_and_leaves_no_slot(
         change(writer, 40 + n, *after)
         assert ms.refresh("totals").action == "DIFFERENTIAL"
         oracle.check(ms.app.conn, query, "totals")
+    (source,) = sources.every(ms.app.conn)
+    assert source.reason is not None
+    # One full stop at the end of what happened to the columns.
+    assert re.fullmatch(r"Returned to triggers: .*[^.]\.", source.reason)
     _move_to_wal(ms)
     writer.execute("DROP TABLE aside.t")
     with pytest.raises(SourceChanged):
