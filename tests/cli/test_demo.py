@@ -169,7 +169,7 @@ def test_a_look_takes_in_new_refreshes_staleness_and_trouble() -> None:
 
 def test_a_source_is_altered_once_in_the_middle_and_seen_to_be_followed() -> None:
     refreshes: dict[str, list[tuple[Any, ...]]] = {"price_range": [(1, *ROW)]}
-    reader: Any = Reader({watch.HISTORY: history(refreshes)})
+    reader: Any = Reader({watch.HISTORY: history(refreshes), watch.MODES: [("products", "TRIGGER")]})
 
     def check() -> None:
         # Refreshed twice after the alteration, the second time with the query as it is then.
@@ -186,6 +186,7 @@ def test_a_source_is_altered_once_in_the_middle_and_seen_to_be_followed() -> Non
     assert board.alteration.is_followed
     out = printed.get()
     assert out.index(ALTERATION) < out.index("price_range has followed") < out.index("SELECT p.title")
+    assert "triggers capture products" in out
     assert "has followed" in shown(board)
 
 
@@ -268,14 +269,10 @@ def test_the_status_is_shown_on_its_side() -> None:
     reader: Any = SimpleNamespace(execute=lambda _: cursor)
     with (console := Console(width=100)).capture() as printed:
         console.print(status_table(reader))
-    lines = [
-        [cell.strip() for cell in line.split(bar)[1:-1]] for line in printed.get().splitlines() for bar in line[:1]
-    ]
-    assert lines[1] == ["stream_table", "public.a", "public.b"]
-    assert ["is_stale", "yes", "no"] in lines
-    assert ["staleness", "0.4 s", ""] in lines
-    assert ["held_back_by", "", "public.a"] in lines
-    assert ["rows", "", "3"] in lines
+    lines = [line.rstrip() for line in printed.get().splitlines()]
+    assert lines[0] == "stream_table   public.a public.b"
+    assert lines[1] == "is_stale       yes      no"
+    assert lines[3:] == ["staleness      0.4 s", "held_back_by            public.a", "rows                    3"]
 
 
 # -- the process of the service ------------------------------------------------------------------

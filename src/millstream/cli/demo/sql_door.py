@@ -8,8 +8,9 @@ from typing import Any
 
 import psycopg
 from rich.table import Table
+from rich.text import Text
 
-from millstream.cli.output import age, clock, table
+from millstream.cli.output import age, clock
 from millstream.errors import RequestNotDone
 from millstream.postgres.connection import Connection
 
@@ -45,7 +46,13 @@ def status_table(reader: Connection) -> Table:
     cursor = reader.execute(STATUS)
     names = [column.name for column in cursor.description or ()]
     columns = list(zip(names, *([_cell(value) for value in row] for row in cursor.fetchall()), strict=True))
-    return table("", columns[0], columns[1:])
+    # Without lines it fits a terminal of 80 characters.
+    shown = Table(box=None, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in columns[0]:
+        shown.add_column(heading, overflow="fold")
+    for row in columns[1:]:
+        shown.add_row(*map(Text, row))
+    return shown
 
 
 def _cell(value: object) -> str:

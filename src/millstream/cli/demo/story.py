@@ -10,7 +10,7 @@ SCHEDULE = "500ms"
 
 # A column that price_range reads and groups by; the shop's application does not use it.
 ALTERATION = "ALTER TABLE products RENAME COLUMN name TO title"
-ALTERED_READER = "price_range"
+ALTERED_SOURCE, ALTERED_READER = "products", "price_range"
 
 
 @dataclass(frozen=True)

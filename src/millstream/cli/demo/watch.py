@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 
 from millstream.cli.demo.board import Alteration, Board, Refresh
-from millstream.cli.demo.story import ALTERATION, ALTERED_READER
+from millstream.cli.demo.story import ALTERATION, ALTERED_READER, ALTERED_SOURCE
 from millstream.cli.demo.view import followed, plain, screen
 from millstream.postgres.connection import Connection
 
@@ -105,9 +105,7 @@ def alter(reader: Connection, board: Board, console: Console) -> None:
     line = board.lines[ALTERED_READER]
     board.alteration = Alteration(ALTERATION, board.seconds, kept_query(reader), line.last_id)
     reader.execute(ALTERATION)
-    console.print(
-        f"A column that {ALTERED_READER} reads gets another name: {ALTERATION};", markup=False, soft_wrap=True
-    )
+    _say(console, f"A column that {ALTERED_READER} reads gets another name: {ALTERATION};")
 
 
 def follow(reader: Connection, board: Board, console: Console) -> None:
@@ -118,8 +116,10 @@ def follow(reader: Connection, board: Board, console: Console) -> None:
     kept = kept_query(reader)
     if kept != alteration.kept:
         alteration.followed_after = max(0.0, board.seconds - alteration.at)
-        console.print(f"{followed(alteration, line)} The query that is kept now:", markup=False, soft_wrap=True)
-        console.print(kept, markup=False, style="dim", soft_wrap=True)
+        _say(console, f"{followed(alteration, line)} The query that is kept now:")
+        _say(console, kept)
+        if board.modes.get(ALTERED_SOURCE) == "TRIGGER":
+            _say(console, f"Since its columns have changed, triggers capture {ALTERED_SOURCE} for some minutes.")
 
 
 def kept_query(reader: Connection) -> str:
@@ -137,6 +137,11 @@ def _now_and_then(board: Board, console: Console, check: Callable[[], None]) -> 
         check()
         if board.seconds - printed >= PLAIN_INTERVAL:
             printed = board.seconds
-            console.print(plain(board), markup=False, soft_wrap=True)
+            _say(console, plain(board))
 
     return shown
+
+
+def _say(console: Console, text: str) -> None:
+    # On a terminal the screen is printed with it, and would not be wrapped either.
+    console.print(text, markup=False, soft_wrap=not console.is_terminal)
