@@ -104,11 +104,8 @@ def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> 
         buffer_table.mark(conn, root.oid, "LOG_LOST" if back.is_lost else _cause(drift))
     source = Source(root.oid, root.schema, root.name, "TRIGGER", images.columns, tree.partitions)
     if former:
-        why = (
-            _Back(back.reason or f"{RETURNED}{gap.removesuffix('.')}.", back.is_lost)
-            if former.mode == "WAL" and has_gap
-            else back
-        )
+        returned = f"{RETURNED}{gap.removesuffix('.')}."
+        why = _Back(back.reason or returned, back.is_lost) if former.mode == "WAL" and has_gap else back
         source = _going_on(conn, source, former, why, has_gap=has_gap)
     sources.put(conn, source)
     return source
