@@ -166,7 +166,7 @@ class Settings(BaseSettings):
         description="Share of time that the service spends on comparing stream tables with their queries. 0: none.",
     )
     history_retention: Duration = Field(
-        timedelta(days=30), description="Delete entries of the refresh history that are older."
+        timedelta(days=30), description="Delete entries of the refresh history, and answered requests, that are older."
     )
     block_source_ddl: bool = Field(
         False,

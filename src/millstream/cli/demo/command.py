@@ -9,7 +9,6 @@ import signal
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import datetime
 from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -169,14 +168,7 @@ def _prove(console: Console, outcome: _Outcome) -> None:
 
 
 def _verification(document: dict[str, Any]) -> Verification:
-    # Imported here: `millstream --help` does not wait for Spark's and Arrow's modules.
-    from millstream.frontier.snapshot import Snapshot
+    # Imported here: `millstream --help` does not wait for what only some commands need.
     from millstream.service.verification import Verification
 
-    return Verification(
-        **document
-        | {
-            "frontier": Snapshot.parse(document["frontier"]),
-            "data_timestamp": datetime.fromisoformat(document["data_timestamp"]),
-        }
-    )
+    return Verification.from_dict(document)
