@@ -1,11 +1,11 @@
-"""What a service costs that has nothing to do, and whether those that have not changed slow down those that have.
+"""What a service costs that has nothing to do, and whether what has not changed slows down what has.
 
-processor time of the service, its Java and its sessions, while 1,000 stream tables over 100 sources are idle
-------------------------------------------------------------------------------------------------------------   at most 0.05
+processor time of service, Java and sessions while 1,000 stream tables over 100 sources are idle
+------------------------------------------------------------------------------------------------   at most 0.05
 time
 
 time until the last of 10 changed stream tables of 1,000 shows its change
--------------------------------------------------------------------------   about 1
+-------------------------------------------------------------------------                          about 1
 the same with 10 stream tables in all
 """
 
