@@ -62,6 +62,8 @@ class Agenda:
         self._running = set[int]()
         self._in_vain = dict[int, int]()
         self._held_until = dict[int, datetime]()
+        # Of those that are due so long after they were last looked at, and nothing else.
+        self._every = dict[int, timedelta]()
 
     def load(self, tables: Iterable[StreamTable], graph: Graph) -> None:
         """Take these in place of all that was known; what is being refreshed stays so."""
@@ -81,18 +83,24 @@ class Agenda:
                 self.tables[table.id] = table
                 self._take(table.id, former, table)
 
-    def due(self, now: datetime) -> list[Due]:
-        """Return what is due of each graph that is not being refreshed, the most overdue first."""
+    def due_ids(self, now: datetime) -> list[int]:
+        """Return the stream tables that are due, of graphs that are not being refreshed, in no order."""
+        found = [id for id, deadline in self._deadlines.items() if deadline <= now]
+        running = self.running() if found else set()
+        return [id for id in found if id not in running] if running else found
+
+    def due(self, now: datetime, ids: Iterable[int] | None = None) -> list[Due]:
+        """Return what is due of each graph that is not being refreshed, the most overdue first; of these `ids` only."""
         by_graph = dict[frozenset[int], list[int]]()
-        for id, deadline in self._deadlines.items():
-            if deadline <= now and not self.is_running(id):
-                by_graph.setdefault(self._together(id), []).append(id)
+        for id in self.due_ids(now) if ids is None else ids:
+            by_graph.setdefault(self.graph_of(id), []).append(id)
         found = [self._due(ids, now) for ids in by_graph.values()]
         return sorted(found, key=lambda due: (due.deadline, min(due.ids)))
 
     def next_due_at(self) -> datetime | None:
         """Return the next deadline of a graph that is not being refreshed."""
-        return min((at for id, at in self._deadlines.items() if not self.is_running(id)), default=None)
+        running = self.running()
+        return min((at for id, at in self._deadlines.items() if id not in running), default=None)
 
     def watched(self) -> list[Watched]:
         """Return what is known of the freshness of each stream table whose schedule promises something."""
@@ -105,8 +113,14 @@ class Agenda:
     def found_nothing(self, ids: Iterable[int], now: datetime) -> None:
         """Remember that the sources of these had no changes at `now`."""
         for id in ids:
-            if id in self.tables:
-                self._looked_at[id] = now
+            if id not in self.tables:
+                continue
+            self._looked_at[id] = now
+            every = self._every.get(id)
+            if every is not None and id not in self._held_until:
+                # As `deadline` says it. A thousand idle stream tables are looked at several times a second.
+                self._deadlines[id] = now + every
+            else:
                 self._set_deadline(id)
 
     def not_refreshed(self, id: int, now: datetime) -> None:
@@ -128,18 +142,19 @@ class Agenda:
 
     def running(self) -> set[int]:
         """Return the stream tables whose graphs are being refreshed."""
-        return {id for started in self._running for id in self._together(started)}
+        return {id for started in self._running for id in self.graph_of(started)}
 
     def is_running(self, id: int) -> bool:
         """Return True if a stream table of the same graph is being refreshed."""
-        return not self._running.isdisjoint(self._together(id))
+        return not self._running.isdisjoint(self.graph_of(id))
 
     def _due(self, ids: Sequence[int], now: datetime) -> Due:
         tables = with_pulled([self.tables[id] for id in ids], self.tables, self.graph, now)
         seconds = max(self._seconds.get(table.id, UNKNOWN) for table in tables)
         return Due(tuple(tables), min(self._deadlines[id] for id in ids), seconds)
 
-    def _together(self, id: int) -> frozenset[int]:
+    def graph_of(self, id: int) -> frozenset[int]:
+        """Return the stream tables that are connected with this one, and itself."""
         return self._graph_of.get(id) or frozenset({id})
 
     def _take(self, id: int, former: StreamTable | None, table: StreamTable) -> None:
@@ -147,6 +162,11 @@ class Agenda:
         if former != table:
             self._in_vain.pop(id, None)
             self._held_until.pop(id, None)
+            self._every.pop(id, None)
+            every = Cadence.parse(table.schedule).every
+            is_plain = table.cut_at is not None and table.status in REFRESHED and table.next_try_at is None
+            if every is not None and is_plain:
+                self._every[id] = every
         self._set_deadline(id)
 
     def _set_deadline(self, id: int) -> None:
@@ -159,6 +179,7 @@ class Agenda:
     def _forget(self, id: int) -> None:
         self._looked_at.pop(id, None)
         self._deadlines.pop(id, None)
+        self._every.pop(id, None)
         self._seconds.pop(id, None)
         self._in_vain.pop(id, None)
         self._held_until.pop(id, None)

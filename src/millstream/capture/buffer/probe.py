@@ -28,22 +28,29 @@ def changed(conn: Connection, pairs: Collection[Pair]) -> set[Pair]:
     if not xmins:
         return set()
     try:
-        found = _any_since(conn, xmins)
+        found = _since(conn, xmins)
         return _changed(conn, [pair for pair in pairs if pair[0] in found])
     except errors.UndefinedTable:
         # A refresh tells what has happened, and mends it.
         return set(pairs)
 
 
-def _any_since(conn: Connection, xmins: Mapping[int, int]) -> set[int]:
-    """Return the sources whose buffers have rows of these transactions or later ones."""
+def sources_since(conn: Connection, xmins: Mapping[int, int]) -> set[int]:
+    """Return the sources whose buffers have rows of these transactions or later ones; all where a buffer is gone."""
+    try:
+        return _since(conn, xmins) if xmins else set()
+    except errors.UndefinedTable:
+        return set(xmins)
+
+
+def _since(conn: Connection, xmins: Mapping[int, int]) -> set[int]:
     relids = tuple(sorted(xmins))
-    rows = conn.execute(_any_since_query(relids), ([str(xmins[relid]) for relid in relids],))
+    rows = conn.execute(_since_query(relids), ([str(xmins[relid]) for relid in relids],))
     return {relid for (relid,) in rows}
 
 
 @lru_cache(maxsize=64)
-def _any_since_query(relids: tuple[int, ...]) -> sql.Composed:
+def _since_query(relids: tuple[int, ...]) -> sql.Composed:
     """Return the query for these sources: the same text at every tick, so that the server keeps its plan."""
     exists = sql.SQL("SELECT {relid} FROM given WHERE EXISTS (SELECT FROM {buffer} WHERE xid >= xmins[{place}])")
     parts = [

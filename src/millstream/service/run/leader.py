@@ -20,7 +20,6 @@ from uuid import UUID
 from pyspark.sql import SparkSession
 
 from millstream.capture.buffer import probe
-from millstream.capture.buffer.slices import Pair
 from millstream.catalog import leadership, sources, stream_tables
 from millstream.catalog.leadership import Epoch
 from millstream.catalog.stream_tables import StreamTable
@@ -39,6 +38,7 @@ from millstream.service.app import App
 from millstream.service.run.candidacy import Heartbeat
 from millstream.service.run.capture import CaptureThread
 from millstream.service.run.desk import RequestDesk
+from millstream.service.run.source_index import SourceIndex
 from millstream.service.run.systemd import Systemd
 from millstream.service.run.upkeep import Upkeep
 from millstream.service.run.verification import next_to_verify, pause_after, verify_by_schedule
@@ -50,10 +50,9 @@ from millstream.settings import Settings
 
 # Seconds after which the catalog is read again without being asked.
 READ_AGAIN = 15.0
-# A cut for stream tables without changes may take this share of the time.
-IDLE_SHARE = 0.02
-# Seconds after which one is made at the latest.
-LONGEST_IDLE = 60.0
+# A cut for stream tables without changes may take this share of the time, and is made after so many seconds at the
+# latest; whether one is called for is asked so often.
+IDLE_SHARE, LONGEST_IDLE, CONFIRM_EVERY = 0.01, 300.0, 0.5
 # What a worker is given: graphs that have changed, graphs that have not, and before the first of them, to start Spark.
 REFRESH, CONFIRM, START, VERIFY = "refresh", "confirm", "start Spark", "verify"
 # Seconds that a refresh has to end after its connections were closed.
@@ -71,6 +70,7 @@ class _Times:
     looked: float = float("-inf")
     read: float = float("-inf")
     noted: float = float("-inf")
+    confirmed: float = float("-inf")
     may_verify: float = float("-inf")
 
 
@@ -101,7 +101,9 @@ class Leader:
         self._heartbeat = heartbeat
         self._upkeep = Upkeep(epoch)
         self._agenda = Agenda()
-        self._sources = dict[int, list[sources.Source]]()
+        self._index = SourceIndex()
+        # Of these only a cut can tell whether anything has changed.
+        self._unsure = set[int]()
         self._skew = timedelta(0)
         self._times = _Times()
         self._idle_seconds = 0.0
@@ -163,55 +165,56 @@ class Leader:
 
     def _look(self) -> None:
         """Give what is due and has changed to the workers that are free."""
-        if not (free := self._workers.free):
-            return
         now = self._now()
-        due = self._agenda.due(now)
-        if not due:
+        if not (free := self._workers.free) or not (ids := self._agenda.due_ids(now)):
             return
-        chosen, idle = self._changed(due, now)
+        stirred = self._stirred()
+        quiet = [id for id in ids if id not in stirred]
+        self._agenda.found_nothing(quiet, now)
+        chosen, unchanged = self._changed([id for id in ids if id in stirred], now)
         slow = sum(task.is_slow for task in self._workers.running)
         given = batches(chosen, workers=self._workers.limit, busy_with_slow=slow, free=free)
         for batch in given:
             self._submit(REFRESH, batch)
-        if idle and len(given) < free:
-            self._submit(CONFIRM, idle)
+        if len(given) < free and time.monotonic() - self._times.confirmed >= CONFIRM_EVERY:
+            self._times.confirmed = time.monotonic()
+            self._confirm([*quiet, *unchanged], now)
 
-    def _changed(self, due: Sequence[Due], now: datetime) -> tuple[list[Due], list[Due]]:
-        """Return those that have changes, or of which that cannot be told, and those whose timestamp is to move."""
-        unsure = [one for one in due if not self._must_refresh(one)]
-        pairs = {id(one): self._pairs(one) for one in unsure}
-        found = probe.changed(self._conn, {pair for own in pairs.values() for pair in own})
-        unchanged = [one for one in unsure if not found & pairs[id(one)]]
-        for one in unchanged:
-            self._agenda.found_nothing(one.ids, now)
-        still = {id(one) for one in unchanged}
-        return [one for one in due if id(one) not in still], [one for one in unchanged if self._is_old(one, now)]
+    def _stirred(self) -> set[int]:
+        """Return the stream tables of graphs of which one may have changes, or of which that cannot be told."""
+        hot = self._index.stirred(self._conn) | self._unsure | self._must_look_at
+        return {id for one in hot for id in self._agenda.graph_of(one)}
+
+    def _changed(self, ids: Sequence[int], now: datetime) -> tuple[list[Due], list[int]]:
+        """Return those of a few that have changes, or of which that cannot be told; and the others."""
+        due = self._agenda.due(now, ids)
+        pairs = [self._index.pairs(one.tables) for one in due]
+        found = probe.changed(self._conn, set().union(*pairs)) if pairs else set()
+        unchanged = [
+            one for one, own in zip(due, pairs, strict=True) if not found & own and not self._must_refresh(one)
+        ]
+        unchanged_ids = [id for one in unchanged for id in one.ids]
+        self._agenda.found_nothing(unchanged_ids, now)
+        return [one for one in due if one not in unchanged], unchanged_ids
 
     def _must_refresh(self, due: Due) -> bool:
         """Return True where only a cut can tell whether anything has changed."""
-        return any(_needs_cut(table) or table.id in self._must_look_at for table in due.tables)
+        return any(id in self._unsure or id in self._must_look_at for id in due.ids)
 
-    def _pairs(self, due: Due) -> set[Pair]:
-        return {
-            (source.relid, table.frontier)
-            for table in due.tables
-            if table.frontier is not None
-            for source in self._sources.get(table.id, ())
-        }
+    def _confirm(self, ids: Sequence[int], now: datetime) -> None:
+        """Write down that nothing has changed in those whose data timestamp has stayed behind."""
+        old = [id for id in ids if self._is_old(self._agenda.tables[id], now)]
+        if old:
+            self._submit(CONFIRM, self._agenda.due(now, old))
 
-    def _is_old(self, due: Due, now: datetime) -> bool:
-        """Return True where the data timestamp of one without changes is to be moved by a cut."""
-        return any(
-            now - table.cut_at >= max(target(table, now) or timedelta(0), self._idle_interval(table))
-            for table in due.tables
-            if table.cut_at is not None
-        )
+    def _is_old(self, table: StreamTable, now: datetime) -> bool:
+        interval = max(target(table, now) or timedelta(0), self._idle_interval(table))
+        return table.cut_at is not None and now - table.cut_at >= interval
 
     def _idle_interval(self, table: StreamTable) -> timedelta:
         """Return how often to write down that nothing has changed: it costs a cut, and on WAL a message."""
         interval = timedelta(seconds=min(max(1.0, self._idle_seconds / IDLE_SHARE), LONGEST_IDLE))
-        uses_wal = any(source.uses_wal for source in self._sources.get(table.id, ()))
+        uses_wal = self._index.uses_wal(table.id)
         return max(interval, self._settings.heartbeat_interval) if uses_wal else interval
 
     def _submit(self, name: str, batch: Sequence[Due]) -> None:
@@ -259,8 +262,11 @@ class Leader:
 
     def _update(self, ids: Sequence[int]) -> None:
         if ids:
-            self._agenda.update(stream_tables.get_all(self._conn, ids).values())
-            self._sources |= sources.read_by_each(self._conn, list(ids))
+            found = stream_tables.get_all(self._conn, ids)
+            self._agenda.update(found.values())
+            self._index.update(sources.read_by_each(self._conn, list(ids)))
+            self._unsure -= set(ids)
+            self._unsure |= {id for id, table in found.items() if _needs_cut(table)}
 
     def _read_catalog(self, *, look_closely: bool) -> None:
         if look_closely:
@@ -268,7 +274,8 @@ class Leader:
             stream_tables.try_errors_now(self._conn)
         tables = stream_tables.every(self._conn)
         self._agenda.load(tables, recorded_graph(self._conn))
-        self._sources = dict(sources.read_by_each(self._conn, [table.id for table in tables]))
+        self._index.load(self._agenda.tables, sources.read_by_each(self._conn, [table.id for table in tables]))
+        self._unsure = {table.id for table in tables if _needs_cut(table)}
         row = self._conn.execute("SELECT clock_timestamp()").fetchone()
         assert row is not None, "the server tells its time"
         self._skew = row[0] - datetime.now(UTC)
