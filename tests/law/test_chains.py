@@ -19,7 +19,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -228,6 +228,8 @@ STEP_KINDS = (write, write, write, tick, tick, refresh, create, create, suspend_
 @settings(
     max_examples=EXAMPLES,
     deadline=None,
+    # Not made smaller: each example takes seconds.
+    phases=(Phase.explicit, Phase.generate),
     derandomize="MILLSTREAM_TEST_CHAINS" not in os.environ,
     suppress_health_check=list(HealthCheck),
 )
