@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from millstream.cli.commands import top
 from millstream.cli.exit_codes import Exit
 from millstream.service.overview import Overview
 
@@ -55,3 +59,20 @@ def test_programs_get_one_document(line: Line) -> None:
     shown = json.loads(line("top", "--json").out)
     assert shown["stream_tables"][0]["staleness"] == 300.0
     assert [one["role"] for one in shown["services"]] == ["LEADER", "STANDBY"]
+
+
+def test_the_live_view_looks_again_and_again_until_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, pauses = list[int](), list[float]()
+
+    def look() -> Overview:
+        looks.append(len(looks))
+        return SHOWN
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("millstream.cli.commands.top.time", SimpleNamespace(sleep=sleep))
+    top._watch(look, 0.5)
+    assert (looks, pauses) == ([0, 1, 2], [0.5, 0.5, 0.5])
