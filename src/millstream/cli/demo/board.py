@@ -62,10 +62,11 @@ class Alteration:
 
     statement: str
     at: float
-    """Seconds after the beginning."""
+    """When the statement had ended, by the monotonic clock."""
     kept: str
     """The query of the stream table that reads it, as it was before."""
     last_id: int
+    """The last refresh of that stream table which may have been before it."""
     followed_after: float | None = None
     """Seconds until that stream table was refreshed with the query as it is now."""
 

@@ -32,7 +32,9 @@ FROM millstream.get_refresh_history(%s, 50)
 WHERE status = 'COMPLETED' AND id > %s
 ORDER BY id
 """
-STATUS = "SELECT stream_table, extract(epoch FROM staleness)::float8, error FROM millstream.status()"
+STATUS = (
+    "SELECT stream_table, extract(epoch FROM staleness)::float8, consecutive_errors > 0, error FROM millstream.status()"
+)
 KEPT = "SELECT detail FROM millstream.explain_st(%s) WHERE part = 'query'"
 MODES = "SELECT source::text, cdc_mode FROM millstream.check_cdc_health() ORDER BY source::text"
 PEEK = "SELECT region, lines, revenue FROM sales_by_region ORDER BY region"
@@ -92,9 +94,10 @@ def look(reader: Connection, board: Board) -> None:
         for row in reader.execute(HISTORY, (name, line.last_id)).fetchall():
             line.note(Refresh(*row))
     errors = []
-    for name, staleness, error in reader.execute(STATUS).fetchall():
+    # An error that passes by itself, such as a lock of somebody else, is no trouble yet.
+    for name, staleness, is_failing, error in reader.execute(STATUS).fetchall():
         board.lines[name.rpartition(".")[2]].staleness = staleness
-        errors += [f"{name}: {error}"] if error else []
+        errors += [f"{name}: {error}"] if is_failing else []
     board.trouble = "\n".join(errors)
     board.peek = reader.execute(PEEK).fetchall()
     board.modes = dict(reader.execute(MODES).fetchall())
@@ -102,9 +105,12 @@ def look(reader: Connection, board: Board) -> None:
 
 def alter(reader: Connection, board: Board, console: Console) -> None:
     """Alter a source under the service and the shop's traffic."""
-    line = board.lines[ALTERED_READER]
-    board.alteration = Alteration(ALTERATION, board.seconds, kept_query(reader), line.last_id)
+    kept = kept_query(reader)
     reader.execute(ALTERATION)
+    altered_at = time.monotonic()
+    # A refresh at work has kept the statement waiting; what ends from now on has seen it.
+    look(reader, board)
+    board.alteration = Alteration(ALTERATION, altered_at, kept, board.lines[ALTERED_READER].last_id)
     _say(console, f"A column that {ALTERED_READER} reads gets another name: {ALTERATION};")
 
 
@@ -115,7 +121,7 @@ def follow(reader: Connection, board: Board, console: Console) -> None:
         return
     kept = kept_query(reader)
     if kept != alteration.kept:
-        alteration.followed_after = max(0.0, board.seconds - alteration.at)
+        alteration.followed_after = time.monotonic() - alteration.at
         _say(console, f"{followed(alteration, line)} The query that is kept now:")
         _say(console, kept)
         if board.modes.get(ALTERED_SOURCE) == "TRIGGER":
