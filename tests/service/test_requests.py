@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +20,7 @@ from millstream.catalog import requests as rows
 from millstream.catalog import stream_tables, write_guard
 from millstream.catalog.leadership import Epoch
 from millstream.errors import Deposed
+from millstream.observe.failpoint import REQUEST_FAILPOINTS, VARIABLE
 from millstream.service import requests
 
 ROLES = """
@@ -241,6 +245,36 @@ def test_what_was_dropped_before_the_service_ended_is_not_dropped_twice(
     requests.execute(ms.app, request)
     assert owner.look(id_)["action"] == "dropped"
     assert len(ms.status()) == 1
+
+
+# What the service's loop does, in a process that a failpoint kills.
+KILLED = """
+import sys, millstream
+from millstream.service import requests
+with millstream.connect(sys.argv[1]) as ms:
+    for request in requests.waiting(ms.app.conn):
+        requests.execute(ms.app, request)
+"""
+
+
+@pytest.mark.parametrize("point", REQUEST_FAILPOINTS)
+def test_a_killed_service_leaves_nothing_undone_and_nothing_done_twice(
+    service: tuple[Server, Millstream], owner: Role, point: str
+) -> None:
+    server, ms = service
+    command = [sys.executable, "-c", KILLED, server.dsn_for("service", "postgres")]
+    calls = {
+        "create_stream_table('ids', 'SELECT id FROM orders', initialize => false)": ["ids"],
+        "drop_stream_table('ids')": [],
+    }
+    for call, left in calls.items():
+        id_ = owner.ask(call)
+        ended = subprocess.run(command, env={**os.environ, VARIABLE: point}, check=False)
+        assert ended.returncode == -signal.SIGKILL
+        requests.take_up(ms.app)
+        work(ms)
+        assert owner.look(id_)["action"] in ("created", "dropped")
+        assert [one.name for one in ms.status()] == left
 
 
 def test_a_request_that_is_refreshing_is_taken_up_and_after_three_tries_given_up(
