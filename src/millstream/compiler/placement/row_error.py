@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from millstream.algebra.expr import Expr, Ref, ref_of, unwrapped
+from millstream.algebra.expr import Expr, Ref, is_record, ref_of, unwrapped
 from millstream.algebra.types import PgType
 from millstream.compiler.placement.spark_exact import children
 
@@ -106,15 +106,20 @@ _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 def _typed_parts(node: exp.Expression) -> Iterator[Expr]:
     """Yield the parts of an expression whose types decide whether it raises."""
     kinds = (*_ARITHMETIC, exp.Neg, exp.Cast, exp.Anonymous, exp.DPipe)
-    for part in (part for part in node.walk() if isinstance(part, kinds)):
+    # No column has the type of an anonymous row, and casting to it never raises.
+    for part in (part for part in node.walk() if isinstance(part, kinds) and not is_record(part)):
         if isinstance(part, exp.Anonymous):
             if part.name.lower() == "abs":
                 yield Expr.of(part)
             continue
         yield Expr.of(part)
         for operand in (part.this, part.args.get("expression")):
-            if isinstance(operand, exp.Expression) and not isinstance(unwrapped(operand), exp.Null):
+            if isinstance(operand, exp.Expression) and not _has_no_type(unwrapped(operand)):
                 yield Expr.of(unwrapped(operand))
+
+
+def _has_no_type(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Null) or is_record(node)
 
 
 @dataclass
@@ -253,6 +258,11 @@ class _RowErrors:
 
     def cast(self, node: exp.Expression) -> str:
         inner = unwrapped(node.this)
+        if is_record(node):
+            return self.of(inner)
+        if is_record(inner):
+            # A row that is cast to a composite type has its values cast.
+            raise Unforeseen
         if isinstance(inner, exp.Null) or (isinstance(inner, exp.Column) and self.holds_text(ref_of(inner))):
             return ""
         return _first([self.of(inner), self._converted(inner, Expr.of(inner), Expr.of(node))])
