@@ -169,3 +169,20 @@ def test_a_stream_table_that_is_due_takes_what_it_reads_along(anew: Anew, writer
         assert actions(ms) == {"c": "NO_DATA"}, "what is manual is not pulled, nor what only it reads"
         cut = {one.name: one.data_timestamp for one in ms.status()}
         assert cut["c"] == cut["b"], "no later than what it reads"
+
+
+def test_one_that_is_tried_again_in_a_later_cut_takes_what_it_reads_to_that_cut(
+    anew: Anew, writer: psycopg.Connection
+) -> None:
+    """The bug: the second try of a reader had a later cut than what it reads, which was done with the first."""
+    with anew() as ms:
+        ms.create_stream_table("a", "SELECT id, v FROM t0", schedule="continuous")
+        ms.create_stream_table("b", "SELECT id, v FROM a UNION ALL SELECT id, v FROM t2", schedule="continuous")
+        writer.execute("UPDATE t0 SET v = v + 1 WHERE id = 3")
+        # Its capture is repaired between the two tries.
+        writer.execute("ALTER TABLE t2 DISABLE TRIGGER USER")
+        reports = {report.name: report for report in ms.tick()}
+        assert (reports["a"].action, reports["b"].action) == ("DIFFERENTIAL", "REINITIALIZE")
+        cut_at = "SELECT count(DISTINCT cut_at), count(DISTINCT data_timestamp) FROM millstream.stream_tables"
+        assert writer.execute(cut_at).fetchone() == (1, 1)
+        assert reports["a"].data_timestamp == reports["b"].data_timestamp

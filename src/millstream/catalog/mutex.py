@@ -53,10 +53,19 @@ _SQL = load("millstream.catalog", "mutex.sql")
 class Mutex:
     """A session that holds locks for the work of its process. Use it from one thread at a time."""
 
-    def __init__(self, dsn: str, *, application_name: str = "millstream locks") -> None:
+    def __init__(self, dsn: str, *, application_name: str = "millstream locks", held: set[int] | None = None) -> None:
         self.dsn = dsn
         self.application_name = application_name
+        self.held = held if held is not None else set[int]()
+        """The stream tables whose locks this process holds, by this object or by others that share the set."""
+        self._own = set[int]()
+        self._depth = 0
         self._conn: Connection | None = None
+
+    @property
+    def owner(self) -> str:
+        """How the application names of all Mutexes of this process begin."""
+        return self.application_name.partition(" locks")[0] + " locks"
 
     # -- stream tables -----------------------------------------------------------------------
 
@@ -73,7 +82,7 @@ class Mutex:
     def stream_table(self, id: int, name: str, patience: Patience = ONCE) -> Iterator[None]:
         """Hold the lock on one stream table, or raise Busy with who holds it."""
         with self._transaction() as conn:
-            if not _tried(lambda: bool(_take_rows(conn, [id])), patience):
+            if not _tried(lambda: bool(self._take(conn, [id])), patience):
                 raise Busy.working_on(name, self.holders([id]).get(id), patience.seconds)
             yield
 
@@ -122,12 +131,23 @@ class Mutex:
         conn = self._connected()
         transaction = conn.transaction()
         transaction.__enter__()
+        self._depth += 1
         try:
             yield conn
         finally:
+            self._depth -= 1
+            if self._depth == 0:
+                self.held -= self._own
+                self._own.clear()
             # Whatever the work ended with. The locks of a session that was lost are gone already.
             with suppress(psycopg.OperationalError):
                 transaction.__exit__(None, None, None)
+
+    def _take(self, conn: Connection, ids: Sequence[int]) -> set[int]:
+        taken = _take_rows(conn, ids)
+        self._own |= taken
+        self.held |= taken
+        return taken
 
     def _connected(self) -> Connection:
         if self._conn is not None and _is_lost(self._conn):

@@ -24,7 +24,7 @@ import psycopg
 from millstream.catalog import history, stream_tables
 from millstream.catalog.history import HistoryEntry, Initiator, Status
 from millstream.catalog.stream_tables import StreamTable
-from millstream.errors import Cancelled, MillstreamError, NoSuchStreamTable
+from millstream.errors import Busy, Cancelled, MillstreamError, NoSuchStreamTable
 from millstream.observe import log
 from millstream.postgres import notifications
 from millstream.postgres.failures import code_of, transient_trouble
@@ -39,6 +39,9 @@ def record_failure(
 
     `started_at` is when the round began: that of a refresh that did not come to be attempted.
     """
+    if initiated_by == "SCHEDULER" and _is_our_own_work(context, error):
+        context.journal.take(table.id)
+        return
     known = error.waits and (table.status, table.last_error) == ("ERROR", str(error))
     if not known:
         (log.info if error.skips else log.error)(
@@ -66,6 +69,14 @@ def record_failure(
         if context.conn.closed or transient_trouble(code_of(trouble)) is None:
             raise
         log.warning("not recorded", table=table.name, reason=str(trouble))
+
+
+def _is_our_own_work(context: SchedulerContext, error: MillstreamError) -> bool:
+    """Return True if it is the service itself that works on the stream table, for somebody who has asked."""
+    if context.epoch is None or not isinstance(error, Busy):
+        return False
+    holder = error.facts.get("holder")
+    return holder is None or f"({context.mutex.owner}" in str(holder)
 
 
 def record_interrupt(

@@ -9,6 +9,7 @@ cut of its own, until the stream table that makes it fail is alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeAlias
 
@@ -105,7 +106,7 @@ def _refresh_cut(context: SchedulerContext, jobs: Sequence[Job], initiated_by: I
         outcomes = list(zip(waiting, refresher.refresh(waiting, initiated_by), strict=True))
         for job, outcome in outcomes:
             if not isinstance(outcome, Gap | Postponed | Unplanned):
-                done[job.table.id] = outcome
+                done[job.table.id] = _summed(done.get(job.table.id), outcome)
         # A job that has ended two Javas does not get a third one.
         given_up = java_ended & _ids(outcomes, JavaEnded)
         java_ended |= _ids(outcomes, JavaEnded)
@@ -116,8 +117,32 @@ def _refresh_cut(context: SchedulerContext, jobs: Sequence[Job], initiated_by: I
         waiting = upstreams_first([*again, *prepared])
         if not waiting:
             return done
+        # They will have a later cut: what they read moves there with them.
+        waiting = upstreams_first([*_refreshed_upstreams(jobs, waiting, done), *waiting])
     unfinished = {job.table.id: Conflict.on(job.table.name, "Its sources keep changing.") for job in waiting}
     return unfinished | done
+
+
+def _refreshed_upstreams(jobs: Sequence[Job], waiting: Sequence[Job], done: Done) -> list[Job]:
+    """Return the jobs that those that wait read, to any depth, and that were refreshed already."""
+    by_id = {job.table.id: job for job in jobs if isinstance(done.get(job.table.id), RefreshReport)}
+    seen = {job.table.id for job in waiting}
+    found, looking = list[Job](), list(waiting)
+    while looking:
+        new = [by_id[id] for id in looking.pop().upstreams - seen if id in by_id]
+        seen |= {job.table.id for job in new}
+        found += [replace(job, full=False, recompute_reason="") for job in new]
+        looking += new
+    return found
+
+
+def _summed(
+    former: RefreshReport | MillstreamError | None, outcome: RefreshReport | MillstreamError
+) -> RefreshReport | MillstreamError:
+    """Return how a refresh ended that was moved on to a later cut: the report of the first one stays."""
+    if isinstance(former, RefreshReport) and isinstance(outcome, RefreshReport) and outcome.action == "NO_DATA":
+        return replace(former, data_timestamp=outcome.data_timestamp, frontier=outcome.frontier)
+    return outcome
 
 
 def _ids(outcomes: Iterable[tuple[Job, Outcome]], kind: type[MillstreamError]) -> set[int]:

@@ -63,6 +63,9 @@ class App:
         # Without those of the database, which `use` adds.
         self.given = settings
         self.settings = settings
+        # In a service there are others beside this one.
+        self._is_alone = shared is None
+        self._shared = shared or Shared()
         self.conn: Connection = _main_session(dsn)
         self.mutex = self._mutex()
         self.journal = self._journal()
@@ -72,9 +75,6 @@ class App:
         """In a service: its leadership."""
         self.pruned_history_at = float("-inf")
         """When old entries of the history were last removed, by the clock of the process."""
-        # In a service there are others beside this one.
-        self._is_alone = shared is None
-        self._shared = shared or Shared()
         self.follower = Follower(dsn, settings, reader=self._shared.reader)
         self.steps = TransitionMemory()
         self._given = spark
@@ -216,7 +216,8 @@ class App:
 
     def _mutex(self) -> Mutex:
         name = self.conn.info.parameter_status("application_name") or "millstream"
-        return Mutex(self.dsn, application_name=f"{name} locks of {self.conn.info.backend_pid}")
+        application_name = f"{name} locks of {self.conn.info.backend_pid}"
+        return Mutex(self.dsn, application_name=application_name, held=self._shared.held)
 
     def _journal(self) -> Journal:
         name = self.conn.info.parameter_status("application_name") or "millstream"

@@ -27,6 +27,8 @@ class Shared:
     """Those whose blocks were found to keep what the plan asks for."""
     recorded: dict[int, Recorded] = field(default_factory=dict)
     """Of those that have not been planned: what they stand on, read, and which stream tables they read."""
+    held: set[int] = field(default_factory=set)
+    """The stream tables that one of the applications works on right now."""
     reader: Follower | None = None
     """The one that reads WAL in this process; the others wait for it."""
 

@@ -130,6 +130,28 @@ def test_a_stream_table_that_cannot_be_refreshed_does_not_hold_up_the_others(
         seen("names", "SELECT id, name FROM people")
 
 
+def test_the_scheduler_keeps_away_from_what_a_request_works_on(
+    database: str, spark: SparkSession, writer: psycopg.Connection, seen: Seen
+) -> None:
+    create = "SELECT millstream.create_stream_table(%s, %s, schedule => '200ms')"
+    verify = "SELECT millstream.verify_stream_table('totals')"
+    with serving(database, spark, scheduler_interval="20ms"):
+        wait_for_leader(database)
+        for name, query in (("totals", TOTALS), ("highest", HIGHEST)):
+            [(request,)] = writer.execute(create, (name, query)).fetchall()
+            writer.execute(f"CALL millstream.wait_for({request})".encode())
+        for amount in (1, 2, 3):
+            writer.execute("UPDATE orders SET amount = %s WHERE id = 7", (amount,))
+            [(request,)] = writer.execute(verify).fetchall()
+            writer.execute(f"CALL millstream.wait_for({request})".encode())
+        seen("highest", f"SELECT max(total) FROM ({TOTALS}) AS t")
+    troubles = (
+        "SELECT name, h.status, reason, h.started_at::text, h.error::text FROM millstream.refresh_history AS h"
+        " JOIN millstream.stream_tables AS t ON t.id = stream_table_id WHERE h.status NOT IN ('COMPLETED', 'RUNNING')"
+    )
+    assert writer.execute(troubles).fetchall() == []
+
+
 def test_a_program_can_embed_it_and_stop_it_in_the_middle(database: str, spark: SparkSession) -> None:
     with serving(database, spark):
         wait_for_leader(database)

@@ -166,7 +166,11 @@ class Leader:
     def _look(self) -> None:
         """Give what is due and has changed to the workers that are free."""
         now = self._now()
-        if not (free := self._workers.free) or not (ids := self._agenda.due_ids(now)):
+        if not (free := self._workers.free):
+            return
+        # What a request works on waits.
+        held = {id for one in set(self._shared.held) for id in self._agenda.graph_of(one)}
+        if not (ids := [id for id in self._agenda.due_ids(now) if id not in held]):
             return
         stirred = self._stirred()
         quiet = [id for id in ids if id not in stirred]
