@@ -51,7 +51,9 @@ def measured(tables: int) -> tuple[float, float]:
             conn.execute(f"INSERT INTO s{number} SELECT i, i % 10, i FROM generate_series(1, 100) AS i".encode())
         with millstream.connect(server.dsn) as ms:
             for number in range(tables):
-                query = f"SELECT k, sum(v) + {number} AS v FROM s{number % SOURCES} GROUP BY k"
+                # The first ten have sources of their own.
+                source = number if number < CHANGED else CHANGED + number % (SOURCES - CHANGED)
+                query = f"SELECT k, sum(v) + {number} AS v FROM s{source} GROUP BY k"
                 ms.create_stream_table(f"t{number}", query, schedule="200ms", cdc_mode="trigger", initialize=False)
         with serving(server.dsn) as pid:
             wait(conn, "SELECT count(*) = 0 FROM millstream.stream_tables WHERE frontier IS NULL", 3600)
