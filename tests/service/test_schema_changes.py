@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
 
 import psycopg
 import pytest
@@ -214,9 +213,9 @@ def test_a_stream_table_that_its_owner_renames_is_refreshed_under_its_new_name(
 
 
 def test_a_source_that_is_captured_from_wal_is_followed_and_leaves_no_slot(
-    ms: Millstream, writer: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+    ms: Millstream, writer: psycopg.Connection
 ) -> None:
-    monkeypatch.setattr(transitions, "REST", timedelta(0))
+    """It returns to WAL at once: after a failure it would rest, for longer than this test waits."""
     writer.execute("ALTER TABLE t REPLICA IDENTITY FULL")
     ms.create_stream_table("totals", TOTALS)
     _move_to_wal(ms)
@@ -241,7 +240,7 @@ def test_a_source_that_is_captured_from_wal_is_followed_and_leaves_no_slot(
     (source,) = sources.every(ms.app.conn)
     assert source.reason is not None
     # One full stop at the end of what happened to the columns.
-    assert re.fullmatch(r"Returned to triggers: .*[^.]\.", source.reason)
+    assert re.fullmatch(r"Captured by triggers since its columns have changed: .*[^.]\.", source.reason)
     _move_to_wal(ms)
     writer.execute("DROP TABLE aside.t")
     with pytest.raises(SourceChanged):

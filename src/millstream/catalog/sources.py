@@ -45,6 +45,8 @@ class CapturedColumn:
 
 RETURNED = "Returned to triggers: "
 """Prefix of `Source.reason` after WAL capture failed, as opposed to a return that its readers asked for."""
+CHANGED = "Captured by triggers since its columns have changed: "
+"""Prefix of `Source.reason` after a schema change. Nothing has failed."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from millstream.capture.trigger.inventory import Found, gaps, lacking, missing, 
 from millstream.capture.trigger.layout import Tree, trees
 from millstream.capture.wal import publication, slot
 from millstream.catalog import sources
-from millstream.catalog.sources import RETURNED, CapturedColumn, Cutover, Source
+from millstream.catalog.sources import CHANGED, RETURNED, CapturedColumn, Cutover, Source
 from millstream.errors import BadSource, SourceChanged
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres import relations
@@ -104,7 +104,8 @@ def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> 
         buffer_table.mark(conn, root.oid, "LOG_LOST" if back.is_lost else _cause(drift))
     source = Source(root.oid, root.schema, root.name, "TRIGGER", images.columns, tree.partitions)
     if former:
-        returned = f"{RETURNED}{gap.removesuffix('.')}."
+        # A change of its columns is no failure: it may start another transition at once.
+        returned = f"{CHANGED if drift else RETURNED}{gap.removesuffix('.')}."
         why = _Back(back.reason or returned, back.is_lost) if former.mode == "WAL" and has_gap else back
         source = _going_on(conn, source, former, why, has_gap=has_gap)
     sources.put(conn, source)

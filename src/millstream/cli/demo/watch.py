@@ -125,7 +125,7 @@ def follow(reader: Connection, board: Board, console: Console) -> None:
         _say(console, f"{followed(alteration, line)} The query that is kept now:")
         _say(console, kept)
         if board.modes.get(ALTERED_SOURCE) == "TRIGGER":
-            _say(console, f"Since its columns have changed, triggers capture {ALTERED_SOURCE} for some minutes.")
+            _say(console, f"Since its columns have changed, triggers capture {ALTERED_SOURCE} for a while.")
 
 
 def kept_query(reader: Connection) -> str:
