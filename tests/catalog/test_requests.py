@@ -195,6 +195,19 @@ def test_an_operators_role_of_somebody_else_counts_for_nothing(database: str, mi
         install.install(mill)
 
 
+@pytest.mark.parametrize("arguments", ['[["query", "SELECT 2"]]', '["query"]', '"query"', "null", "7"])
+def test_arguments_that_are_no_object_are_refused(database: str, mill: Connection, arguments: str) -> None:
+    """The bug: an operator gave the stream table of another role a query, in an array of pairs."""
+    by_function = f"SELECT millstream.request('alter', 'shop.totals', '{arguments}')"
+    by_view = (
+        "INSERT INTO millstream.own_requests (kind, stream_table, arguments, search_path)"
+        f" VALUES ('alter', 'shop.totals', '{arguments}', '')"
+    )
+    with as_role(database, "operator") as operator:
+        assert [refusal(operator, statement) for statement in (by_function, by_view)] == ["MS005", "MS005"]
+    assert asked(mill) == []
+
+
 # -- what is checked at once -------------------------------------------------------------------
 
 

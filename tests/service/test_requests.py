@@ -175,6 +175,19 @@ def test_nothing_is_done_that_the_role_could_not_do_itself(
     assert ms.status() == []
 
 
+def test_arguments_that_are_no_object_are_not_read(ms: Millstream, operator: Role, totals: str) -> None:
+    """The bug: read as pairs, they gave the stream table of another role a query. The catalog refuses them too."""
+    id_ = operator.ask("alter_stream_table('totals', schedule => '5m')")
+    ms.app.conn.execute("ALTER TABLE millstream.requests DROP CONSTRAINT requests_arguments_check")
+    ms.app.conn.execute('UPDATE millstream.requests SET arguments = \'[["query", "SELECT 1"]]\' WHERE id = %s', (id_,))
+    work(ms)
+    assert operator.look(id_)["code"] == "MS005"
+    assert stream_tables.every(ms.app.conn)[0].query == TOTALS
+    ms.app.conn.execute("DELETE FROM millstream.requests WHERE id = %s", (id_,))
+    check = "CHECK (jsonb_typeof(arguments) = 'object')"
+    ms.app.conn.execute(f"ALTER TABLE millstream.requests ADD CONSTRAINT requests_arguments_check {check}")
+
+
 def test_names_in_the_query_are_those_of_whoever_asks(ms: Millstream, owner: Role) -> None:
     """Both schemas have a table `orders`; the service's own path is public."""
     owner.conn.execute("SET search_path = other, shop")

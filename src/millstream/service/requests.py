@@ -182,6 +182,9 @@ class _Asked:
 def _look_up(asked: _Asked) -> _Asked:
     """Find the stream table and check the rights; raise NoRights if the role may not ask for it."""
     app, request = asked.app, asked.request
+    # Rights depend on the names of the arguments.
+    if not isinstance(request.arguments, dict):
+        raise BadSetting.of("arguments", request.arguments, "a JSON object of names and values")
     app.reach()
     target = requests.target(app.conn, request) if request.stream_table else None
     found = requests.rights(app.conn, request, target.relid if target else None)

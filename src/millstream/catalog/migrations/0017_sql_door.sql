@@ -7,6 +7,8 @@
 
 ALTER TABLE millstream.requests ALTER COLUMN requested_by SET DEFAULT current_user;
 ALTER TABLE millstream.requests ADD COLUMN tries integer NOT NULL DEFAULT 0;
+-- In an array, the operator ? does not see what the service would read as arguments.
+ALTER TABLE millstream.requests ADD CONSTRAINT requests_arguments_check CHECK (jsonb_typeof(arguments) = 'object');
 COMMENT ON COLUMN millstream.requests.tries IS 'How often a service has begun it: one that ends services is given up';
 CREATE INDEX requests_finished_idx ON millstream.requests (finished_at) WHERE status IN ('DONE', 'FAILED');
 
@@ -68,6 +70,10 @@ DECLARE
     bad record;
     target_relid oid;
 BEGIN
+    IF jsonb_typeof(NEW.arguments) IS DISTINCT FROM 'object' THEN
+        RAISE EXCEPTION 'bad value for arguments: %', coalesce(quote_literal(left(NEW.arguments::text, 100)), 'NULL') USING
+            ERRCODE = 'MS005', HINT = 'Expected a JSON object of names and values.';
+    END IF;
     IF NOT of_query THEN
         BEGIN
             parts := parse_ident(NEW.stream_table);
