@@ -233,6 +233,13 @@ def _stay(context: TransitionContext, source: Source, reason: str) -> None:
 # -- after WAL was lost ----------------------------------------------------------------------
 
 
+def give_up_wal(context: TransitionContext, reason: str) -> None:
+    """Return all sources to triggers, unless another process takes a step right now."""
+    with context.mutex.exclusive("transitions") as is_ours:
+        if is_ours:
+            fall_back(context, reason)
+
+
 def fall_back(context: TransitionContext, reason: str) -> None:
     """Return all sources to triggers after WAL was lost: install triggers, have readers reinitialise, drop the slot."""
     left = list[str]()

@@ -88,6 +88,10 @@ class CaptureThread:
 @verb
 def _advance(app: App) -> bool:
     """Take the next step of every transition; return True while one is on its way."""
-    app.follower.follow()
+    try:
+        app.follower.follow()
+    except transitions.LOST as error:
+        # Told only once where it ended what was reading.
+        transitions.give_up_wal(app, error.detail)
     transitions.advance(app)
     return any(source.mode == "TRANSITIONING" for source in sources.every(app.conn))
