@@ -106,6 +106,24 @@ def test_a_schedule_shorter_than_the_setting_allows_is_refused() -> None:
     assert "200ms or longer (setting min_schedule)" in caught.value.hint
 
 
+@pytest.mark.parametrize("text", ["3651d", "1500000d", "3000000d", "999999999d", "999999999h"])
+def test_a_schedule_beyond_what_can_be_reckoned_with_is_refused(text: str) -> None:
+    assert Cadence.parse("3650d").due(NOON - timedelta(days=3650), NOON)
+    with pytest.raises(BadSetting) as caught:
+        Cadence.parse(text)
+    assert "3650d or shorter" in caught.value.hint
+
+
+@pytest.mark.parametrize("minute", [29, 30, 31, 60, 90, 91, 120])
+def test_in_the_hour_that_clocks_repeat_it_is_due_after_the_last_refresh(minute: int) -> None:
+    # On 27 October 2024 the clocks in Berlin went from 3:00 to 2:00, at 1:00 UTC.
+    last = datetime(2024, 10, 27, 0, 0, 17, tzinfo=UTC) + timedelta(minutes=minute)
+    due_at = Cadence.parse("CRON_TZ=Europe/Berlin 30 2 * * *").due_at(last)
+    assert due_at is not None
+    assert due_at > last
+    assert due_at - last <= timedelta(hours=25)
+
+
 def test_a_cadence_that_makes_no_sense_cannot_be_made() -> None:
     with pytest.raises(ValueError, match="needs length"):
         Cadence("every")

@@ -44,6 +44,8 @@ _NICKNAMES = {
     "@annually": "0 0 1 1 *",
 }
 _ZONE = "CRON_TZ="
+# Ten years: a time so long after any other, or twice as long after it, can still be represented.
+LONGEST = timedelta(days=3650)
 
 Kind = Literal["every", "cron", "continuous", "calculated", "manual"]
 
@@ -115,8 +117,9 @@ class Cadence:
 
     def _next_firing(self, last: datetime) -> datetime:
         expression = _NICKNAMES.get(self.cron.lower(), self.cron)
-        fired: datetime = next(CronSim(expression, last.astimezone(ZoneInfo(self.zone))))
-        return fired.astimezone(UTC)
+        firings = CronSim(expression, last.astimezone(ZoneInfo(self.zone)))
+        # In the hour that clocks repeat, it begins with what was an hour before.
+        return next(at for fired in firings if (at := fired.astimezone(UTC)) > last)
 
     def __str__(self) -> str:
         if self.every is not None:
@@ -149,4 +152,6 @@ def _length(text: str, shortest: timedelta) -> timedelta:
         raise BadSetting.of("schedule", text, EXPECTED) from error
     if length < shortest:
         raise BadSetting.of("schedule", text, f"{duration.printed(shortest)} or longer (setting min_schedule)")
+    if length > LONGEST:
+        raise BadSetting.of("schedule", text, f"{duration.printed(LONGEST)} or shorter, or manual")
     return length
