@@ -84,6 +84,33 @@ def test_one_that_somebody_else_works_on_is_left_alone_until_its_row_changes() -
     assert ids(made) == [[1], [2]]
 
 
+def test_those_that_are_pulled_only_have_no_deadline_of_their_own() -> None:
+    made = agenda(stream_table(1, schedule="calculated", cut_at=NOON), stream_table(2), reads=(Dependency(2, 1),))
+    assert [due.deadline for due in made.due(NOON, [1])] == [NOON]
+    assert ids(made) == [[1, 2]]
+
+
+def test_a_schedule_that_cannot_be_computed_with_is_left_out() -> None:
+    made = agenda(
+        stream_table(1, schedule="3000000d", cut_at=NOON),
+        stream_table(2, schedule="CRON_TZ=Nowhere/At_all 0 6 * * *", cut_at=NOON),
+        stream_table(3),
+    )
+    made.update([stream_table(3), stream_table(1, schedule="1500000d", cut_at=NOON)])
+    assert ids(made) == [[3]]
+    assert made.watched() == []
+
+
+def test_a_clock_that_was_set_back_does_not_put_off_a_refresh() -> None:
+    late = NOON + timedelta(hours=1)
+    looked_at, refreshed = stream_table(1, cut_at=NOON), stream_table(2, cut_at=late)
+    made = agenda(looked_at, refreshed)
+    made.found_nothing([1], late)
+    assert ids(made, NOON + 2 * SECOND) == []
+    made.load([looked_at, refreshed], made.graph, NOON + SECOND)
+    assert ids(made, NOON + 2 * SECOND) == [[1], [2]]
+
+
 def test_a_stream_table_that_is_gone_is_forgotten() -> None:
     made = agenda(stream_table(1), stream_table(2))
     made.load([stream_table(2)], Graph({2: "b"}, ()))

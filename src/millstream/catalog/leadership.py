@@ -14,6 +14,7 @@ second. Nothing is written for that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -84,8 +85,12 @@ def services(conn: Connection) -> list[Service]:
 
 
 def take_over(conn: Connection, instance: UUID) -> Epoch:
-    """Begin a new epoch. The caller holds the lock `leader`."""
+    """Begin a new epoch. The caller holds the lock `leader`.
+
+    Raise LockNotAvailable where a transaction of the former leader goes on for longer than a second.
+    """
     with conn.transaction():
+        conn.execute("SET LOCAL lock_timeout = '1s'")
         row = conn.execute(_SQL["take_over"], (instance,)).fetchone()
         conn.execute(_SQL["set_roles"], (instance,))
     assert row is not None, "there is one row of leadership"
@@ -103,9 +108,9 @@ def end_silent_leader(conn: Connection, seconds: float) -> int | None:
     return row[0] if row else None
 
 
-def end_sessions(conn: Connection, application_names: str) -> int:
-    """End the sessions whose application name is LIKE this; return how many."""
-    return len(conn.execute(_SQL["end_sessions"], (application_names,)).fetchall())
+def end_sessions(conn: Connection, application_names: str, keep: Sequence[int] = ()) -> int:
+    """End the sessions whose application name is LIKE this, but for these processes; return how many."""
+    return len(conn.execute(_SQL["end_sessions"], (application_names, list(keep))).fetchall())
 
 
 def former_leader(conn: Connection) -> UUID | None:

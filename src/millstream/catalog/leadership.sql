@@ -54,7 +54,7 @@ WITH left_behind AS MATERIALIZED (
     SELECT pid
     FROM pg_stat_activity
     WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
-        AND application_name LIKE %s
+        AND application_name LIKE %s AND pid <> ALL (%s)
 )
 SELECT pid, pg_terminate_backend(pid) FROM left_behind;
 

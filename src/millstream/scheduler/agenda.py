@@ -17,9 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from millstream.catalog.stream_tables import StreamTable
+from millstream.errors import MillstreamError
+from millstream.observe import log
 from millstream.scheduler import backoff
 from millstream.scheduler.cadence import Cadence
 from millstream.scheduler.due import REFRESHED
@@ -60,14 +62,20 @@ class Agenda:
         self._deadlines = dict[int, datetime]()
         self._seconds = dict[int, float]()
         self._running = set[int]()
+        self._unsound = set[int]()
         self._in_vain = dict[int, int]()
         self._held_until = dict[int, datetime]()
         # Of those that are due so long after they were last looked at, and nothing else.
         self._every = dict[int, timedelta]()
 
-    def load(self, tables: Iterable[StreamTable], graph: Graph) -> None:
-        """Take these in place of all that was known; what is being refreshed stays so."""
-        former, self.tables = self.tables, {table.id: table for table in tables}
+    def load(self, tables: Iterable[StreamTable], graph: Graph, now: datetime | None = None) -> None:
+        """Take these in place of all that was known; what is being refreshed stays so.
+
+        `now` by the server's clock: nothing can have been looked at later, though the clock was set back.
+        """
+        former, self.tables = self.tables, {table.id: table for table in tables if self._is_sound(table)}
+        if now is not None:
+            self._looked_at = {id: at for id, at in self._looked_at.items() if at <= now}
         if graph != self.graph or not self._graph_of.keys() >= self.tables.keys():
             self.graph = graph
             self._graph_of = {id: together for together in graph.components() for id in together}
@@ -75,11 +83,14 @@ class Agenda:
             self._forget(id)
         for id, table in self.tables.items():
             self._take(id, former.get(id), table)
+            ahead = table.cut_at - now if now is not None and table.cut_at is not None else timedelta(0)
+            if ahead > timedelta(0) and id in self._deadlines:
+                self._deadlines[id] -= ahead
 
     def update(self, tables: Iterable[StreamTable]) -> None:
         """Take these in place of what was known of them."""
         for table in tables:
-            if (former := self.tables.get(table.id)) is not None:
+            if (former := self.tables.get(table.id)) is not None and self._is_sound(table):
                 self.tables[table.id] = table
                 self._take(table.id, former, table)
 
@@ -151,11 +162,28 @@ class Agenda:
     def _due(self, ids: Sequence[int], now: datetime) -> Due:
         tables = with_pulled([self.tables[id] for id in ids], self.tables, self.graph, now)
         seconds = max(self._seconds.get(table.id, UNKNOWN) for table in tables)
-        return Due(tuple(tables), min(self._deadlines[id] for id in ids), seconds)
+        # One that is pulled only has no deadline.
+        deadline = min((self._deadlines[id] for id in ids if id in self._deadlines), default=now)
+        return Due(tuple(tables), deadline, seconds)
 
     def graph_of(self, id: int) -> frozenset[int]:
         """Return the stream tables that are connected with this one, and itself."""
         return self._graph_of.get(id) or frozenset({id})
+
+    def _is_sound(self, table: StreamTable) -> bool:
+        """Return False if the schedule cannot be computed with: one stream table must not end the service."""
+        try:
+            moment = table.cut_at or datetime.now(UTC)
+            if (length := target(table, moment)) is not None:
+                moment + 3 * length
+            deadline(table)
+        except (MillstreamError, OverflowError, ValueError) as error:
+            if table.id not in self._unsound:
+                log.error("not refreshed by schedule", table=table.name, schedule=table.schedule, reason=str(error))
+            self._unsound.add(table.id)
+            return False
+        self._unsound.discard(table.id)
+        return True
 
     def _take(self, id: int, former: StreamTable | None, table: StreamTable) -> None:
         """Set the deadline of a stream table; if anything of it has changed, it is held back no longer."""

@@ -30,9 +30,9 @@ def refresh(app: App, name: str, *, full: bool = False, initiated_by: Initiator 
     One of those that is suspended or fails stays as it is; the report then says so, and has its older data timestamp.
     """
     table = app.named(name)
-    upstreams = _upstreams(app, table)
+    upstreams = upstreams_of(app, table)
     outcome = _with_upstreams(app, table, upstreams, initiated_by, full=full)
-    now_read = _upstreams(app, table)
+    now_read = upstreams_of(app, table)
     new = {upstream.id for upstream in now_read} - {upstream.id for upstream in upstreams}
     if new and isinstance(outcome, RefreshReport):
         # The stream table was planned again during the refresh, and reads others than before.
@@ -68,7 +68,7 @@ def _prune_history(app: App) -> None:
         app.pruned_history_at = time.monotonic()
 
 
-def _upstreams(app: App, table: StreamTable) -> list[StreamTable]:
+def upstreams_of(app: App, table: StreamTable) -> list[StreamTable]:
     """Return the stream tables that this one reads, to any depth, and that may be refreshed with it."""
     ids = recorded_graph(app.conn).upstreams(table.id) - {table.id}
     return refreshable(list(stream_tables.get_all(app.conn, sorted(ids)).values()))

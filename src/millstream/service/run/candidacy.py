@@ -12,13 +12,14 @@ leader commits nothing is the epoch (see `catalog.leadership`), which every tran
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Event, Thread
 from uuid import UUID
 
 import psycopg
 
 from millstream.catalog import leadership
+from millstream.catalog.leadership import Epoch
 from millstream.catalog.mutex import Mutex
 from millstream.observe import log
 from millstream.postgres.connection import Connection, hang_up
@@ -26,6 +27,12 @@ from millstream.postgres.connection import Connection, hang_up
 # Seconds between two tries of a standby, between two statements of the leader, and without an answer until either
 # takes the leader for lost.
 TRY, BEAT, SILENCE = 0.5, 0.5, 3.0
+# Seconds after which a loop that does not go on gives the lead to a standby.
+STUCK = 60.0
+
+
+class LeadershipLost(Exception):
+    """Another process may lead by now."""
 
 
 def session_names(instance: UUID) -> str:
@@ -33,12 +40,27 @@ def session_names(instance: UUID) -> str:
     return f"millstream run {str(instance)[:13]}"
 
 
-def end_former(conn: Connection, instance: UUID) -> None:
-    """End the sessions of the process that led before; what it has not committed is rolled back."""
+def take_over(conn: Connection, instance: UUID, lock: int, heartbeat: Heartbeat) -> Epoch:
+    """Begin an epoch; `lock` is the server process that holds the lock of the leader.
+
+    The sessions of the former leader are ended before, so that none of its transactions is waited for, and after, since
+    it may have opened others meanwhile. From then on it can open sessions, and commit nothing in them.
+    """
     former = leadership.former_leader(conn)
-    if former is None or former == instance:
-        return
-    ended = leadership.end_sessions(conn, f"{session_names(former)}%")
+    while heartbeat.holds():
+        end_sessions_of(conn, former, keep=[lock])
+        try:
+            epoch = leadership.take_over(conn, instance)
+        except psycopg.errors.LockNotAvailable:
+            continue
+        end_sessions_of(conn, former, keep=[lock])
+        return epoch
+    raise LeadershipLost
+
+
+def end_sessions_of(conn: Connection, former: UUID | None, keep: Sequence[int] = ()) -> None:
+    """End the sessions of a process that led before; what it has not committed is rolled back."""
+    ended = leadership.end_sessions(conn, f"{session_names(former)}%", keep) if former is not None else 0
     if ended:
         log.warning("sessions of the former leader ended", sessions=ended)
 
@@ -55,14 +77,19 @@ class Heartbeat:
     def __init__(self, mutex: Mutex, lost: Callable[[], None]) -> None:
         self._mutex = mutex
         self._lost = lost
-        self._answered_at = time.monotonic()
+        self._answered_at = self._turned_at = time.monotonic()
         self._is_lost = False
         self._stop = Event()
         self._thread = Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def start(self) -> None:
         """Begin; from now on only this thread uses the session."""
+        self._answered_at = self._turned_at = time.monotonic()
         self._thread.start()
+
+    def note_turn(self) -> None:
+        """The leader's loop goes on."""
+        self._turned_at = time.monotonic()
 
     def holds(self) -> bool:
         """Return False once the lock is lost, or may be: no answer has come for too long."""
@@ -82,6 +109,11 @@ class Heartbeat:
             try:
                 held = self._mutex.is_held()
             except psycopg.Error:
+                held = False
+            if held and time.monotonic() - self._turned_at > STUCK:
+                log.error("the leader's loop does not go on, its lock is given back", seconds=STUCK)
+                for conn in self._mutex.sessions():
+                    hang_up(conn)
                 held = False
             if not held:
                 self._is_lost = True

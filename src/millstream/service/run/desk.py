@@ -26,8 +26,10 @@ LOOK_AGAIN, PRUNE_EVERY = 15.0, 3600.0
 class RequestDesk:
     """The requests that are being executed, and workers for them."""
 
-    def __init__(self, open_app: Callable[[], App], wake: Callable[[], None]) -> None:
-        self.workers = Workers("request", open_app, wake)
+    def __init__(
+        self, open_app: Callable[[], App], wake: Callable[[], None], prepare: Callable[[App], None] = lambda app: None
+    ) -> None:
+        self.workers = Workers("request", open_app, wake, prepare)
         self.workers.limit = WORKERS
         self._begun = dict[int, Request]()
         self._is_open = False

@@ -12,11 +12,12 @@ statement, and one at which nothing has changed one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+import psycopg
 from pyspark.sql import SparkSession
 
 from millstream.capture.buffer import probe
@@ -35,7 +36,7 @@ from millstream.scheduler.due import refreshable
 from millstream.scheduler.round import refresh_tables
 from millstream.service import live_settings
 from millstream.service.app import App
-from millstream.service.run.candidacy import Heartbeat
+from millstream.service.run.candidacy import Heartbeat, LeadershipLost
 from millstream.service.run.capture import CaptureThread
 from millstream.service.run.desk import RequestDesk
 from millstream.service.run.source_index import SourceIndex
@@ -50,6 +51,9 @@ from millstream.settings import Settings
 
 # Seconds after which the catalog is read again without being asked.
 READ_AGAIN = 15.0
+# Words that ask for that; how many seconds lie between two answers at least, and between two looks after DDL.
+CATALOG_WORDS = {"stream_tables", "sources", "ddl"}
+HASTE, CLOSE_LOOK = 0.25, 5.0
 # A cut for stream tables without changes may take this share of the time, and is made after so many seconds at the
 # latest; whether one is called for is asked so often.
 IDLE_SHARE, LONGEST_IDLE, CONFIRM_EVERY = 0.01, 300.0, 0.5
@@ -57,10 +61,6 @@ IDLE_SHARE, LONGEST_IDLE, CONFIRM_EVERY = 0.01, 300.0, 0.5
 REFRESH, CONFIRM, START, VERIFY = "refresh", "confirm", "start Spark", "verify"
 # Seconds that a refresh has to end after its connections were closed.
 GRACE = 5.0
-
-
-class LeadershipLost(Exception):
-    """Another process may lead by now."""
 
 
 @dataclass
@@ -72,6 +72,8 @@ class _Times:
     noted: float = float("-inf")
     confirmed: float = float("-inf")
     may_verify: float = float("-inf")
+    settings: float = float("-inf")
+    close: float = float("-inf")
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,9 @@ class Leader:
         self._index = SourceIndex()
         # Of these only a cut can tell whether anything has changed.
         self._unsure = set[int]()
-        self._skew = timedelta(0)
+        self._words = {"stream_tables"}
+        # By the server's clock, and when that was read by ours.
+        self._server_time = datetime.now(UTC), time.monotonic()
         self._times = _Times()
         self._idle_seconds = 0.0
         self._must_look_at = set[int]()
@@ -112,39 +116,51 @@ class Leader:
         self._shared = Shared()
         self._capture = CaptureThread(lambda: self._open_app(reads_wal=True), lambda: host.wake_ups.wake("sources"))
         self._shared.reader = self._capture.app.follower
-        self._workers = Workers("worker", self._open_app, host.wake_ups.wake)
-        self._desk = RequestDesk(self._open_app, host.wake_ups.wake)
+        self._workers = Workers("worker", self._open_app, host.wake_ups.wake, self._prepare)
+        self._desk = RequestDesk(self._open_app, host.wake_ups.wake, self._prepare)
 
     def lead(self) -> None:
         """Work until told to stop; raise LeadershipLost, or what the connection raises when it is lost."""
-        self._host.wake_ups.listen(self._conn)
-        self._workers.limit = self._settings.max_concurrent_refreshes
-        self._capture.start()
-        self._desk.open()
-        self._host.systemd.ready("leader")
-        log.info("leading", epoch=self._epoch.number)
-        words = {"stream_tables"}
         try:
+            self._host.wake_ups.listen(self._conn)
+            self._workers.limit = self._settings.max_concurrent_refreshes
+            self._capture.start()
+            self._desk.open()
+            self._host.systemd.ready("leader")
+            log.info("leading", epoch=self._epoch.number)
             while not self._host.is_stopping():
-                self._turn(words)
-                words = self._host.wake_ups.sleep(self._pause(), self._conn)
+                self._turn_unless_locked()
+                self._words |= self._host.wake_ups.sleep(self._pause(), self._conn)
         finally:
             self._end()
 
     # -- one turn ----------------------------------------------------------------------------
 
-    def _turn(self, words: Collection[str]) -> None:
+    def _turn_unless_locked(self) -> None:
+        """Take a turn. Where somebody has locked a table of ours, the next one goes on."""
+        try:
+            self._turn()
+        except psycopg.errors.LockNotAvailable as error:
+            log.warning("the service waits for a lock", reason=str(error).strip())
+            self._times.read = float("-inf")
+
+    def _turn(self) -> None:
         if not self._heartbeat.holds():
             raise LeadershipLost
+        self._heartbeat.note_turn()
         self._host.systemd.alive()
-        if "settings" in words:
-            self._read_settings()
         self._take_in(self._workers.finished())
-        if {"stream_tables", "sources", "ddl"} & set(words) or time.monotonic() - self._times.read > READ_AGAIN:
-            self._read_catalog(look_closely="ddl" in words)
-        if "stream_tables" in words:
-            self._capture.look()
-        if "request" in words or self._desk.is_due():
+        # Words that come too often wait: whoever may connect may send them.
+        now = time.monotonic()
+        if "settings" in self._words and now - self._times.settings >= HASTE:
+            self._words.discard("settings")
+            self._times.settings = now
+            self._read_settings()
+        is_asked = bool(self._words & CATALOG_WORDS) and now - self._times.read >= HASTE
+        if is_asked or now - self._times.read > READ_AGAIN:
+            self._heed_catalog_words(now)
+        if "request" in self._words or self._desk.is_due():
+            self._words.discard("request")
             self._desk.look(self._conn)
         tick = self._settings.scheduler_interval.total_seconds()
         if self._settings.enabled and time.monotonic() - self._times.looked >= tick:
@@ -154,8 +170,20 @@ class Leader:
         if self._upkeep.is_due():
             self._upkeep.look(self._conn, self._settings, self._agenda.watched(), self._now())
 
+    def _heed_catalog_words(self, now: float) -> None:
+        """Read the catalog; after DDL, look at each stream table by a cut."""
+        words, is_close = self._words & CATALOG_WORDS, now - self._times.close >= CLOSE_LOOK
+        self._words -= CATALOG_WORDS - (set() if is_close else {"ddl"})
+        if "stream_tables" in words:
+            self._capture.look()
+        if "ddl" in words and is_close:
+            self._times.close = now
+        self._read_catalog(look_closely="ddl" in words and is_close)
+
     def _pause(self) -> float:
         """Return how long to sleep if nothing wakes us."""
+        if self._words:
+            return HASTE
         longest = min(READ_AGAIN, self._host.systemd.longest_sleep, 1.0 if not self._heartbeat.holds() else READ_AGAIN)
         tick = self._settings.scheduler_interval.total_seconds() - (time.monotonic() - self._times.looked)
         due_at = self._agenda.next_due_at() if self._settings.enabled else None
@@ -224,7 +252,6 @@ class Leader:
     def _submit(self, name: str, batch: Sequence[Due]) -> None:
         ids = [id for due in batch for id in due.ids]
         self._agenda.started(ids)
-        self._must_look_at.difference_update(ids)
         slow = any(is_slow(due) for due in batch)
         self._workers.submit(Task(name, lambda app: _refresh(app, ids), ids, slow))
 
@@ -245,9 +272,12 @@ class Leader:
     def _take_in(self, finished: Sequence[Finished]) -> None:
         """Put what was refreshed on the agenda again, as the catalog has it now."""
         for one in finished:
+            self._agenda.finished(list(one.task.ids), _seconds_of_each(one))
+            if one.error is None:
+                self._must_look_at.difference_update(one.task.ids)
+        for one in finished:
             ids = list(one.task.ids)
             former = {id: self._agenda.tables.get(id) for id in ids}
-            self._agenda.finished(ids, _seconds_of_each(one))
             self._update(ids)
             for id in ids:
                 if id in self._agenda.tables and self._agenda.tables[id] == former[id]:
@@ -277,12 +307,12 @@ class Leader:
             # What an error waits for may be there now.
             stream_tables.try_errors_now(self._conn)
         tables = stream_tables.every(self._conn)
-        self._agenda.load(tables, recorded_graph(self._conn))
-        self._index.load(self._agenda.tables, sources.read_by_each(self._conn, [table.id for table in tables]))
-        self._unsure = {table.id for table in tables if _needs_cut(table)}
         row = self._conn.execute("SELECT clock_timestamp()").fetchone()
         assert row is not None, "the server tells its time"
-        self._skew = row[0] - datetime.now(UTC)
+        self._server_time = row[0], time.monotonic()
+        self._agenda.load(tables, recorded_graph(self._conn), row[0])
+        self._index.load(self._agenda.tables, sources.read_by_each(self._conn, [table.id for table in tables]))
+        self._unsure = {table.id for table in tables if _needs_cut(table)}
         self._times.read = time.monotonic()
         if look_closely:
             self._must_look_at |= self._agenda.tables.keys()
@@ -293,19 +323,23 @@ class Leader:
 
     def _read_settings(self) -> None:
         """Read the settings again; where they are wrong, go on with those that were right."""
+        former = self._settings
         try:
             self._given = self._host.read_settings()
             self._settings = live_settings.read(self._conn, self._given)
         except BadSetting as error:
             log.error("settings not read", reason=f"{error.message}. {error.detail}")
             return
+        if self._settings == former:
+            return
         self._workers.limit = self._settings.max_concurrent_refreshes
         self._capture.use(self._settings)
         log.info("settings read", **_from_database(self._settings))
 
     def _now(self) -> datetime:
-        """Return the time by the server's clock."""
-        return datetime.now(UTC) + self._skew
+        """Return the time by the server's clock; a step of ours makes no difference."""
+        time_read, at = self._server_time
+        return time_read + timedelta(seconds=time.monotonic() - at)
 
     # -- applications ------------------------------------------------------------------------
 
@@ -315,7 +349,15 @@ class Leader:
         app.use(self._settings)
         app.epoch = self._epoch
         app.witness = self._host.witness
+        with app.conn.transaction():
+            self._epoch.hold(app.conn)
         return app
+
+    def _prepare(self, app: App) -> None:
+        """Have an application work with the settings that were read last."""
+        if app.settings is not self._settings:
+            app.given = self._given
+            app.use(self._settings)
 
     def _end(self) -> None:
         """Let what is being refreshed end; roll it back where it takes too long, or we no longer lead."""
@@ -335,6 +377,7 @@ class Leader:
     def _wait(self, pools: Sequence[Workers], seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while self._heartbeat.holds() and time.monotonic() < deadline:
+            self._heartbeat.note_turn()
             self._host.systemd.alive()
             if all(pool.wait(0.25) for pool in pools):
                 return True

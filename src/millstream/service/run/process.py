@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from threading import current_thread, main_thread
+from traceback import format_exc
 from types import FrameType
 from uuid import uuid4
 
@@ -34,8 +35,8 @@ from millstream.errors import Deposed, ServerDown
 from millstream.observe import log
 from millstream.postgres.connection import Connection, session
 from millstream.refresh.refresher import Witness
-from millstream.service.run.candidacy import TRY, Heartbeat, end_former, end_silent, session_names
-from millstream.service.run.leader import Host, Leader, LeadershipLost
+from millstream.service.run.candidacy import TRY, Heartbeat, LeadershipLost, end_silent, session_names, take_over
+from millstream.service.run.leader import Host, Leader
 from millstream.service.run.systemd import Systemd
 from millstream.service.run.wake_ups import WakeUps
 from millstream.settings import Settings
@@ -85,6 +86,13 @@ class Process:
                     pause = min(2 * pause, LONGEST_PAUSE)
                 except (LeadershipLost, Deposed):
                     log.warning("no longer the leader")
+                except Exception as error:
+                    if not self._has_served:
+                        raise
+                    # Whatever it is, a service that has ended helps nobody.
+                    log.error("begins again", reason=f"{type(error).__name__}: {error}", traceback=format_exc())
+                    self._rest(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE)
         self._wake_ups.close()
         log.info("stopped")
 
@@ -105,6 +113,8 @@ class Process:
             install.install(conn)
             install.require(conn)
             self._has_served = True
+            # Somebody who locks our tables must not stop all of the service.
+            conn.execute("SET lock_timeout = '1s'")
             try:
                 self._stand_by(conn, lock)
             finally:
@@ -127,11 +137,13 @@ class Process:
             self._rest(TRY)
 
     def _lead(self, conn: Connection, lock: Mutex) -> None:
+        # The session of the lock may be another one than when we began to stand by.
+        self._register(conn, lock)
+        backend = lock.backend_pid()
         heartbeat = Heartbeat(lock, lambda: self._wake_ups.wake("lost"))
-        end_former(conn, self.instance)
-        epoch = leadership.take_over(conn, self.instance)
         heartbeat.start()
         try:
+            epoch = take_over(conn, self.instance, backend, heartbeat)
             Leader(self._host, conn, epoch, heartbeat).lead()
         finally:
             heartbeat.stop()

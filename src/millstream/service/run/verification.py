@@ -18,6 +18,7 @@ from millstream.refresh.report import RefreshReport
 from millstream.scheduler.cadence import Cadence
 from millstream.scheduler.round import refresh_tables
 from millstream.service.app import App
+from millstream.service.refresh import upstreams_of
 from millstream.service.verb import verb
 from millstream.service.verification import Verification
 from millstream.service.verify import compared, record
@@ -67,7 +68,7 @@ def verify_by_schedule(app: App, id: int) -> None:
 
     app.witness = witness
     try:
-        refresh_tables(app, [table], "SCHEDULER")
+        refresh_tables(app, [*upstreams_of(app, table), table], "SCHEDULER")
     finally:
         app.witness = former
     if found:

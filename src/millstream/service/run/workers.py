@@ -40,9 +40,17 @@ class Finished:
 class Workers:
     """A number of workers, and the tasks that they have finished."""
 
-    def __init__(self, name: str, open_app: Callable[[], App], finished: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        open_app: Callable[[], App],
+        finished: Callable[[], None],
+        prepare: Callable[[App], None] = lambda app: None,
+    ) -> None:
+        """`prepare` is called before each task, by its worker."""
         self._name = name
         self._open = open_app
+        self._prepare = prepare
         self._told = finished
         self._lock = Lock()
         self._workers = list[_Worker]()
@@ -103,7 +111,7 @@ class Workers:
             worker.thread.join(1.0)
 
     def _hire(self) -> _Worker:
-        worker = _Worker(f"{self._name} {len(self._workers) + 1}", self._open, self._done)
+        worker = _Worker(f"{self._name} {len(self._workers) + 1}", self._open, self._prepare, self._done)
         self._workers.append(worker)
         worker.thread.start()
         return worker
@@ -117,11 +125,18 @@ class Workers:
 
 
 class _Worker:
-    def __init__(self, name: str, open_app: Callable[[], App], done: Callable[[_Worker, Finished], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        open_app: Callable[[], App],
+        prepare: Callable[[App], None],
+        done: Callable[[_Worker, Finished], None],
+    ) -> None:
         self.tasks = SimpleQueue[Task | None]()
         self.task: Task | None = None
         self.app: App | None = None
         self._open = open_app
+        self._prepare = prepare
         self._done = done
         self.thread = Thread(target=self._work, name=name, daemon=True)
 
@@ -137,6 +152,7 @@ class _Worker:
         try:
             if self.app is None:
                 self.app = self._open()
+            self._prepare(self.app)
             task.act(self.app)
         except MillstreamError as error:
             log.warning("work not done", task=task.name, code=error.code, message=error.message, detail=error.detail)
