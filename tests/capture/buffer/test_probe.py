@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from millstream.capture.buffer.probe import changed
+from millstream.capture.buffer.probe import changed, sources_since
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres.connection import Connection
 
@@ -41,11 +42,34 @@ def test_a_transaction_that_commits_late_is_told_although_its_rows_are_old(conn:
     assert changed(conn, [(a, without), (a, after)]) == {(a, without)}
 
 
-def test_where_a_buffer_is_gone_a_refresh_has_to_tell_why(conn: Connection, watch: Watch) -> None:
-    conn.execute("CREATE TABLE a (id int)")
-    pairs = {(watch("a").source.relid, now(conn)), (4_000_000_000, now(conn))}
-    assert changed(conn, pairs) == pairs
+def test_where_a_buffer_is_gone_a_refresh_has_to_tell_why_and_others_are_asked_all_the_same(
+    conn: Connection, watch: Watch
+) -> None:
+    conn.execute("CREATE TABLE a (id int); CREATE TABLE b (id int)")
+    a, b, gone = watch("a").source.relid, watch("b").source.relid, 4_000_000_000
+    start = now(conn)
+    conn.execute("INSERT INTO b VALUES (1)")
+    assert changed(conn, {(a, start), (b, start), (gone, start)}) == {(b, start), (gone, start)}
+    assert changed(conn, {(gone, start)}) == {(gone, start)}
+    assert sources_since(conn, dict.fromkeys((a, b, gone), start.xmin)) == {b, gone}
+    assert sources_since(conn, {gone: start.xmin}) == {gone}
+
+
+def test_where_a_buffer_is_locked_there_may_be_changes(
+    conn: Connection, watch: Watch, another: Callable[[], Connection]
+) -> None:
+    conn.execute("CREATE TABLE a (id int); CREATE TABLE b (id int)")
+    a, b = watch("a").source.relid, watch("b").source.relid
+    start = now(conn)
+    other = another()
+    with other.transaction():
+        other.execute(f"LOCK TABLE millstream_changes.changes_{a}".encode())
+        conn.execute("SET lock_timeout = '50ms'")
+        assert changed(conn, [(a, start), (b, start)]) == {(a, start), (b, start)}
+        assert sources_since(conn, {a: start.xmin, b: start.xmin}) == {a, b}
+    assert changed(conn, [(a, start), (b, start)]) == set()
 
 
 def test_nothing_is_asked_for_nothing(conn: Connection) -> None:
     assert changed(conn, []) == set()
+    assert sources_since(conn, {}) == set()

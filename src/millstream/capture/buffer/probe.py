@@ -11,39 +11,64 @@ without effect.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 from psycopg import errors, sql
 
 from millstream.capture.buffer.slices import Pair, awake, buffer_name
 from millstream.postgres.connection import Connection
 
+T = TypeVar("T")
+
 
 def changed(conn: Connection, pairs: Collection[Pair]) -> set[Pair]:
-    """Return those (source, frontier) after which there are changes; all of them where a buffer is gone."""
+    """Return those (source, frontier) after which there are changes, or of whose source that cannot be told."""
     xmins = dict[int, int]()
     for relid, frontier in pairs:
         xmins[relid] = min(xmins.get(relid, frontier.xmin), frontier.xmin)
-    if not xmins:
-        return set()
-    try:
-        found = _since(conn, xmins)
+
+    def ask(known: set[int]) -> set[Pair]:
+        found = _since(conn, {relid: xmins[relid] for relid in known})
         return _changed(conn, [pair for pair in pairs if pair[0] in found])
-    except errors.UndefinedTable:
-        # A refresh tells what has happened, and mends it.
-        return set(pairs)
+
+    found, untold = _asked(conn, set(xmins), ask)
+    return found | {pair for pair in pairs if pair[0] in untold}
 
 
 def sources_since(conn: Connection, xmins: Mapping[int, int]) -> set[int]:
-    """Return the sources whose buffers have rows of these transactions or later ones; all where a buffer is gone."""
+    """Return the sources whose buffers have rows of these transactions or later ones, or that cannot be told of."""
+    found, untold = _asked(conn, set(xmins), lambda known: _since(conn, {relid: xmins[relid] for relid in known}))
+    return found | untold
+
+
+def _asked(conn: Connection, relids: set[int], ask: Callable[[set[int]], set[T]]) -> tuple[set[T], set[int]]:
+    """Return the answer, and the sources that it does not cover: their buffers are gone, or a lock was not granted.
+
+    A refresh of their readers tells what has happened, and mends it.
+    """
+    gone = set[int]()
     try:
-        return _since(conn, xmins) if xmins else set()
-    except errors.UndefinedTable:
-        return set(xmins)
+        try:
+            return ask(relids), gone
+        except errors.UndefinedTable:
+            gone = _gone(conn, relids)
+            return ask(relids - gone), gone
+    except (errors.UndefinedTable, errors.LockNotAvailable):
+        return set(), relids
+
+
+def _gone(conn: Connection, relids: set[int]) -> set[int]:
+    """Return the sources whose buffers do not exist."""
+    query = "SELECT relid FROM unnest(%s::text[], %s::oid[]) AS given (name, relid) WHERE to_regclass(name) IS NULL"
+    ordered = sorted(relids)
+    return {relid for (relid,) in conn.execute(query, ([buffer_name(relid).as_string() for relid in ordered], ordered))}
 
 
 def _since(conn: Connection, xmins: Mapping[int, int]) -> set[int]:
+    if not xmins:
+        return set()
     relids = tuple(sorted(xmins))
     rows = conn.execute(_since_query(relids), ([str(xmins[relid]) for relid in relids],))
     return {relid for (relid,) in rows}
