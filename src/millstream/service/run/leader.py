@@ -53,6 +53,7 @@ from millstream.settings import Settings
 READ_AGAIN = 15.0
 # Words that ask for that; how many seconds lie between two answers at least, and between two looks after DDL.
 CATALOG_WORDS = {"stream_tables", "sources", "ddl"}
+HEEDED = CATALOG_WORDS | {"settings", "request"}
 HASTE, CLOSE_LOOK = 0.25, 5.0
 # A cut for stream tables without changes may take this share of the time, and is made after so many seconds at the
 # latest; whether one is called for is asked so often.
@@ -130,7 +131,8 @@ class Leader:
             log.info("leading", epoch=self._epoch.number)
             while not self._host.is_stopping():
                 self._turn_unless_locked()
-                self._words |= self._host.wake_ups.sleep(self._pause(), self._conn)
+                # Any role may send other words; they wake us, and mean nothing.
+                self._words |= self._host.wake_ups.sleep(self._pause(), self._conn) & HEEDED
         finally:
             self._end()
 
@@ -156,8 +158,9 @@ class Leader:
             self._words.discard("settings")
             self._times.settings = now
             self._read_settings()
-        is_asked = bool(self._words & CATALOG_WORDS) and now - self._times.read >= HASTE
-        if is_asked or now - self._times.read > READ_AGAIN:
+        is_close = "ddl" in self._words and now - self._times.close >= CLOSE_LOOK
+        is_asked = is_close or bool(self._words & {"stream_tables", "sources"})
+        if (is_asked and now - self._times.read >= HASTE) or now - self._times.read > READ_AGAIN:
             self._heed_catalog_words(now)
         if "request" in self._words or self._desk.is_due():
             self._words.discard("request")
