@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import select
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from threading import Thread
 
 import psycopg
@@ -39,8 +42,50 @@ def test_words_that_came_before_are_not_lost(wake_ups: WakeUps) -> None:
 
 def test_a_full_pipe_still_wakes(wake_ups: WakeUps) -> None:
     for _ in range(100_000):
-        wake_ups.wake("again")
-    assert wake_ups.sleep(LONG) == {"again"}
+        wake_ups.wake("request")
+    assert wake_ups.sleep(LONG) == {"request"}
+
+
+def test_without_a_word_it_wakes_and_tells_nothing(wake_ups: WakeUps) -> None:
+    wake_ups.wake()
+    # If it did not wake, the time limit of the test would end it.
+    assert wake_ups.sleep(1e6) == set()
+
+
+def test_after_it_is_closed_it_writes_to_no_other_file() -> None:
+    wake_ups = WakeUps()
+    wake_ups.close()
+    # It has the numbers of the one that was closed.
+    with pipe() as is_written:
+        wake_ups.wake("stop")
+        assert not is_written()
+
+
+def test_closed_while_another_thread_wakes_it_writes_to_no_other_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    wake_ups = WakeUps()
+    write = os.write
+    with ExitStack() as stack:
+        others = list[Callable[[], bool]]()
+
+        def write_late(descriptor: int, data: bytes) -> int:
+            wake_ups.close()
+            others.append(stack.enter_context(pipe()))
+            return write(descriptor, data)
+
+        monkeypatch.setattr(os, "write", write_late)
+        wake_ups.wake("lost")
+        assert [is_written() for is_written in others] == [False]
+
+
+@contextmanager
+def pipe() -> Iterator[Callable[[], bool]]:
+    """Open a pipe; tell whether anything was written to it."""
+    reading, writing = os.pipe()
+    try:
+        yield lambda: bool(select.select([reading], [], [], 0.0)[0])
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 def test_a_notification_ends_a_sleep_also_one_that_came_with_a_statement(
@@ -55,6 +100,21 @@ def test_a_notification_ends_a_sleep_also_one_that_came_with_a_statement(
     assert wake_ups.sleep(LONG, conn) == {"settings"}
     other.execute("NOTIFY elsewhere, 'nothing'")
     assert wake_ups.sleep(0.0, conn) == set()
+
+
+def test_words_that_nobody_here_uses_are_forgotten(
+    wake_ups: WakeUps, conn: Connection, another: Callable[[], Connection]
+) -> None:
+    wake_ups.listen(conn)
+    other = another()
+    for _ in range(2):
+        other.execute("SELECT pg_notify('millstream_wake', repeat('x', 1000) || n) FROM generate_series(1, 1000) AS n")
+        other.execute("NOTIFY millstream_wake, 'stop'")
+        # It comes with the statement, or with the sleep.
+        conn.execute("SELECT 1")
+        assert wake_ups.sleep(0.5, conn) == set()
+    other.execute("NOTIFY millstream_wake, 'ddl'")
+    assert wake_ups.sleep(LONG, conn) == {"ddl"}
 
 
 def test_a_lost_connection_ends_a_sleep_with_an_error(

@@ -4,56 +4,79 @@ from __future__ import annotations
 
 import os
 import select
-from collections import deque
 from contextlib import suppress
+from typing import Literal
 
 from millstream.postgres.connection import Connection
 
 CHANNEL = "millstream_wake"
+# What the server may tell. Anybody who may connect may send anything; other words are forgotten at once.
+NOTIFIED = frozenset(["request", "settings", "ddl", "stream_tables", "sources"])
+
+Word = Literal["", "stop", "lost", "request", "settings", "ddl", "stream_tables", "sources"]
+
+
+class _End:
+    """One end of a pipe. It is open as long as somebody uses it: its number may be another file's afterwards."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        os.set_blocking(descriptor, False)
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
 
 
 class WakeUps:
-    """What wakes one thread. `wake` may be called from any thread and from a signal handler."""
+    """What wakes one thread. `wake` may be called from any thread and from a signal handler, also after `close`."""
 
     def __init__(self) -> None:
-        self._reading, self._writing = os.pipe()
-        for end in (self._reading, self._writing):
-            os.set_blocking(end, False)
-        self._words = deque[str]()
+        reading, writing = os.pipe()
+        self._reading: _End | None = _End(reading)
+        self._writing: _End | None = _End(writing)
+        self._words = set[str]()
 
     def listen(self, conn: Connection) -> None:
         """Let notifications on our channel wake too. Those that come while a statement runs are kept."""
-        conn.add_notify_handler(lambda notification: self._words.append(notification.payload))
+        conn.add_notify_handler(lambda notification: self._take(notification.payload))
         conn.execute(f"LISTEN {CHANNEL}")
 
-    def wake(self, word: str = "") -> None:
-        """Wake the thread that sleeps, or the next that wants to."""
-        self._words.append(word)
-        with suppress(BlockingIOError):
-            # Where the pipe is full, it wakes anyway.
-            os.write(self._writing, b"\0")
+    def wake(self, word: Word = "") -> None:
+        """Wake the thread that sleeps, or the next that wants to; tell it a word, or nothing."""
+        self._words.add(word)
+        # No lock: a signal may come while the same thread has it. What is in use here is closed afterwards.
+        writing = self._writing
+        if writing is not None:
+            # Where the pipe is full, it wakes anyway; where it was closed, nobody sleeps.
+            with suppress(BlockingIOError, BrokenPipeError):
+                os.write(writing.descriptor, b"\0")
 
     def sleep(self, seconds: float, conn: Connection | None = None) -> set[str]:
         """Sleep for at most so long; return the words that came. Raise OperationalError where the server is gone."""
+        reading = self._reading
+        if reading is None:
+            raise ValueError("the wake-ups are closed")
         if not self._words:
-            ends = [self._reading, *([conn.fileno()] if conn is not None else [])]
+            ends = [reading.descriptor, *([conn.fileno()] if conn is not None else [])]
             ready, _, _ = select.select(ends, [], [], max(0.0, seconds))
             if conn is not None and conn.fileno() in ready:
                 self._take_notifications(conn)
         with suppress(BlockingIOError):
-            while os.read(self._reading, 4096):
+            while os.read(reading.descriptor, 4096):
                 pass
-        words = set[str]()
-        while self._words:
-            words.add(self._words.popleft())
-        return words
+        words = self._words.copy()
+        self._words -= words
+        return words - {""}
 
     def _take_notifications(self, conn: Connection) -> None:
         conn.pgconn.consume_input()
         while notification := conn.pgconn.notifies():
-            self._words.append(notification.extra.decode())
+            self._take(notification.extra.decode(errors="replace"))
+
+    def _take(self, word: str) -> None:
+        if word in NOTIFIED:
+            self._words.add(word)
 
     def close(self) -> None:
         """Close the pipe."""
-        for end in (self._reading, self._writing):
-            os.close(end)
+        self._reading = self._writing = None
