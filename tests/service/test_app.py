@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -16,7 +18,10 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream
-from millstream.compiler.server.plan_query import QueryPlan, plan_query
+from millstream.catalog import leadership, stream_tables, upstreams
+from millstream.compiler.server.plan_query import QueryPlan, plan_query, version_stamp
+from millstream.errors import Deposed
+from millstream.frontier.snapshot import Snapshot
 from millstream.postgres.connection import Connection
 from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
@@ -186,3 +191,46 @@ def test_one_that_is_tried_again_in_a_later_cut_takes_what_it_reads_to_that_cut(
         cut_at = "SELECT count(DISTINCT cut_at), count(DISTINCT data_timestamp) FROM millstream.stream_tables"
         assert writer.execute(cut_at).fetchone() == (1, 1)
         assert reports["a"].data_timestamp == reports["b"].data_timestamp
+
+
+# -- without Spark ---------------------------------------------------------------------------
+
+
+def test_one_that_is_forgotten_meanwhile_is_no_error(
+    database: str, conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bug: a request changed a stream table while another application looked for work: KeyError."""
+    conn.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    with millstream.connect(database) as ms:
+        for name in ("a", "b"):
+            ms.create_stream_table(name, "SELECT id FROM t", initialize=False)
+        first, second = (
+            replace(table, frontier=Snapshot.parse("1:1:"), reads_clock=False, planned_by=version_stamp())
+            for table in stream_tables.every(ms.app.conn)
+        )
+        ms.app.forget(first.id)
+        ms.app.forget(second.id)
+        ms.app.unplanned([first])
+        every = upstreams.every
+
+        def forgetting(conn: Connection) -> Any:  # as it comes
+            ms.app.forget(first.id)
+            return every(conn)
+
+        monkeypatch.setattr(upstreams, "every", forgetting)
+        assert ms.app.unplanned([first, second]) == {}, "they stand on nothing before they are filled"
+
+
+def test_a_former_leader_that_has_lost_its_session_opens_no_other_one(database: str, conn: Connection) -> None:
+    """The bug: the new leader had ended its sessions, and it went on in a new one."""
+    with millstream.connect(database) as ms:
+        ms.app.epoch = leadership.take_over(conn, uuid4())
+        lost = ms.app.conn
+        lost.close()
+        ms.app.reach()
+        assert ms.app.conn is not lost
+        leadership.take_over(conn, uuid4())
+        ms.app.conn.close()
+        for _ in range(2):
+            with pytest.raises(Deposed):
+                ms.app.reach()

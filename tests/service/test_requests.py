@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -16,8 +17,8 @@ from pyspark.sql import SparkSession
 import millstream
 from millstream import Millstream
 from millstream.bundled.server import Server, embedded
+from millstream.catalog import leadership, stream_tables, write_guard
 from millstream.catalog import requests as rows
-from millstream.catalog import stream_tables, write_guard
 from millstream.catalog.leadership import Epoch
 from millstream.errors import Deposed
 from millstream.observe.failpoint import REQUEST_FAILPOINTS, VARIABLE
@@ -326,6 +327,64 @@ def test_a_former_leader_answers_nothing(ms: Millstream, owner: Role, totals: st
         ("WAITING",)
     ]
     work(ms)
+
+
+MORE = "create_stream_table('more', 'SELECT id FROM orders', initialize => false)"
+
+
+@pytest.mark.parametrize(
+    ("call", "afterwards"),
+    [
+        (
+            "drop_stream_table('totals')",
+            lambda ms: ms.create_stream_table(
+                "shop.totals", "SELECT id FROM shop.orders", owner="owner", initialize=False
+            ),
+        ),
+        (MORE, lambda ms: ms.drop_stream_table("shop.more")),
+        (
+            "alter_stream_table('totals', schedule => '7m')",
+            lambda ms: ms.alter_stream_table("shop.totals", schedule="8m"),
+        ),
+    ],
+    ids=["drop", "create", "alter"],
+)
+def test_a_former_leader_undoes_nothing_that_came_after_it(
+    service: tuple[Server, Millstream],
+    spark: SparkSession,
+    owner: Role,
+    totals: str,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    afterwards: Callable[[Millstream], object],
+) -> None:
+    """The bug: it stood still after it had begun a drop, and later dropped what was created under the same name."""
+    server, ms = service
+    id_ = owner.ask(call)
+    [request] = requests.waiting(ms.app.conn)
+    left = list[tuple[int, str, str]]()
+
+    def described() -> list[tuple[int, str, str]]:
+        return sorted((one.id, one.query, one.schedule) for one in stream_tables.every(ms.app.conn))
+
+    def take_over(point: str) -> None:
+        monkeypatch.undo()
+        with millstream.connect(server.dsn_for("service", "postgres"), spark=spark) as other:
+            other.app.epoch = leadership.take_over(other.app.conn, uuid4())
+            requests.take_up(other.app)
+            work(other)
+            afterwards(other)
+        left.extend(described())
+
+    ms.app.epoch = leadership.take_over(ms.app.conn, uuid4())
+    monkeypatch.setattr(requests, "failpoint", take_over)
+    try:
+        with pytest.raises(Deposed):
+            requests.execute(ms.app, request)
+    finally:
+        ms.app.epoch = None
+    assert owner.look(id_)["action"] in ("dropped", "created", "altered")
+    assert described() == left
 
 
 def test_old_answers_are_removed(ms: Millstream, owner: Role, totals: str) -> None:

@@ -45,6 +45,7 @@ def alter(
         transitions.require(app, sources.read_by(app.conn, table.id))
     report = redefine(app, table, query, search_path) if query is not None else None
     with app.conn.transaction():
+        app.hold_epoch()
         stream_tables.change(
             app.conn, table.id, schedule=cadence, refresh_mode=refresh_mode, status=status, cdc_mode=cdc_mode
         )

@@ -35,7 +35,7 @@ from millstream.refresh.report import RefreshReport
 from millstream.scheduler import dependencies
 from millstream.service import block_tables
 from millstream.service.follow_types import follow_types
-from millstream.service.shared import Shared
+from millstream.service.shared import Recorded, Shared
 from millstream.settings import Settings
 from millstream.spark.engine import Engine
 
@@ -177,19 +177,30 @@ class App:
         would be most of what a new process does.
         """
         asked = [table for table in tables if self._may_stay_unplanned(table)]
-        new = [table.id for table in asked if table.id not in self._shared.recorded]
-        if new:
-            stands_on, read = definition_digests.recorded(self.conn, new), sources.read_by_each(self.conn, new)
-            above = upstreams.every(self.conn)
-            for id_ in new:
-                relids = frozenset(source.relid for source in read[id_])
-                self._shared.recorded[id_] = (stands_on[id_], relids, frozenset(one.id for one in above.get(id_, ())))
+        # Not looked up twice: meanwhile another application may forget one.
+        recorded = {table.id: self._shared.recorded.get(table.id) for table in asked}
+        read = self._recorded([id_ for id_, known in recorded.items() if known is None])
+        self._shared.recorded.update(read)
         jobs = dict[int, Job]()
         for table in asked:
-            found, relids, ids = self._shared.recorded[table.id]
+            found, relids, ids = recorded[table.id] or read[table.id]
             if found and relids:
                 jobs[table.id] = Job(table, (), digests=found | _target(table), upstreams=ids, recorded_relids=relids)
         return jobs
+
+    def _recorded(self, ids: Sequence[int]) -> dict[int, Recorded]:
+        if not ids:
+            return {}
+        stands_on, read = definition_digests.recorded(self.conn, ids), sources.read_by_each(self.conn, list(ids))
+        above = upstreams.every(self.conn)
+        return {
+            id_: (
+                stands_on[id_],
+                frozenset(source.relid for source in read[id_]),
+                frozenset(one.id for one in above.get(id_, ())),
+            )
+            for id_ in ids
+        }
 
     def _may_stay_unplanned(self, table: StreamTable) -> bool:
         if table.id in self._shared.plans or table.frontier is None:
@@ -235,12 +246,29 @@ class App:
             self.conn.pgconn.consume_input()
             self.conn.pgconn.consume_input()
         if self.conn.closed:
-            self.conn = _main_session(self.dsn)
+            self.conn = self._session_of_leader()
             self.mutex.close()
             self.mutex = self._mutex()
             self.journal.close()
             self.journal = self._journal()
             self._memory.forget()
+
+    def _session_of_leader(self) -> Connection:
+        """Open a session; in a service only while it leads: the next leader ends the sessions that are there."""
+        conn = _main_session(self.dsn)
+        try:
+            if self.epoch is not None:
+                with conn.transaction():
+                    self.epoch.hold(conn)
+        except BaseException:
+            conn.close()
+            raise
+        return conn
+
+    def hold_epoch(self) -> None:
+        """In a service: keep leading until the transaction ends; raise Deposed if another process leads."""
+        if self.epoch is not None:
+            self.epoch.hold(self.conn)
 
     def hang_up(self) -> None:
         """End what is being done, from another thread: its transaction is rolled back, and it raises ServerDown."""

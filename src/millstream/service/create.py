@@ -79,6 +79,7 @@ def create(
         )
         app.know(table, planned)
         with app.conn.transaction():
+            app.hold_epoch()
             roles.grant(app.conn)
         failpoint("create_recorded")
         try:
@@ -204,6 +205,7 @@ class _Asked:
 def _recorded(app: App, locked: ExitStack, asked: _Asked, planned: QueryPlan) -> StreamTable:
     """The catalog's rows, the table and its state, in one transaction; the stream table is locked before its end."""
     with app.conn.transaction():
+        app.hold_epoch()
         table = stream_tables.add(
             app.conn, schema_name=asked.schema, name=asked.name, query=planned.query,
             canonical_query=planned.canonical.text, schedule=asked.schedule,

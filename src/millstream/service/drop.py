@@ -76,10 +76,12 @@ def _drop_at_once(app: App, doomed: Sequence[StreamTable], cascade: bool, forgot
     captured = triggers.captured_tables(conn, sources.read_only_by(conn, ids))
     tables = [table for table in stored if table] + left + captured
     each = list({table.oid: table for table in tables}.values())
-    under_lock(conn, each, "ACCESS EXCLUSIVE", lambda: _drop_each(conn, doomed, cascade, forgotten), PATIENT)
+    under_lock(conn, each, "ACCESS EXCLUSIVE", lambda: _drop_each(app, doomed, cascade, forgotten), PATIENT)
 
 
-def _drop_each(conn: Connection, doomed: Sequence[StreamTable], cascade: bool, forgotten: set[int]) -> None:
+def _drop_each(app: App, doomed: Sequence[StreamTable], cascade: bool, forgotten: set[int]) -> None:
+    conn = app.conn
+    app.hold_epoch()
     for table in doomed:
         if table.id not in forgotten:
             _drop_stored(conn, table, cascade)

@@ -88,10 +88,12 @@ def _capture(app: App, table: StreamTable, planned: QueryPlan) -> None:
     So are the stream tables that it reads: two sessions that each close one half of a cycle see each other's.
     """
     with app.conn.transaction():
+        app.hold_epoch()
         dependencies.record(app.conn, table.id, planned.upstreams)
     for relid, (source, columns) in planned.sources().items():
         app.progress(f"capturing changes of {source.name}", None)
         with app.conn.transaction():
+            app.hold_epoch()
             sources.reserve(app.conn, relid, source.schema, source.name)
             sources.widen_dependency(app.conn, table.id, relid, columns)
         triggers.install(app.conn, source, columns)
@@ -244,6 +246,7 @@ def _return_to_former(app: App, table: StreamTable) -> None:
 def _narrow(app: App, table: StreamTable, planned: QueryPlan) -> None:
     read = planned.sources()
     with app.conn.transaction():
+        app.hold_epoch()
         for relid, (_, columns) in read.items():
             sources.add_dependency(app.conn, table.id, relid, columns)
         sources.remove_other_dependencies(app.conn, table.id, list(read))

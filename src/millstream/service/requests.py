@@ -124,8 +124,7 @@ def prune(app: App) -> None:
 def _answering(app: App) -> Iterator[None]:
     """A transaction of the leader; that of a process that leads no more is refused."""
     with app.conn.transaction():
-        if app.epoch is not None:
-            app.epoch.hold(app.conn)
+        app.hold_epoch()
         yield
 
 
