@@ -27,6 +27,13 @@ NOW = datetime.now(UTC)
 
 
 @pytest.fixture(autouse=True)
+def _now() -> None:
+    """Each test begins now: the module may have been imported long before."""
+    global NOW
+    NOW = datetime.now(UTC)
+
+
+@pytest.fixture(autouse=True)
 def installed(conn: Connection) -> None:
     install.install(conn)
 

@@ -231,7 +231,7 @@ UNRESOLVED = {
         "ALTER TABLE s0 RENAME TO other; CREATE TABLE s0 (id int, g int, v numeric); CREATE UNIQUE INDEX ON s0 (id)",
         "not have Millstream's mark",
     ),
-    "a column has another type": ("ALTER TABLE s0 ALTER COLUMN v TYPE text", "the type"),
+    "a column has another type": ("ALTER TABLE s0 ALTER COLUMN v TYPE text", "has type text, not numeric"),
     "a column of the source is gone": ("ALTER TABLE t0 DROP COLUMN v", "v"),
 }
 

@@ -66,6 +66,12 @@ def check(conn: Connection, stream_table_id: int, name: str, relid: int, columns
         raise TargetAltered.has(name, what, f"ALTER TABLE {child} NO INHERIT {table}")
 
 
+def refuse_other_types(conn: Connection, name: str, relid: int, columns: Sequence[Column]) -> None:
+    """Raise where a column has another type than in the query, whoever has altered which."""
+    stored = {column.name: column.type.name for column in relations.columns(conn, relid)}
+    _check_columns(stored, columns, name, altered=True)
+
+
 def _check_columns(stored: Mapping[str, str], columns: Sequence[Column], name: str, *, altered: bool) -> None:
     for column in columns:
         there, wanted = stored.get(column.name), column.type.name

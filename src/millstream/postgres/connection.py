@@ -125,8 +125,10 @@ def connect(dsn: str, *, application_name: str = "millstream") -> Connection:
 
 def _set_since(conn: Connection) -> None:
     """Set what not every server has."""
-    newer = [(name, value, "") for name, value in pinned_since(conn.info.server_version).items()]
-    names, values, platforms = zip(*newer, *WATCHFUL, strict=True)
+    for name, value in pinned_since(conn.info.server_version).items():
+        # By itself and first: a role's transaction_timeout may end anything that takes a millisecond.
+        conn.execute(f"SET {name} = {value}".encode())
+    names, values, platforms = zip(*WATCHFUL, strict=True)
     conn.execute(
         # Qualified: the path is not ours yet.
         "SELECT pg_catalog.set_config(n, v, false)"

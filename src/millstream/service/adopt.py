@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.capture.trigger import triggers
-from millstream.catalog import definition_digests, sources, stream_tables, targets
+from millstream.catalog import definition_digests, sources, stream_tables, target_shape, targets
 from millstream.catalog.installation import adoption, identity, install
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import Busy, MillstreamError, NotAdopted, OtherDatabase
@@ -100,9 +100,11 @@ def _objection(app: App, table: StreamTable) -> str:
         error = targets.moved(app.conn, target, table.name)
         return f"{error.message}; {error.hint}"
     try:
-        app.plan(table)
+        planned = app.plan(table)
+        # The digests that would tell who has altered it are those of the other database.
+        target_shape.refuse_other_types(app.conn, table.name, table.relid or 0, planned.canonical.columns)
     except MillstreamError as error:
-        return f"{error.message}: {error.detail}" if error.detail else error.message
+        return f"{error.message}: {error.detail.rstrip('.')}" if error.detail else error.message
     wanted: definition_digests.Digests = (
         {("target", table.relid or 0): table.row_key.indexed()} if table.row_key else {}
     )
