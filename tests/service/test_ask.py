@@ -36,7 +36,7 @@ def service(ms: Millstream, another: Open, conn: Connection) -> Iterator[Millstr
     def work() -> None:
         while not ended.wait(0.01):
             for request in requests.waiting(registered):
-                requests.execute(ms.app, request)
+                requests.execute(ms.app, request.id)
 
     working = threading.Thread(target=work)
     working.start()

@@ -30,8 +30,18 @@ _SQL = load("millstream.catalog", "requests.sql")
 
 
 @dataclass(frozen=True)
+class OpenRequest:
+    """A request without an answer: what decides whether it may begin."""
+
+    id: int
+    kind: Kind
+    stream_table: str | None
+    """The name as it was given."""
+
+
+@dataclass(frozen=True)
 class Request:
-    """What a role has asked for."""
+    """What a role has asked for, when a service begins it."""
 
     id: int
     kind: Kind
@@ -41,8 +51,10 @@ class Request:
     search_path: str
     """Of the session that asked: a list of quoted schema names."""
     requested_by: str
-    tries: int = 0
-    """How often a service has begun it."""
+    begun_at: datetime
+    """When a service first began it."""
+    tries: int
+    """How often a service has begun it before."""
 
 
 @dataclass(frozen=True)
@@ -105,20 +117,15 @@ def service_is_running(conn: Connection) -> bool:
     return found
 
 
-def release(conn: Connection, id: int, most_tries: int) -> None:
-    """Let one request wait again."""
-    conn.execute(_SQL["release"], (id, most_tries))
+def waiting(conn: Connection) -> list[OpenRequest]:
+    """Return the oldest requests that nobody has begun, the oldest first."""
+    return [OpenRequest(*row) for row in conn.execute(_SQL["waiting"])]
 
 
-def waiting(conn: Connection) -> list[Request]:
-    """Return the requests that nobody has begun, the oldest first."""
-    return [Request(*row) for row in conn.execute(_SQL["waiting"])]
-
-
-def start(conn: Connection, id: int) -> datetime | None:
-    """Mark a request as begun; return when it was first begun, or None if it does not wait any more."""
+def start(conn: Connection, id: int) -> Request | None:
+    """Mark a request as begun and return it; None if it does not wait any more."""
     row = conn.execute(_SQL["start"], (id,)).fetchone()
-    return row[0] if row else None
+    return Request(*row) if row else None
 
 
 def succeed(conn: Connection, id: int, result: Document) -> None:
@@ -131,14 +138,14 @@ def fail(conn: Connection, id: int, error: Document) -> None:
     conn.execute(_SQL["answer"], {"id": id, "status": "FAILED", "result": None, "error": Jsonb(error, dumps=_dumps)})
 
 
-def take_up(conn: Connection, most_tries: int) -> None:
-    """Let those requests wait again that a service had begun when it ended."""
-    conn.execute(_SQL["take_up"], (most_tries,))
+def take_up(conn: Connection, most_tries: int, id: int | None = None) -> None:
+    """Let those requests, or one, wait again that were begun, less often than that, and not answered."""
+    conn.execute(_SQL["take_up"], {"most_tries": most_tries, "id": id})
 
 
-def interrupted(conn: Connection) -> list[Request]:
-    """Return the requests that a service has begun and not answered."""
-    return [Request(*row) for row in conn.execute(_SQL["interrupted"])]
+def interrupted(conn: Connection, id: int | None = None) -> list[OpenRequest]:
+    """Return the requests that a service has begun and not answered; of one request, that one if it is so."""
+    return [OpenRequest(*row) for row in conn.execute(_SQL["interrupted"], {"id": id})]
 
 
 def prune(conn: Connection, retention: timedelta) -> int:

@@ -1,12 +1,13 @@
 -- waiting --
-SELECT id, kind, stream_table, arguments, search_path, requested_by::text, tries FROM millstream.requests WHERE status = 'WAITING' ORDER BY id;
+-- Without the arguments, which may be large; those that come later are seen when these are answered.
+SELECT id, kind, stream_table FROM millstream.requests WHERE status = 'WAITING' ORDER BY id LIMIT 100;
 
 -- start --
 -- When it was first tried: what was made for it is younger.
 UPDATE millstream.requests
 SET status = 'RUNNING', tries = tries + 1, started_at = coalesce(started_at, clock_timestamp())
 WHERE id = %s AND status = 'WAITING'
-RETURNING started_at;
+RETURNING id, kind, stream_table, arguments, search_path, requested_by::text, started_at, tries - 1;
 
 -- answer --
 UPDATE millstream.requests
@@ -14,10 +15,12 @@ SET status = %(status)s, finished_at = clock_timestamp(), result = %(result)s, e
 WHERE id = %(id)s AND status = 'RUNNING';
 
 -- take_up --
-UPDATE millstream.requests SET status = 'WAITING' WHERE status = 'RUNNING' AND tries < %s;
+UPDATE millstream.requests
+SET status = 'WAITING'
+WHERE status = 'RUNNING' AND tries < %(most_tries)s AND id = coalesce(%(id)s, id);
 
 -- interrupted --
-SELECT id, kind, stream_table, arguments, search_path, requested_by::text, tries FROM millstream.requests WHERE status = 'RUNNING' ORDER BY id;
+SELECT id, kind, stream_table FROM millstream.requests WHERE status = 'RUNNING' AND id = coalesce(%(id)s, id) ORDER BY id;
 
 -- prune --
 DELETE FROM millstream.requests WHERE status IN ('DONE', 'FAILED') AND finished_at < clock_timestamp() - %s;
@@ -54,7 +57,3 @@ SELECT r.status, r.result, r.error FROM millstream.requests AS r WHERE r.id = %s
 
 -- service_is_running --
 SELECT millstream.service_is_running();
-
--- release --
--- The service has lost the connection that it worked on.
-UPDATE millstream.requests SET status = 'WAITING' WHERE id = %s AND status = 'RUNNING' AND tries < %s;

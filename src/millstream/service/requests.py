@@ -1,6 +1,6 @@
 """Execute what roles have asked for by SQL.
 
-    waiting(conn) -> for each: execute(app, request)          take_up(app): after a takeover, or a lost connection
+    waiting(conn) -> for each: execute(app, id)          take_up(app): after a takeover, or a lost connection
 
 A request is executed with the rights of the role that asked. What that role could not do itself is refused: it must be
 an operator or the owner (`millstream.may_ask`), a stream table that it creates belongs to it, and PostgreSQL decides
@@ -21,12 +21,9 @@ error its code only, since the text may quote values of rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
-
-import psycopg
 
 from millstream.algebra.table import quoted
 from millstream.catalog import requests, rights, stream_tables
@@ -70,23 +67,24 @@ _TEXTS = (*_ALTERABLE, "owner")
 _TELLS_NO_VALUE = (BadSetting, Busy, JavaEnded, LockNotHad, NoRights, NoSuchStreamTable, NotFilled, NotYet, StillUsed)
 
 
-def execute(app: App, request: Request) -> None:
-    """Do what was asked for, and write the answer. Raise if the connection or the epoch is lost."""
+def execute(app: App, id: int) -> None:
+    """Do what was asked for, and write the answer.
+
+    Raise if the connection or the epoch is lost: the request is then to be released.
+    """
+    app.reach()
     with _answering(app):
-        begun = requests.start(app.conn, request.id)
-    if begun is None:
+        request = requests.start(app.conn, id)
+    if request is None:
         return
     failpoint("request_begun")
-    asked = _Asked(app, request, begun, None, _NONE)
+    asked = _Asked(app, request, None, _NONE)
     try:
         asked = _look_up(asked)
         result = _VERBS[request.kind](asked)
     except Exception as error:
         told = translate_error(error)
-        if isinstance(told, Deposed):
-            raise
-        if app.conn.closed:
-            _release(app, request)
+        if isinstance(told, Deposed) or app.conn.closed:
             raise
         if isinstance(told, InternalError):
             log.error("a request failed", id=request.id, kind=request.kind, reason=str(told))
@@ -96,19 +94,15 @@ def execute(app: App, request: Request) -> None:
         _answer(app, request, result=result)
 
 
-def _release(app: App, request: Request) -> None:
-    """Let a request wait again whose connection is lost; where the server is away, `take_up` does it later."""
-    with suppress(MillstreamError, psycopg.Error):
-        app.reach()
-        with _answering(app):
-            requests.release(app.conn, request.id, MOST_TRIES)
+def take_up(app: App, id: int | None = None) -> None:
+    """Let those requests wait again that were begun and not answered; give up those that were begun too often.
 
-
-def take_up(app: App) -> None:
-    """Let those requests wait again that a service had begun when it ended; give up those that end services."""
+    With an id only this one, whose execution has raised an error.
+    """
+    app.reach()
     with _answering(app):
-        requests.take_up(app.conn, MOST_TRIES)
-        for request in requests.interrupted(app.conn):
+        requests.take_up(app.conn, MOST_TRIES, id)
+        for request in requests.interrupted(app.conn, id):
             error = RequestInterrupted.of(request.kind, request.stream_table or "a query")
             log.error("a request is given up", id=request.id, kind=request.kind, table=request.stream_table)
             requests.fail(app.conn, request.id, error.as_dict())
@@ -116,6 +110,7 @@ def take_up(app: App) -> None:
 
 def prune(app: App) -> None:
     """Remove the requests that were answered longer ago than the history goes back."""
+    app.reach()
     with _answering(app):
         requests.prune(app.conn, app.settings.history_retention)
 
@@ -147,8 +142,6 @@ class _Asked:
 
     app: App
     request: Request
-    begun: datetime
-    """When a service first began it."""
     table: StreamTable | None
     rights: AskersRights
 
@@ -194,7 +187,7 @@ def _look_up(asked: _Asked) -> _Asked:
         what = " ".join(filter(None, (request.kind, request.stream_table)))
         grant = f"GRANT millstream_operator TO {quoted(request.requested_by)};"
         raise NoRights.to(f"ask for this: {what}", role=request.requested_by, grant=grant)
-    return _Asked(app, request, asked.begun, table, found)
+    return _Asked(app, request, table, found)
 
 
 def _error(asked: _Asked, error: MillstreamError) -> Document:
@@ -241,7 +234,7 @@ def _was_made_for(asked: _Asked, table: StreamTable) -> bool:
     """True if an earlier try of this request has created the stream table."""
     owner = rights.owners(asked.app.conn, [table.relid or 0]).get(table.relid or 0)
     same = (table.query, owner) == (asked.arguments["query"], asked.owner)
-    return asked.request.tries > 0 and same and table.created_at >= asked.begun
+    return asked.request.tries > 0 and same and table.created_at >= asked.request.begun_at
 
 
 def _create_new(asked: _Asked) -> Document:
@@ -302,7 +295,7 @@ def _alter(asked: _Asked) -> Document:
 def _drop(asked: _Asked) -> Document:
     table = asked.table
     # One that was created since belongs to another request.
-    if asked.request.tries > 0 and (table is None or table.created_at > asked.begun):
+    if asked.request.tries > 0 and (table is None or table.created_at > asked.request.begun_at):
         return {"name": asked.request.stream_table, "action": "dropped"}
     drop.drop(asked.app, asked.existing().qualified, cascade=bool(asked.arguments.get("cascade")))
     return {"name": asked.existing().qualified, "action": "dropped"}

@@ -1,16 +1,30 @@
-"""Which requests wait for others."""
+"""Which requests wait for others, and what becomes of those whose execution fails."""
 
 from __future__ import annotations
 
-from millstream.catalog.requests import Kind, Request
-from millstream.service.run.desk import may_begin
+from types import SimpleNamespace
+from typing import cast
+
+import psycopg
+import pytest
+
+from millstream.catalog import requests as rows
+from millstream.catalog.installation import install
+from millstream.catalog.requests import Kind, OpenRequest
+from millstream.postgres.connection import Connection
+from millstream.service import requests
+from millstream.service.app import App
+from millstream.service.run import desk
+from millstream.service.run.desk import RequestDesk, may_begin
+from millstream.settings import Settings
+from millstream.testing.waiting import wait_until
 
 
-def request(id: int, kind: Kind, name: str | None = "a") -> Request:
-    return Request(id, kind, name, {}, "public", "somebody")
+def request(id: int, kind: Kind, name: str | None = "a") -> OpenRequest:
+    return OpenRequest(id, kind, name)
 
 
-def ids(waiting: list[Request], begun: list[Request] | None = None) -> list[int]:
+def ids(waiting: list[OpenRequest], begun: list[OpenRequest] | None = None) -> list[int]:
     return [one.id for one in may_begin(waiting, begun or [])]
 
 
@@ -32,3 +46,80 @@ def test_a_refresh_waits_for_changes_of_its_stream_table_before_it_and_for_no_ot
 def test_what_has_begun_is_not_begun_again() -> None:
     refresh = request(1, "refresh")
     assert ids([refresh, request(2, "verify")], [refresh]) == [2]
+
+
+# -- errors ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The monotonic clock of the desk; it stands still."""
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(desk, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+def test_an_application_that_cannot_be_opened_is_opened_again_after_a_pause(clock: SimpleNamespace) -> None:
+    """The bug: the leader tried again at once, for as long as the server had no connection to spare."""
+    tries, nowhere = list[int](), cast(Connection, None)
+
+    def refused() -> App:
+        tries.append(1)
+        raise psycopg.OperationalError("too many clients")
+
+    requests_of_nobody = RequestDesk(refused, lambda: None)
+    requests_of_nobody.open()
+    for number, pause in enumerate((1.0, 2.0, 4.0, 8.0, 15.0, 15.0), start=1):
+        wait_until(lambda: requests_of_nobody.workers.has_finished)
+        requests_of_nobody.look(nowhere)
+        clock.now += pause * 0.99
+        assert not requests_of_nobody.is_due()
+        requests_of_nobody.look(nowhere)
+        assert (len(tries), requests_of_nobody.workers.running) == (number, [])
+        clock.now += pause * 0.02
+        assert requests_of_nobody.is_due()
+        requests_of_nobody.look(nowhere)
+    requests_of_nobody.workers.wait(60)
+
+
+def test_a_request_that_loses_its_connection_each_time_is_given_up(
+    conn: Connection, database: str, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bug: the third time it stayed RUNNING, until another process took over."""
+    install.install(conn)
+    id = rows.send(conn, "validate", "", {"query": "SELECT 1"})
+    tries = list[int]()
+
+    def lose(asked: requests._Asked) -> rows.Document:
+        tries.append(asked.request.tries)
+        asked.app.conn.close()
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    monkeypatch.setitem(requests._VERBS, "validate", lose)
+    at_work = RequestDesk(lambda: App(database, Settings()), lambda: None)
+    at_work.open()
+
+    def error() -> rows.Document | None:
+        at_work.look(conn)
+        clock.now += 20.0
+        return rows.look(conn, id).error
+
+    try:
+        told = wait_until(error)
+        assert told is not None
+        assert told["code"] == "MS504"
+    finally:
+        at_work.workers.close()
+    assert tries == [0, 1, 2]
+
+
+def test_requests_are_taken_a_hundred_at_a_time_and_without_their_arguments(conn: Connection) -> None:
+    """The bug: each look read all that waited, up to a megabyte of each."""
+    install.install(conn)
+    for _ in range(101):
+        rows.send(conn, "validate", "", {"query": "SELECT 1"})
+    assert len(rows.waiting(conn)) == 100
+    begun = rows.start(conn, rows.waiting(conn)[0].id)
+    assert begun is not None
+    assert (begun.arguments, begun.tries) == ({"query": "SELECT 1"}, 0)
+    assert len(rows.waiting(conn)) == 100

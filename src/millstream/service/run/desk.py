@@ -2,14 +2,18 @@
 
 Those that change what there is (create, alter, drop) are executed one after the other: the second may be about what the
 first has made. Others are executed beside them, unless one of those before them is about the same stream table.
+
+A request whose execution has raised an error, as where a connection was lost, is not answered: it is released, and
+waits again, or is given up. After an error nothing is begun for a while, which grows with each further one.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from threading import Timer
 
-from millstream.catalog.requests import Request
+from millstream.catalog.requests import OpenRequest
 from millstream.postgres.connection import Connection
 from millstream.service import requests
 from millstream.service.app import App
@@ -21,6 +25,8 @@ WORKERS = 2
 TAKE_UP, PRUNE = "take up requests", "prune requests"
 # Seconds between two looks without being told, and between two removals of old requests.
 LOOK_AGAIN, PRUNE_EVERY = 15.0, 3600.0
+# Seconds in which nothing is begun after an error.
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
 
 
 class RequestDesk:
@@ -31,9 +37,13 @@ class RequestDesk:
     ) -> None:
         self.workers = Workers("request", open_app, wake, prepare)
         self.workers.limit = WORKERS
-        self._begun = dict[int, Request]()
+        self._wake = wake
+        self._begun = dict[int, OpenRequest]()
+        # What has raised an error: the taking up, and requests to release.
+        self._again = list[Task]()
         self._is_open = False
-        self._looked_at = self._pruned_at = float("-inf")
+        self._looked_at = self._pruned_at = self._not_before = float("-inf")
+        self._pause = 0.0
 
     def open(self) -> None:
         """First take up what another process has left."""
@@ -41,13 +51,19 @@ class RequestDesk:
 
     def is_due(self) -> bool:
         """Return True if it is to be looked without having been told: something is done, or a while has passed."""
-        return self.workers.has_finished or time.monotonic() - self._looked_at > LOOK_AGAIN
+        now = time.monotonic()
+        return self.workers.has_finished or (now >= self._not_before and now - self._looked_at > LOOK_AGAIN)
 
     def look(self, conn: Connection) -> None:
         """Begin the requests that may begin."""
         self._looked_at = time.monotonic()
         for finished in self.workers.finished():
             self._take_in(finished)
+        if self._looked_at < self._not_before:
+            self._looked_at = float("-inf")
+            return
+        while self._again:
+            self.workers.submit(self._again.pop())
         if not self._is_open:
             return
         if self._looked_at - self._pruned_at > PRUNE_EVERY and self.workers.free:
@@ -58,22 +74,37 @@ class RequestDesk:
                 self._begin(request)
 
     def _take_in(self, finished: Finished) -> None:
-        for id in finished.task.ids:
+        task = finished.task
+        if finished.error is not None:
+            self._again += [task] if task.name == TAKE_UP else [_release(id) for id in task.ids]
+            self._rest()
+            return
+        self._pause = 0.0
+        self._is_open |= task.name == TAKE_UP
+        for id in task.ids:
             self._begun.pop(id, None)
-        if finished.task.name == TAKE_UP:
-            self._is_open = finished.error is None
-            if finished.error is not None:
-                self.open()
 
-    def _begin(self, request: Request) -> None:
+    def _rest(self) -> None:
+        """Begin nothing for a while, twice as long as the last time."""
+        self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
+        self._not_before = time.monotonic() + self._pause
+        timer = Timer(self._pause, self._wake)
+        timer.daemon = True
+        timer.start()
+
+    def _begin(self, request: OpenRequest) -> None:
         self._begun[request.id] = request
         name = f"request {request.id}: {request.kind}"
-        self.workers.submit(Task(name, lambda app: requests.execute(app, request), [request.id]))
+        self.workers.submit(Task(name, lambda app: requests.execute(app, request.id), [request.id]))
 
 
-def may_begin(waiting: Sequence[Request], begun: Iterable[Request]) -> list[Request]:
+def _release(id: int) -> Task:
+    return Task(f"release request {id}", lambda app: requests.take_up(app, id), [id])
+
+
+def may_begin(waiting: Sequence[OpenRequest], begun: Iterable[OpenRequest]) -> list[OpenRequest]:
     """Return the requests that need not wait for one before them; each list in the order in which they came."""
-    found = list[Request]()
+    found = list[OpenRequest]()
     changing = [request for request in begun if request.kind in CHANGING]
     at_work = {request.id for request in begun}
     for request in waiting:
@@ -88,7 +119,7 @@ def may_begin(waiting: Sequence[Request], begun: Iterable[Request]) -> list[Requ
     return found
 
 
-def _bare(request: Request) -> str | None:
+def _bare(request: OpenRequest) -> str | None:
     """Return the name without its schema and quotes: two spellings of a name are never taken for two."""
     name = request.stream_table
     return name.rpartition(".")[2].strip('"').lower() if name else None
