@@ -185,9 +185,7 @@ class Leader:
 
     def _pause(self) -> float:
         """Return how long to sleep if nothing wakes us."""
-        if self._words:
-            return HASTE
-        longest = min(READ_AGAIN, self._host.systemd.longest_sleep, 1.0 if not self._heartbeat.holds() else READ_AGAIN)
+        longest = min(HASTE if self._words else READ_AGAIN, self._host.systemd.longest_sleep)
         tick = self._settings.scheduler_interval.total_seconds() - (time.monotonic() - self._times.looked)
         due_at = self._agenda.next_due_at() if self._settings.enabled else None
         if due_at is None:
@@ -255,6 +253,8 @@ class Leader:
     def _submit(self, name: str, batch: Sequence[Due]) -> None:
         ids = [id for due in batch for id in due.ids]
         self._agenda.started(ids)
+        # DDL from now on is later than the cut may be.
+        self._must_look_at.difference_update(ids)
         slow = any(is_slow(due) for due in batch)
         self._workers.submit(Task(name, lambda app: _refresh(app, ids), ids, slow))
 
@@ -276,8 +276,8 @@ class Leader:
         """Put what was refreshed on the agenda again, as the catalog has it now."""
         for one in finished:
             self._agenda.finished(list(one.task.ids), _seconds_of_each(one))
-            if one.error is None:
-                self._must_look_at.difference_update(one.task.ids)
+            if one.error is not None:
+                self._must_look_at |= set(one.task.ids)
         for one in finished:
             ids = list(one.task.ids)
             former = {id: self._agenda.tables.get(id) for id in ids}
