@@ -85,7 +85,7 @@ def test_a_column_that_was_dropped_is_missed_although_others_were_renamed(conn: 
     with queries.rolled_back(conn):
         names = query_names.of_view(conn, queries.temporary_view(conn, text))
     conn.execute("DROP VIEW v; ALTER TABLE t RENAME a TO z; ALTER TABLE t DROP COLUMN c")
-    with pytest.raises(BadQuery, match='column "c" does not exist'):
+    with pytest.raises(BadQuery, match=r'column ("c"|t\.c) does not exist'):
         renames.follow(conn, text, renames.find(conn, names))
 
 
