@@ -109,25 +109,54 @@ def _with_settings(dsn: str, application_name: str, settings: Mapping[str, str])
     return make_conninfo("", **parts, options=f"{given} {options}" if given else options)
 
 
+# By dsn: the version of the server, which is known once it was connected to.
+_versions = dict[str, int]()
+
+
 def connect(dsn: str, *, application_name: str = "millstream") -> Connection:
     """Open a connection in autocommit mode, to a server of a version we know."""
-    try:
-        connection = psycopg.connect(_with_settings(dsn, application_name, PINNED), autocommit=True)
-    except psycopg.OperationalError as error:
-        raise ServerDown.unreachable(without_password(dsn), str(error)) from error
+    known = _versions.get(dsn, 0)
+    connection = _connected(dsn, application_name, known)
     version = connection.info.server_version
     if not OLDEST <= version // 10000 <= NEWEST:
         connection.close()
         raise WrongVersion.of(version, OLDEST, NEWEST)
-    _set_since(connection)
+    if pinned_since(version) != pinned_since(known):
+        connection = _pinned_too(connection, dsn, application_name)
+    _versions[dsn] = version
+    _watch(connection)
     return connection
 
 
-def _set_since(conn: Connection) -> None:
-    """Set what not every server has."""
-    for name, value in pinned_since(conn.info.server_version).items():
-        # By itself and first: a role's transaction_timeout may end anything that takes a millisecond.
-        conn.execute(f"SET {name} = {value}".encode())
+def _connected(dsn: str, application_name: str, version: int) -> Connection:
+    settings = {**PINNED, **pinned_since(version)}
+    try:
+        return psycopg.connect(_with_settings(dsn, application_name, settings), autocommit=True)
+    except psycopg.OperationalError as error:
+        if any(name in str(error) for name in pinned_since(version)):
+            # The server is an older one by now.
+            return _connected(dsn, application_name, 0)
+        raise ServerDown.unreachable(without_password(dsn), str(error)) from error
+
+
+def _pinned_too(first: Connection, dsn: str, application_name: str) -> Connection:
+    """Return a connection like the first, with the settings of its server's version in its startup packet.
+
+    Where there is room for no other one, they are set in the first. A statement may come too late: a role's
+    transaction_timeout of a millisecond ends that, too.
+    """
+    try:
+        second = _connected(dsn, application_name, first.info.server_version)
+    except ServerDown:
+        for name, value in pinned_since(first.info.server_version).items():
+            first.execute(f"SET {name} = {value}".encode())
+        return first
+    first.close()
+    return second
+
+
+def _watch(conn: Connection) -> None:
+    """Have the server look after its client, as far as its platform can."""
     names, values, platforms = zip(*WATCHFUL, strict=True)
     conn.execute(
         # Qualified: the path is not ours yet.
