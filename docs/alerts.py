@@ -28,7 +28,7 @@ ALERTS = (
         "A stream table is older than twice its schedule, and a second. Once for each episode. Not for suspended ones, "
         "nor for the time before the service started. `cause`: `failing`, `held back` by a stream table that it "
         "reads, or `behind`: the refresh waits for others or takes too long.",
-        "stream_table, age_seconds, target_seconds, data_timestamp, cause, error",
+        "stream_table, age_seconds, target_seconds, data_timestamp, cause",
         "tests/scheduler/test_freshness.py::test_an_alert_tells_age_target_and_cause",
     ),
     AlertPage(
@@ -40,7 +40,7 @@ ALERTS = (
     AlertPage(
         "auto_suspended",
         "A stream table was suspended after `max_consecutive_errors` refreshes by schedule in a row had failed.",
-        "stream_table, errors, code, message, hint",
+        "stream_table, errors, code, hint",
         "tests/scheduler/test_outcomes.py::test_a_table_that_fails_is_held_back_then_suspended_until_it_is_made_active",
     ),
     AlertPage(
@@ -55,7 +55,7 @@ ALERTS = (
         "The rows of a stream table cannot be brought up to date by changes and are computed in full; sent before that "
         "begins. `reason` is a [reason code](history.md#reason). With `source` in place of `stream_table`: changes of "
         "that source were lost, and its readers will be reinitialised.",
-        "stream_table, reason, meaning, detail; or source, reason",
+        "stream_table, reason, meaning; or source, reason",
         "tests/service/test_app.py::test_what_changed_under_a_stream_table_that_is_not_planned_is_noticed_and_told",
     ),
     AlertPage(
@@ -70,7 +70,7 @@ ALERTS = (
         "refresh_failed",
         "A refresh has failed, by schedule or by hand, or its process was killed. Not for one that was skipped or "
         "cancelled, and once for a stream table that waits in status ERROR.",
-        "stream_table, action, initiated_by, code, message, detail, hint, is_transient",
+        "stream_table, action, initiated_by, code, hint, is_transient",
         "tests/scheduler/test_outcomes.py::test_a_table_that_fails_is_held_back_then_suspended_until_it_is_made_active",
     ),
     AlertPage(
@@ -110,6 +110,6 @@ ALERTS = (
         "verification_failed",
         "A stream table differs from its query. Some of the rows are in `millstream.verification_failures`.",
         "stream_table, missing, extra, data_timestamp, hint",
-        "tests/service/run/test_verification.py::test_a_difference_is_recorded_with_evidence_and_an_alert",
+        "tests/service/run/test_continuous_verification.py::test_a_difference_is_recorded_with_evidence_and_an_alert",
     ),
 )

@@ -35,6 +35,14 @@ def test_an_alert_has_its_kind_and_its_facts() -> None:
     assert recorder.sent == [("millstream_alert", {"alert": "slot_lag_warning", "lag": 5})]
 
 
+def test_the_texts_of_an_error_are_not_sent_to_whoever_listens() -> None:
+    """The leak: any role may LISTEN, and read the value that a row could not be computed with."""
+    recorder = Recorder()
+    texts = dict.fromkeys(("message", "detail", "error"), "invalid input syntax: 'secret'")
+    notifications.alert(cast(Connection, recorder), "refresh_failed", code="MS402", **texts)
+    assert recorder.sent == [("millstream_alert", {"alert": "refresh_failed", "code": "MS402"})]
+
+
 @pytest.mark.parametrize(
     "detail",
     [
@@ -56,13 +64,13 @@ def test_a_payload_that_is_too_long_is_shortened_and_stays_json(detail: object) 
 
 def test_a_payload_of_the_greatest_length_is_sent_as_it_is_by_a_real_server(conn: Connection) -> None:
     conn.execute("LISTEN millstream_alert")
-    facts = {"alert": "stale", "detail": ""}
-    facts["detail"] = "x" * (notifications.LONGEST - len(json.dumps(facts)))
-    notifications.alert(conn, "stale", detail=facts["detail"])
-    notifications.alert(conn, "stale", detail=facts["detail"] + "\u20ac")
+    facts = {"alert": "stale", "reason": ""}
+    facts["reason"] = "x" * (notifications.LONGEST - len(json.dumps(facts)))
+    notifications.alert(conn, "stale", reason=facts["reason"])
+    notifications.alert(conn, "stale", reason=facts["reason"] + "\u20ac")
     sent = [json.loads(one.payload) for one in conn.notifies(timeout=60, stop_after=2)]
     assert sent[0] == facts
-    assert (sent[1]["shortened"], len(sent[1]["detail"])) == (True, 2000)
+    assert (sent[1]["shortened"], len(sent[1]["reason"])) == (True, 2000)
 
 
 def test_an_alert_is_part_of_the_transaction_that_it_tells_of(conn: Connection) -> None:

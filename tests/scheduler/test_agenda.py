@@ -52,8 +52,8 @@ def test_what_is_being_refreshed_is_not_due_nor_are_those_that_are_connected_wit
     made = agenda(stream_table(1), stream_table(2), stream_table(3), reads=(Dependency(2, 1),))
     made.started([1])
     assert ids(made) == [[3]]
-    assert made.is_running(2)
-    assert not made.is_running(3)
+    assert 2 in made.running()
+    assert 3 not in made.running()
     made.finished([1], 2.0)
     assert ids(made) == [[1, 2], [3]]
     assert [due.seconds for due in made.due(NOON)] == [2.0, UNKNOWN]

@@ -39,6 +39,10 @@ _TEXTS = (2000, 1000, 500, 250, 100, 50, 20)
 _GOOD = ("cdc_transition_complete", "resumed", "refresh_completed")
 _LOGGED_ELSEWHERE = ("refresh_completed", "refresh_failed")
 
+# Not sent: any role that may connect may listen, and the text of an error may quote values of rows. The log has them,
+# and the history, for roles with the rights of the stream table's owner.
+_UNSENT = ("message", "detail", "error")
+
 # A value as JSON has it, or one that is printed by str().
 Fact: TypeAlias = object
 
@@ -49,10 +53,12 @@ def transition(conn: Connection, source: str, old: str, new: str, slot: str) -> 
 
 
 def alert(conn: Connection, kind: Alert, **facts: Fact) -> None:
-    """Notify that something wants looking at, or is done."""
+    """Notify that something wants looking at, or is done; the texts of errors are in the log only."""
     if kind not in _LOGGED_ELSEWHERE:
         (log.info if kind in _GOOD else log.warning)(kind.replace("_", " "), **facts)
-    _notify(conn, "millstream_alert", {"alert": kind, **facts})
+    _notify(
+        conn, "millstream_alert", {"alert": kind, **{name: fact for name, fact in facts.items() if name not in _UNSENT}}
+    )
 
 
 def _notify(conn: Connection, channel: str, payload: Mapping[str, Fact]) -> None:

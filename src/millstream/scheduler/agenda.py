@@ -155,10 +155,6 @@ class Agenda:
         """Return the stream tables whose graphs are being refreshed."""
         return {id for started in self._running for id in self.graph_of(started)}
 
-    def is_running(self, id: int) -> bool:
-        """Return True if a stream table of the same graph is being refreshed."""
-        return not self._running.isdisjoint(self.graph_of(id))
-
     def _due(self, ids: Sequence[int], now: datetime) -> Due:
         tables = with_pulled([self.tables[id] for id in ids], self.tables, self.graph, now)
         seconds = max(self._seconds.get(table.id, UNKNOWN) for table in tables)

@@ -37,9 +37,3 @@ class Shared:
         self.plans.pop(id_, None)
         self.kept.discard(id_)
         self.recorded.pop(id_, None)
-
-    def forget_all(self) -> None:
-        """Forget everything: others have been at work meanwhile."""
-        self.plans.clear()
-        self.kept.clear()
-        self.recorded.clear()

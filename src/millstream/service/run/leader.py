@@ -37,12 +37,12 @@ from millstream.scheduler.round import refresh_tables
 from millstream.service import live_settings
 from millstream.service.app import App
 from millstream.service.run.candidacy import Heartbeat, LeadershipLost
-from millstream.service.run.capture import CaptureThread
+from millstream.service.run.capture_thread import CaptureThread
+from millstream.service.run.continuous_verification import next_to_verify, pause_after, verify_by_schedule
 from millstream.service.run.desk import RequestDesk
 from millstream.service.run.source_index import SourceIndex
 from millstream.service.run.systemd import Systemd
 from millstream.service.run.upkeep import Upkeep
-from millstream.service.run.verification import next_to_verify, pause_after, verify_by_schedule
 from millstream.service.run.wake_ups import WakeUps
 from millstream.service.run.workers import Finished, Task, Workers
 from millstream.service.shared import Shared

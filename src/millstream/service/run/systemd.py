@@ -29,10 +29,6 @@ class Systemd:
         """Show another status."""
         self._tell(f"STATUS={status}")
 
-    def reloading(self) -> None:
-        """Settings are being read again; `ready` ends that."""
-        self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-
     def stopping(self) -> None:
         """The service was told to stop."""
         self._tell("STOPPING=1")

@@ -12,7 +12,7 @@ from millstream.catalog import sources
 from millstream.client import Millstream
 from millstream.postgres.connection import Connection
 from millstream.service.app import App
-from millstream.service.run.capture import CaptureThread
+from millstream.service.run.capture_thread import CaptureThread
 from millstream.settings import Settings
 from millstream.testing import oracle
 from millstream.testing.waiting import wait_until

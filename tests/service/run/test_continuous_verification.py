@@ -13,7 +13,7 @@ from tests.service.run.conftest import serving, wait_for_leader
 from millstream import Millstream
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres.connection import Connection
-from millstream.service.run.verification import next_to_verify, verify_by_schedule
+from millstream.service.run.continuous_verification import next_to_verify, verify_by_schedule
 from millstream.settings import Settings
 from millstream.testing.catalog_rows import stream_table
 from millstream.testing.waiting import wait_until
