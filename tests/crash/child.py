@@ -3,6 +3,7 @@
     python child.py DSN refresh              refresh every stream table
     python child.py DSN create NAME QUERY    create one
     python child.py DSN drop NAME            drop one
+    python child.py DSN alter NAME QUERY     give one another query
     python child.py DSN adopt                adopt the catalog of a restored database
     python child.py DSN move                 move all sources to the WAL, or back where they are there
 
@@ -41,6 +42,9 @@ def main(dsn: str, verb: str, *arguments: str) -> None:
         if verb == "create":
             name, query = arguments
             ms.create_stream_table(name, query)
+        elif verb == "alter":
+            name, query = arguments
+            ms.alter_stream_table(name, query=query)
         elif verb == "drop":
             ms.drop_stream_table(arguments[0])
         elif verb == "adopt":

@@ -1,8 +1,9 @@
 """Processes killed by SIGKILL at random named steps while writers work: what is left is exact, and nothing is orphaned.
 
-Each round starts a process that creates, drops or refreshes stream tables, moves sources to the WAL or back, or
-adopts a restored copy of all that, and kills it at a failpoint. Every round is a kill: where a process comes to its end
-because its work does not pass the failpoint (the table has the replica identity already), another failpoint is drawn.
+Each round starts a process that creates, drops or refreshes stream tables, gives one another query, moves sources to
+the WAL or back, or adopts a restored copy of all that, and kills it at a failpoint. Every round is a kill: where a
+process comes to its end because its work does not pass the failpoint (the table has the replica identity already),
+another failpoint is drawn.
 Then this process carries on: what was half done is finished by the same verb or undone by `drop`, every stream table is
 compared with PostgreSQL's answer at the cut, and the objects in the database with the catalog. At the end everything is
 dropped and nothing of ours is left.
@@ -32,6 +33,7 @@ from millstream.observe.failpoint import (
     CREATE_FAILPOINTS,
     DROP_FAILPOINTS,
     FAILPOINTS,
+    REDEFINE_FAILPOINTS,
     TRANSITION_FAILPOINTS,
 )
 from millstream.postgres.connection import Connection, connect
@@ -46,7 +48,7 @@ from millstream.testing.writers import SHORT, VIEWS, Writers, make_tables
 if TYPE_CHECKING:
     from tests.crash.conftest import Child
 
-KILLS = int(os.environ.get("MILLSTREAM_TEST_KILLS", "10"))
+KILLS = int(os.environ.get("MILLSTREAM_TEST_KILLS", "12"))
 SEED = int(os.environ.get("MILLSTREAM_TEST_KILLS_SEED", "1"))
 
 # "handover_given_up" and "handover_lost" need a server that takes its log away.
@@ -54,16 +56,23 @@ TO_WAL = TRANSITION_FAILPOINTS[: TRANSITION_FAILPOINTS.index("handover_released"
 STEPS = {
     "create": (*CREATE_FAILPOINTS, *(point for point in FAILPOINTS if point != "changes_read")),
     "drop": DROP_FAILPOINTS,
+    "alter": (*REDEFINE_FAILPOINTS, *(point for point in FAILPOINTS if point != "changes_read")),
     "refresh": FAILPOINTS,
     "to WAL": TO_WAL,
     "back": ("handover_taken_back",),
     "adopt": ADOPT_FAILPOINTS,
 }
-VERBS = ("create", "drop", "refresh", "move", "adopt")
+VERBS = ("create", "drop", "refresh", "move", "alter", "adopt")
 # How often a failpoint is drawn in a round before it is an error that none is passed.
 DRAWS = 8
 NAME = "counted"
 QUERY = "SELECT region, count(*) AS n, max(id) AS last FROM customers GROUP BY region"
+# Other columns, another key, a source that nothing else reads.
+OTHER = (
+    "SELECT c.region AS id, g.title, sum(c.id) AS last FROM customers AS c JOIN regions AS g USING (region) "
+    "GROUP BY 1, 2"
+)
+REGIONS = "CREATE TABLE regions AS SELECT DISTINCT region, upper(region) AS title FROM customers"
 
 # Objects of ours that the catalog does not know, or that it knows and that are not there.
 _ORPHANS = """
@@ -83,6 +92,10 @@ _ORPHANS = """
     WHERE p.pronamespace = 'millstream_changes'::regnamespace
         AND NOT EXISTS (SELECT FROM millstream.sources AS s WHERE s.relid = t.tgrelid)
         AND NOT EXISTS (SELECT FROM millstream.stream_tables AS s WHERE s.relid = t.tgrelid)
+    UNION ALL
+    SELECT 'source of no query', d.source_relid::regclass::text FROM millstream.dependencies AS d
+    JOIN millstream.stream_tables AS s ON s.id = d.stream_table_id
+    WHERE strpos(s.query, (SELECT relname FROM pg_class AS c WHERE c.oid = d.source_relid)) = 0
     UNION ALL
     SELECT 'source without readers', s.relid::regclass::text FROM millstream.sources AS s
     WHERE NOT EXISTS (SELECT FROM millstream.dependencies AS d WHERE d.source_relid = s.relid)
@@ -113,6 +126,7 @@ class House:
         """Create the tables and the stream tables."""
         with connect(dsn) as conn:
             make_tables(conn)
+            conn.execute(REGIONS)
             objects = conn.execute(_OBJECTS).fetchall()
         house = cls(dsn, spark, objects)
         for name, query in VIEWS.items():
@@ -121,7 +135,7 @@ class House:
 
     def compare(self, now: Cut, job: Job, report: RefreshReport) -> None:
         """Compare with PostgreSQL's answer at the cut."""
-        oracle.check(now.conn, {**VIEWS, NAME: QUERY}[job.table.name], job.table.name)
+        oracle.check(now.conn, {**VIEWS, NAME: job.table.query}[job.table.name], job.table.name)
         self.compared[job.table.name] += 1
 
     def exists(self) -> bool:
@@ -137,8 +151,18 @@ class House:
         """Bring about what the verb needs: no such stream table to create, one to drop."""
         if verb == "create" and self.exists():
             self.ms.drop_stream_table(NAME)
-        if verb == "drop" and not self.exists():
+        if verb in ("drop", "alter") and not self.exists():
             self.ms.create_stream_table(NAME, QUERY)
+
+    def other_query(self) -> str:
+        """Return the one of the two queries that the stream table does not have."""
+        return QUERY if self.ms.app.named(NAME).query == OTHER else OTHER
+
+    def arguments(self, verb: str) -> list[str]:
+        """Return what the process that is to be killed is started with."""
+        if verb == "alter":
+            return [NAME, self.other_query()]
+        return {"create": [NAME, QUERY], "drop": [NAME]}.get(verb, [])
 
     def carry_on(self, verb: str) -> None:
         """Finish what was half done, or undo it; then refresh everything, each compared."""
@@ -215,8 +239,7 @@ def kill(house: House, child: Child, verb: str, dice: random.Random) -> str:
     for _ in range(DRAWS):
         house.prepare(verb)
         point = dice.choice(house.steps(verb))
-        arguments = [NAME, QUERY] if verb == "create" else [NAME] if verb == "drop" else []
-        ended = child(house.dsn, verb, *arguments, point=point)
+        ended = child(house.dsn, verb, *house.arguments(verb), point=point)
         assert ended.killed_at is not None or ended.code == 0, ended
         house.carry_on(verb)
         assert house.orphans() == [], (verb, point)
@@ -251,3 +274,20 @@ def test_adopting_killed_at_each_of_its_steps_is_finished_by_adopting_again(
             assert copy.orphans() == []
         finally:
             copy.close()
+
+
+@pytest.mark.spark
+def test_altering_killed_at_each_of_its_steps_leaves_the_former_query_or_the_new_one(
+    house: House, child: Child
+) -> None:
+    """The stream table is refreshed and compared after each kill; capture follows the query that it has."""
+    house.ms.create_stream_table(NAME, QUERY)
+    with Writers(house.dsn, seed=SEED, count=3, truncate_every=0, paces=SHORT):
+        for point in REDEFINE_FAILPOINTS:
+            former, new = house.ms.app.named(NAME).query, house.other_query()
+            ended = child(house.dsn, "alter", NAME, new, point=point)
+            assert ended.killed_at == (point, 1), ended
+            is_done = point in ("redefine_filled", "redefine_narrowed")
+            assert house.ms.app.named(NAME).query == (new if is_done else former)
+            house.carry_on("alter")
+            assert house.orphans() == [], point

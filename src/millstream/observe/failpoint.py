@@ -3,6 +3,7 @@
     cut -> changes -> demand -> Spark -> staged -> state -> target -> frontier -> commit -> prune
     WAL: received -> spilled -> marker -> stored -> durable -> acknowledged
     create: recorded -> captured -> then as a refresh; drop: dropped, not committed -> committed
+    another query: captured -> altered, not committed -> then as a refresh -> filled -> narrowed
     CDC transition: begun -> identity -> published -> slot -> waiting -> cut over -> released; given up; returned; lost
     adopt: examined -> resolved -> rewritten -> committed -> each source captured -> each stream table filled
     uninstall in parts: each stream table gone -> the capture of each table and source gone
@@ -60,6 +61,14 @@ TRANSITION_FAILPOINTS: tuple[str, ...] = (
 # and not yet committed; it is committed.
 CREATE_FAILPOINTS: tuple[str, ...] = ("create_recorded", "create_captured")
 DROP_FAILPOINTS: tuple[str, ...] = ("drop_uncommitted", "drop_committed")
+# Another query for a stream table: a source that it reads besides is captured; catalog and table are altered and not
+# yet committed; all is committed; what the former query read besides is no dependency any more.
+REDEFINE_FAILPOINTS: tuple[str, ...] = (
+    "redefine_captured",
+    "redefine_altered",
+    "redefine_filled",
+    "redefine_narrowed",
+)
 # Adopting a catalog that came from another database; the second and the third are before their commit.
 ADOPT_FAILPOINTS: tuple[str, ...] = (
     "adopt_examined",
@@ -79,6 +88,7 @@ ALL = (
     *TRANSITION_FAILPOINTS,
     *CREATE_FAILPOINTS,
     *DROP_FAILPOINTS,
+    *REDEFINE_FAILPOINTS,
     *ADOPT_FAILPOINTS,
     *UNINSTALL_FAILPOINTS,
     *REQUEST_FAILPOINTS,

@@ -178,6 +178,8 @@ class Refresher:
             self.conn, self.memory, current, read, guarded=self.guarded, trusted_roles=self.trusted_roles
         )
         aside |= aside_too
+        if self.prepare is None:
+            aside |= _reading_less([job for job in current if job.table.id not in aside], read)
         aside |= self._behind(now, [job for job in current if job.table.id not in aside], read)
         self._check_planned(now, current, read, aside, changes)
         done = dict[int, Outcome]()
@@ -334,6 +336,12 @@ class Refresher:
 
 def _relids(read: Sequence[sources.Source]) -> set[int]:
     return {source.relid for source in read}
+
+
+def _reading_less(jobs: Sequence[Job], read: SourcesByTable) -> dict[int, Outcome]:
+    """Return a Gap for each job that reads less than is recorded: giving it another query was interrupted."""
+    less = [job.table for job in jobs if _relids(read[job.table.id]) - relids_read(job)]
+    return {table.id: Gap((), f"more is recorded than {table.name} reads") for table in less}
 
 
 def _explained(upstream: Behind, outcome: Outcome | None) -> Behind:

@@ -27,12 +27,14 @@ from millstream.catalog import (
     stream_tables,
     target_shape,
     targets,
+    upstreams,
 )
 from millstream.catalog.stream_tables import StreamTable
 from millstream.catalog.target_shape import TypedColumn
 from millstream.compiler.server import queries
 from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query, version_stamp
 from millstream.errors import Conflict, LockNotHad, MillstreamError, TargetMoved
+from millstream.observe.failpoint import failpoint
 from millstream.postgres import relations
 from millstream.postgres.connection import along
 from millstream.postgres.relations import Name
@@ -74,6 +76,7 @@ def redefine(app: App, table: StreamTable, query: str, search_path: str | None =
         try:
             _capture(app, table, planned)
             report = _in_one_cut(app, _Redefinition(table, name, planned))
+            failpoint("redefine_filled")
         except BaseException:
             _return_to_former(app, table)
             raise
@@ -85,11 +88,13 @@ def redefine(app: App, table: StreamTable, query: str, search_path: str | None =
 def _capture(app: App, table: StreamTable, planned: QueryPlan) -> None:
     """Capture what the new query reads besides; committed before the cut, so that no change is pruned or missed.
 
-    So are the stream tables that it reads: two sessions that each close one half of a cycle see each other's.
+    The stream tables that it reads are recorded beside those of the former query, which counts until the commit. Two
+    sessions that each close one half of a cycle see each other's.
     """
     with app.conn.transaction():
         app.hold_epoch()
-        dependencies.record(app.conn, table.id, planned.upstreams)
+        former = [one for one in upstreams.of(app.conn, table.id) if one.id not in _ids(planned)]
+        dependencies.record(app.conn, table.id, [*former, *planned.upstreams])
     for relid, (source, columns) in planned.sources().items():
         app.progress(f"capturing changes of {source.name}", None)
         with app.conn.transaction():
@@ -97,6 +102,11 @@ def _capture(app: App, table: StreamTable, planned: QueryPlan) -> None:
             sources.reserve(app.conn, relid, source.schema, source.name)
             sources.widen_dependency(app.conn, table.id, relid, columns)
         triggers.install(app.conn, source, columns)
+        failpoint("redefine_captured")
+
+
+def _ids(planned: QueryPlan) -> set[int]:
+    return {one.id for one in planned.upstreams}
 
 
 @dataclass(frozen=True)
@@ -138,11 +148,14 @@ def _prepared(app: App, change: _Redefinition, job: Job) -> Job:
     stream_tables.redefine(conn, table.id, planned.query, planned.canonical.text, row_key)
     stream_tables.set_planned(conn, table.id, planned_by=version_stamp(), reads_clock=planned.reads_clock)
     query_names.put(conn, table.id, planned.names)
+    if {one.id for one in upstreams.of(conn, table.id)} != _ids(planned):
+        upstreams.put(conn, table.id, planned.upstreams)
     block_tables.create(conn, table, planned)
     target_shape.check(conn, table.id, table.name, change.name.oid, planned.canonical.columns)
     digests = planned.digests | definition_digests.digests_of_target(conn, change.name.oid)
     definition_digests.record(conn, table.id, digests)
     digests |= {("target", change.name.oid): row_key.indexed()}
+    failpoint("redefine_altered")
     return replace(job, table=stream_tables.get(conn, table.id), digests=digests, recompute_reason="QUERY_CHANGED")
 
 
@@ -251,6 +264,7 @@ def _narrow(app: App, table: StreamTable, planned: QueryPlan) -> None:
             sources.add_dependency(app.conn, table.id, relid, columns)
         sources.remove_other_dependencies(app.conn, table.id, list(read))
         dependencies.record(app.conn, table.id, planned.upstreams)
+    failpoint("redefine_narrowed")
     for source in sources.unread(app.conn):
         with suppress(LockNotHad):
             triggers.remove(app.conn, source.relid, patience=HASTY)
