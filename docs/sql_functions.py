@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 REQUESTS = "tests/catalog/test_requests.py"
-_LIFE = "tests/service/test_requests.py::test_the_life_of_a_stream_table_by_requests"
-_REPLACED = "tests/service/test_requests.py::test_a_replacement_creates_alters_or_leaves_alone"
+_LIFE = "tests/service/requests/test_answer.py::test_the_life_of_a_stream_table_by_requests"
+_REPLACED = "tests/service/requests/test_answer.py::test_a_replacement_creates_alters_or_leaves_alone"
 _OWNERS = "operators; owners of the stream table"
 _ALL_RIGHTS = "the owner of the stream table"
 

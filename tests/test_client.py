@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 import millstream
 from millstream import Millstream, MillstreamError, Settings
 from millstream.errors import BadSetting, Closed, InternalError, ServerError
-from millstream.service import api_boundary, status
+from millstream.service import api_boundary
+from millstream.service.monitoring import status
 
 pytestmark = pytest.mark.spark
 

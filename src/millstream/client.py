@@ -15,29 +15,19 @@ from millstream.catalog.history import HistoryEntry
 from millstream.catalog.installation import install
 from millstream.errors import BadSetting, NotYet
 from millstream.refresh.report import RefreshReport
-from millstream.service import (
-    adopt,
-    alter,
-    create,
-    create_or_replace,
-    drop,
-    explain,
-    health,
-    live_settings,
-    refresh,
-    status,
-    validate,
-    verify,
-)
+from millstream.service import adopt, explain, live_settings, refresh
 from millstream.service.adopt import Adoption
 from millstream.service.api_boundary import public
 from millstream.service.app import App, Progress
-from millstream.service.doctor import Check
+from millstream.service.define import alter, create, create_or_replace, drop, validate
+from millstream.service.define.validate import Validation
 from millstream.service.explain import Explanation
 from millstream.service.live_settings import SettingInfo
-from millstream.service.status import StreamTableStatus
-from millstream.service.validate import Validation
-from millstream.service.verification import Verification
+from millstream.service.monitoring import health, status
+from millstream.service.monitoring.doctor import Check
+from millstream.service.monitoring.status import StreamTableStatus
+from millstream.service.verification import verify
+from millstream.service.verification.verification import Verification
 from millstream.settings import Settings
 
 if TYPE_CHECKING:

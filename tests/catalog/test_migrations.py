@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.catalog import blocks, definition_digests, history, slots, sources, stream_tables
+from millstream.catalog import blocks, history, slots, sources, stream_tables
+from millstream.catalog.definitions import definition_digests
 from millstream.catalog.installation import install
 from millstream.catalog.slots import Watermark
 from millstream.catalog.sources import CapturedColumn, Cutover, Source

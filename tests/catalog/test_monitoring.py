@@ -13,9 +13,10 @@ from docs.monitoring import HELPERS, MONITORS
 from psycopg.rows import dict_row
 
 from millstream.capture.buffer import buffer_table
-from millstream.catalog import blocks, history, leadership, slots, sources, stream_tables, upstreams
+from millstream.catalog import blocks, history, slots, sources, stream_tables, upstreams
 from millstream.catalog.history import Action, HistoryEntry
 from millstream.catalog.installation import install, roles
+from millstream.catalog.processes import leadership
 from millstream.catalog.slots import Slot
 from millstream.catalog.stream_tables import Status, StreamTable
 from millstream.catalog.upstreams import Upstream

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from millstream.bundled.server import Server, embedded
-from millstream.catalog import leadership
 from millstream.catalog.installation import install
+from millstream.catalog.processes import leadership
 from millstream.postgres.connection import Connection, connect
 
 ROLES = """

@@ -12,7 +12,7 @@ import pytest
 
 from millstream.cli.commands import top
 from millstream.cli.exit_codes import Exit
-from millstream.service.overview import Overview
+from millstream.service.monitoring.overview import Overview
 
 from .conftest import AT, Line
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millstream.capture.buffer.slices import Pending
-from millstream.catalog.definition_digests import Change
+from millstream.catalog.definitions.definition_digests import Change
 from millstream.catalog.sources import Source
 from millstream.frontier.snapshot import Snapshot
 from millstream.refresh.decide import SourceFacts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import millstream
 from millstream.capture.buffer import slices
-from millstream.catalog import definition_digests
+from millstream.catalog.definitions import definition_digests
 from millstream.refresh.reasons import REASONS
 
 SOURCES = Path(millstream.__file__).parent

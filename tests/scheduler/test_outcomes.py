@@ -11,7 +11,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from millstream.catalog.mutex import Mutex
+from millstream.catalog.processes.mutex import Mutex
 from millstream.client import Millstream
 from millstream.errors import RefreshFailed
 from millstream.postgres.connection import Connection

@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 from pyspark.sql import SparkSession
 
 import millstream
-from millstream.catalog.mutex import Mutex
+from millstream.catalog.processes.mutex import Mutex
 from millstream.client import Millstream
 from millstream.errors import Busy, Cancelled, MillstreamError, ServerTrouble
 from millstream.postgres.table_locks import Patience

@@ -32,7 +32,7 @@ from millstream.cli import app as cli
 from millstream.cli.exit_codes import Exit
 from millstream.errors import MillstreamError, NoRights, UntrustedCatalog
 from millstream.service.app import App
-from millstream.service.doctor import doctor
+from millstream.service.monitoring.doctor import doctor
 from millstream.settings import Settings
 
 ROLES = ("superuser", "service", "owner", "operator", "reader", "application", "stranger")

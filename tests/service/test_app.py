@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream
-from millstream.catalog import leadership, stream_tables, upstreams
+from millstream.catalog import stream_tables, upstreams
+from millstream.catalog.processes import leadership
 from millstream.compiler.server.plan_query import QueryPlan, plan_query, version_stamp
 from millstream.errors import Deposed
 from millstream.frontier.snapshot import Snapshot

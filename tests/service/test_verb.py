@@ -8,11 +8,11 @@ import pytest
 
 import millstream
 from millstream.catalog.installation import install
-from millstream.catalog.mutex import Mutex
+from millstream.catalog.processes.mutex import Mutex
 from millstream.errors import Busy, LockNotHad, NotInstalled, UntrustedCatalog
 from millstream.postgres.connection import Connection
 from millstream.postgres.table_locks import Patience
-from millstream.service import drop
+from millstream.service.define import drop
 
 
 @pytest.fixture

@@ -1,11 +1,14 @@
 """Millstream's own catalog: the tables of schema `millstream`, one module per table.
 
-    stream_tables, sources, upstreams, blocks, slots, history     rows of the catalog
-    targets, target_shape, write_guard                            the tables that hold the rows of stream tables
-    definition_digests, digest_cache                              has anything changed that a plan depends on?
-    rights, foreign_code                                          may the owner read it; whose code would run?
-    mutex                                                         mutual exclusion between processes
-    installation/                                                 create, upgrade, adopt and remove the catalog
+stream_tables, upstreams, blocks, row_key     stream tables, what they read, their blocks and keys
+sources, slots                                sources of changes; the replication slot and its cursor
+history, journal, verifications               what refreshes did, are doing; what comparisons found
+requests, setting_definitions                 requests to the service; settings stored in the database
+definitions/                                  what lies under a query: has it changed, may its owner read it?
+target/                                       the table that holds the rows of a stream table
+processes/                                    mutual exclusion of processes; the leader and its epoch
+installation/                                 create, upgrade, adopt and remove the catalog
 
-What PostgreSQL's own catalog says is read by `postgres`.
+A module has the statements of its table (in a `.sql` file of its name) and frozen classes for the rows; rooms above
+import the module and call its functions. What PostgreSQL's own catalog says is read by `postgres`.
 """

@@ -58,7 +58,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Target:
+class RequestedTable:
     """The stream table that a request is about."""
 
     id: int
@@ -153,10 +153,10 @@ def prune(conn: Connection, retention: timedelta) -> int:
     return conn.execute(_SQL["prune"], (retention,)).rowcount
 
 
-def target(conn: Connection, request: Request) -> Target | None:
+def target(conn: Connection, request: Request) -> RequestedTable | None:
     """Return the stream table that a request names; None if there is none of that name."""
     row = conn.execute(_SQL["target"], (request.stream_table, request.search_path)).fetchone()
-    return Target(*row) if row else None
+    return RequestedTable(*row) if row else None
 
 
 def rights(conn: Connection, request: Request, relid: int | None) -> AskersRights | None:

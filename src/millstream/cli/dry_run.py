@@ -11,7 +11,7 @@ from millstream.cli.exit_codes import exit_code
 from millstream.cli.output import out, print_error, print_json, table
 
 if TYPE_CHECKING:
-    from millstream.service.validate import Validation
+    from millstream.service.define.validate import Validation
 
 
 def show(found: Validation, *, as_json: bool) -> None:

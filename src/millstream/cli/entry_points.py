@@ -17,9 +17,9 @@ from millstream.cli.progress import Waiting
 if TYPE_CHECKING:
     from millstream.bundled.server import Server
     from millstream.client import Millstream
-    from millstream.service.ask import ServiceClient
-    from millstream.service.doctor import Check
-    from millstream.service.overview import Overview
+    from millstream.service.monitoring.doctor import Check
+    from millstream.service.monitoring.overview import Overview
+    from millstream.service.requests.ask import ServiceClient
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Doors:
 
 
 def _asking(dsn: str) -> AbstractContextManager[ServiceClient | None]:
-    from millstream.service.ask import asking
+    from millstream.service.requests.ask import asking
 
     return asking(dsn)
 
@@ -52,14 +52,14 @@ def _embedded() -> AbstractContextManager[Server]:
 
 
 def _doctor(dsn: str | None) -> list[Check]:
-    from millstream.service.doctor import doctor
+    from millstream.service.monitoring.doctor import doctor
 
     return doctor(dsn)
 
 
 @contextmanager
 def _overviews(dsn: str) -> Iterator[Callable[[], Overview]]:
-    from millstream.service import overview
+    from millstream.service.monitoring import overview
 
     with overview.watching(dsn) as conn:
         yield lambda: overview.look(conn)

@@ -9,7 +9,7 @@ import time
 from typing import Protocol
 
 from millstream.algebra.block import Block
-from millstream.catalog import definition_digests
+from millstream.catalog.definitions import definition_digests
 from millstream.catalog.history import Initiator
 from millstream.errors import TargetMoved
 from millstream.frontier.snapshot import Slice

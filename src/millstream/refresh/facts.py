@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from millstream.capture.buffer.slices import Pair, Pending
-from millstream.catalog import definition_digests, sources
-from millstream.catalog.definition_digests import Change
+from millstream.catalog import sources
+from millstream.catalog.definitions import definition_digests
+from millstream.catalog.definitions.definition_digests import Change
 from millstream.postgres.connection import Connection
 from millstream.refresh.buffers import Buffers
 from millstream.refresh.decide import Facts, SourceFacts

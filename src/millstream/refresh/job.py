@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from millstream.algebra.block import Block, Input
 from millstream.catalog import sources
-from millstream.catalog.definition_digests import Digests
+from millstream.catalog.definitions.definition_digests import Digests
 from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import MillstreamError
 from millstream.refresh.report import RefreshReport

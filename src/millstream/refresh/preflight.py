@@ -16,9 +16,11 @@ from psycopg import Error as PostgresError
 from psycopg import errors
 
 from millstream.capture.trigger import inventory
-from millstream.catalog import definition_digests, digest_cache, foreign_code, rights, sources, targets, write_guard
-from millstream.catalog.definition_digests import Change
-from millstream.catalog.digest_cache import DigestCache
+from millstream.catalog import sources
+from millstream.catalog.definitions import definition_digests, digest_cache, foreign_code, rights
+from millstream.catalog.definitions.definition_digests import Change
+from millstream.catalog.definitions.digest_cache import DigestCache
+from millstream.catalog.target import targets, write_guard
 from millstream.errors import LockNotHad, MillstreamError, SourceChanged, TargetDiffers, TargetMoved
 from millstream.postgres.connection import Connection
 from millstream.postgres.failures import failure_from

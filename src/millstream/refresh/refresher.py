@@ -14,13 +14,14 @@ from dataclasses import dataclass, field, replace
 
 import psycopg
 
-from millstream.catalog import foreign_code, sources, stream_tables, upstreams
-from millstream.catalog.definition_digests import Change
-from millstream.catalog.digest_cache import DigestCache
+from millstream.catalog import sources, stream_tables, upstreams
+from millstream.catalog.definitions import foreign_code
+from millstream.catalog.definitions.definition_digests import Change
+from millstream.catalog.definitions.digest_cache import DigestCache
 from millstream.catalog.history import HistoryEntry, Initiator
 from millstream.catalog.journal import Journal
-from millstream.catalog.leadership import Epoch
-from millstream.catalog.mutex import ONCE, Mutex
+from millstream.catalog.processes.leadership import Epoch
+from millstream.catalog.processes.mutex import ONCE, Mutex
 from millstream.catalog.upstreams import Behind
 from millstream.errors import (
     Busy,

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from millstream.capture.transition.context import TransitionContext
 from millstream.catalog.journal import Journal
-from millstream.catalog.leadership import Epoch
+from millstream.catalog.processes.leadership import Epoch
 from millstream.catalog.stream_tables import StreamTable
 from millstream.compiler.server.plan_query import QueryPlan
 from millstream.errors import MillstreamError

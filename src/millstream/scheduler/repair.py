@@ -20,8 +20,9 @@ import psycopg
 
 from millstream.capture.transition import transitions
 from millstream.capture.trigger import triggers
-from millstream.catalog import sources, stream_tables, targets, write_guard
+from millstream.catalog import sources, stream_tables
 from millstream.catalog.stream_tables import StreamTable
+from millstream.catalog.target import targets, write_guard
 from millstream.errors import (
     Busy,
     Cycle,

@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.capture.trigger import triggers
-from millstream.catalog import definition_digests, sources, stream_tables, target_shape, targets
+from millstream.catalog import sources, stream_tables
+from millstream.catalog.definitions import definition_digests
 from millstream.catalog.installation import adoption, identity, install
 from millstream.catalog.stream_tables import StreamTable
+from millstream.catalog.target import target_shape, targets
 from millstream.errors import Busy, MillstreamError, NotAdopted, OtherDatabase
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint

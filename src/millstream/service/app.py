@@ -15,13 +15,15 @@ from pyspark.sql import SparkSession
 
 from millstream.capture.transition.context import TransitionMemory
 from millstream.capture.wal.follower import Follower
-from millstream.catalog import definition_digests, query_names, rights, sources, stream_tables, target_shape, upstreams
-from millstream.catalog.definition_digests import Digests
-from millstream.catalog.digest_cache import DigestCache
+from millstream.catalog import sources, stream_tables, upstreams
+from millstream.catalog.definitions import definition_digests, query_names, rights
+from millstream.catalog.definitions.definition_digests import Digests
+from millstream.catalog.definitions.digest_cache import DigestCache
 from millstream.catalog.journal import Journal
-from millstream.catalog.leadership import Epoch
-from millstream.catalog.mutex import Mutex
+from millstream.catalog.processes.leadership import Epoch
+from millstream.catalog.processes.mutex import Mutex
 from millstream.catalog.stream_tables import StreamTable
+from millstream.catalog.target import target_shape
 from millstream.compiler.server import renames
 from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query, version_stamp
 from millstream.errors import Closed, JavaEnded, MillstreamError

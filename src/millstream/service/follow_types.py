@@ -17,9 +17,11 @@ from functools import partial
 import psycopg
 from psycopg import errors, sql
 
-from millstream.catalog import definition_digests, stream_tables, target_shape, targets, write_guard
+from millstream.catalog import stream_tables
+from millstream.catalog.definitions import definition_digests
 from millstream.catalog.stream_tables import StreamTable
-from millstream.catalog.target_shape import TypedColumn
+from millstream.catalog.target import target_shape, targets, write_guard
+from millstream.catalog.target.target_shape import TypedColumn
 from millstream.compiler.server import queries
 from millstream.compiler.server.plan_query import QueryPlan
 from millstream.errors import SourceChanged

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from millstream.capture.wal.follower import Follower
-from millstream.catalog.definition_digests import Digests
+from millstream.catalog.definitions.definition_digests import Digests
 from millstream.compiler.server.plan_query import QueryPlan
 
 Recorded: TypeAlias = tuple[Digests, frozenset[int], frozenset[int]]

@@ -14,8 +14,8 @@ import pytest
 import millstream
 from millstream import Millstream
 from millstream.bundled.server import Server
-from millstream.catalog import targets
 from millstream.catalog.installation import identity, install
+from millstream.catalog.target import targets
 from millstream.errors import OtherDatabase, TargetMoved
 from millstream.postgres.connection import Connection, connect
 from millstream.testing.restore import another_cluster, dump, restore

@@ -15,8 +15,9 @@ import pytest
 
 from millstream.bundled.server import Server, embedded
 from millstream.capture.trigger import triggers
-from millstream.catalog import blocks, sources, stream_tables, targets
+from millstream.catalog import blocks, sources, stream_tables
 from millstream.catalog.installation import install
+from millstream.catalog.target import targets
 from millstream.errors import LockNotHad, NameTaken, NoRights, NotInstalled, StillUsed
 from millstream.observe.failpoint import UNINSTALL_FAILPOINTS, VARIABLE
 from millstream.postgres import relations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.catalog import query_names
+from millstream.catalog.definitions import query_names
 from millstream.compiler.server import queries, renames
 from millstream.errors import BadQuery
 from millstream.postgres.connection import Connection

@@ -9,13 +9,13 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from millstream.catalog import leadership
 from millstream.catalog.installation import install
-from millstream.catalog.mutex import Mutex
+from millstream.catalog.processes import leadership
+from millstream.catalog.processes.mutex import Mutex
 from millstream.postgres.connection import Connection
 from millstream.service.run import candidacy
 from millstream.service.run.candidacy import (
-    Heartbeat,
+    LeaderHeartbeat,
     LeadershipLost,
     end_sessions_of,
     end_silent,
@@ -31,7 +31,7 @@ def test_a_lock_whose_session_was_ended_is_noticed(conn: Connection, database: s
     with Mutex(database) as lock, lock.exclusive("leader") as is_ours:
         assert is_ours
         pid = lock.backend_pid()
-        heartbeat = Heartbeat(lock, lost.set)
+        heartbeat = LeaderHeartbeat(lock, lost.set)
         heartbeat.start()
         assert heartbeat.holds()
         conn.execute("SELECT pg_terminate_backend(%s)", (pid,))
@@ -86,7 +86,7 @@ def test_a_transaction_of_the_former_leader_does_not_hold_up_the_takeover(
     left.execute("BEGIN")
     epoch.hold(left)
     with Mutex(database) as lock:
-        heartbeat = Heartbeat(lock, lambda: None)
+        heartbeat = LeaderHeartbeat(lock, lambda: None)
         assert take_over(conn, successor, lock.backend_pid(), heartbeat).number == epoch.number + 1
     with pytest.raises(psycopg.OperationalError):
         left.execute("COMMIT")
@@ -101,7 +101,7 @@ def test_a_takeover_does_not_wait_longer_than_its_lock_is_held(
     epoch.hold(stranger)
     with Mutex(database) as lock, pytest.raises(LeadershipLost):
         # Nobody beats, so that the lock counts as lost after three seconds.
-        take_over(conn, uuid4(), lock.backend_pid(), Heartbeat(lock, lambda: None))
+        take_over(conn, uuid4(), lock.backend_pid(), LeaderHeartbeat(lock, lambda: None))
 
 
 def test_a_loop_that_does_not_go_on_gives_the_lock_back(
@@ -111,7 +111,7 @@ def test_a_loop_that_does_not_go_on_gives_the_lock_back(
     monkeypatch.setattr(candidacy, "STUCK", 0.0)
     lost = Event()
     with Mutex(database) as lock, lock.exclusive("leader"):
-        heartbeat = Heartbeat(lock, lost.set)
+        heartbeat = LeaderHeartbeat(lock, lost.set)
         heartbeat.start()
         assert lost.wait(90)
         with Mutex(database) as standby:

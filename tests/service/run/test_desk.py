@@ -12,8 +12,8 @@ from millstream.catalog import requests as rows
 from millstream.catalog.installation import install
 from millstream.catalog.requests import Kind, OpenRequest
 from millstream.postgres.connection import Connection
-from millstream.service import requests
 from millstream.service.app import App
+from millstream.service.requests import answer
 from millstream.service.run import desk
 from millstream.service.run.desk import RequestDesk, may_begin
 from millstream.settings import Settings
@@ -90,12 +90,12 @@ def test_a_request_that_loses_its_connection_each_time_is_given_up(
     id = rows.send(conn, "validate", "", {"query": "SELECT 1"})
     tries = list[int]()
 
-    def lose(asked: requests._Asked) -> rows.Document:
+    def lose(asked: answer._OpenedRequest) -> rows.Document:
         tries.append(asked.request.tries)
         asked.app.conn.close()
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
-    monkeypatch.setitem(requests._VERBS, "validate", lose)
+    monkeypatch.setitem(answer._VERBS, "validate", lose)
     at_work = RequestDesk(lambda: App(database, Settings()), lambda: None)
     at_work.open()
 

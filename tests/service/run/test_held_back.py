@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from millstream.capture.buffer import buffer_table
-from millstream.catalog import leadership, sources, stream_tables
+from millstream.catalog import sources, stream_tables
 from millstream.catalog.installation import install
+from millstream.catalog.processes import leadership
 from millstream.postgres.connection import Connection
 from millstream.service.run import upkeep
 from millstream.service.run.held_back import HeldBackBuffer, HeldBackWatch

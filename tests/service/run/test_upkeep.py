@@ -9,10 +9,11 @@ from uuid import uuid4
 
 import pytest
 
-from millstream.catalog import history, leadership, stream_tables
+from millstream.catalog import history, stream_tables
 from millstream.catalog.history import HistoryEntry
 from millstream.catalog.installation import install
-from millstream.catalog.leadership import Epoch
+from millstream.catalog.processes import leadership
+from millstream.catalog.processes.leadership import Epoch
 from millstream.errors import Deposed
 from millstream.postgres.connection import Connection
 from millstream.scheduler.agenda import Agenda

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from millstream.capture.transition.lag import LagWatch
 from millstream.capture.wal.follower import Follower
-from millstream.catalog.mutex import Mutex
+from millstream.catalog.processes.mutex import Mutex
 from millstream.postgres.connection import Connection
 from millstream.settings import Settings
 

@@ -31,7 +31,7 @@ def barrier(conn: Connection) -> int:
     return lsn.parse(written)
 
 
-class Heartbeat:
+class SlotHeartbeat:
     """Sends a message when the last one has come back; its connection and thread are its own, since they may hang."""
 
     def __init__(self, dsn: str, health: Health, interval: float, timeout: float) -> None:

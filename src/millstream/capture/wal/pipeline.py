@@ -30,7 +30,7 @@ from millstream.capture.wal.buffer_writer import BATCH_BYTES, BATCH_ROWS, Buffer
 from millstream.capture.wal.connection import SENDER_TIMEOUT, Stream
 from millstream.capture.wal.feedback import Feedback
 from millstream.capture.wal.health import Health
-from millstream.capture.wal.heartbeat import Heartbeat
+from millstream.capture.wal.heartbeat import SlotHeartbeat
 from millstream.capture.wal.inbox import Inbox, Marker
 from millstream.capture.wal.messages.protocol import DATA, KEEPALIVE, LogicalMessage, keepalive
 from millstream.capture.wal.messages.transactions import BUDGET, Assembler, Transaction
@@ -203,7 +203,7 @@ class _Session:
         self.inbox = Inbox(self.options.budget, pipeline._stop)
         self.assembler = Assembler(self.options.budget)
         self.feedback = Feedback(stream, store.ledger.acknowledged, self.options.status_interval)
-        self.heartbeat = Heartbeat(
+        self.heartbeat = SlotHeartbeat(
             pipeline.dsn, pipeline.health, self.options.heartbeat_interval, self.options.heartbeat_timeout
         )
         self._writer = Thread(target=self._store, name="millstream store", daemon=True)

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from psycopg.types.json import Jsonb
 
-from millstream.catalog import sources, stream_tables, targets, write_guard
+from millstream.catalog import sources, stream_tables
 from millstream.catalog.installation import identity
 from millstream.catalog.row_key import RowKey
 from millstream.catalog.sources import Source
+from millstream.catalog.target import targets, write_guard
 from millstream.postgres.connection import Connection
 from millstream.postgres.sql_files import load
 

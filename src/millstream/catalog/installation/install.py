@@ -22,8 +22,9 @@ from importlib import resources
 from psycopg import errors, sql
 
 from millstream.algebra.table import quoted
-from millstream.catalog import setting_definitions, slots, stream_tables, targets
+from millstream.catalog import setting_definitions, slots, stream_tables
 from millstream.catalog.installation import event_triggers, identity, roles, trust
+from millstream.catalog.target import targets
 from millstream.errors import LockNotHad, NameTaken, NoRights, NotInstalled, StillUsed
 from millstream.observe.failpoint import failpoint
 from millstream.postgres import lock_table, relations

@@ -15,7 +15,7 @@ from millstream.cli.output import out, print_json, table
 from millstream.cli.progress import Waiting
 
 if TYPE_CHECKING:
-    from millstream.service.doctor import Check
+    from millstream.service.monitoring.doctor import Check
 
 EXAMPLE = "millstream doctor"
 

@@ -14,7 +14,7 @@ from millstream.cli.output import coloured, err, milliseconds, moment, number, o
 if TYPE_CHECKING:
     from millstream.client import Millstream
     from millstream.refresh.report import RefreshReport
-    from millstream.service.ask import ServiceClient
+    from millstream.service.requests.ask import ServiceClient
 
 EXAMPLE = "millstream refresh totals"
 

@@ -13,7 +13,7 @@ from millstream.cli.output import age, coloured, err, moment, number, out, print
 from millstream.errors import NoSuchStreamTable
 
 if TYPE_CHECKING:
-    from millstream.service.status import StreamTableStatus
+    from millstream.service.monitoring.status import StreamTableStatus
 
 EXAMPLE = "millstream status totals"
 

@@ -16,7 +16,7 @@ from millstream.cli.options import AsJson, Dsn
 from millstream.cli.output import age, clock, coloured, milliseconds, number, out, print_json, table
 
 if TYPE_CHECKING:
-    from millstream.service.overview import Overview, Row
+    from millstream.service.monitoring.overview import Overview, Row
 
 EXAMPLE = "millstream top --once"
 

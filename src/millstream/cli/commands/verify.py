@@ -15,7 +15,7 @@ from millstream.cli.options import AsJson, Direct, Dsn
 from millstream.cli.output import clock, number, out, print_json, table
 
 if TYPE_CHECKING:
-    from millstream.service.verification import Verification
+    from millstream.service.verification.verification import Verification
 
 EXAMPLE = "millstream verify totals"
 

@@ -32,7 +32,7 @@ from millstream.cli.output import err, number, out, print_json
 from millstream.postgres.connection import Connection, connect
 
 if TYPE_CHECKING:
-    from millstream.service.verification import Verification
+    from millstream.service.verification.verification import Verification
 
 EXAMPLE = "millstream demo --seconds 20"
 
@@ -112,7 +112,7 @@ def _play(doors: Doors, console: Console, length: float | None) -> _Outcome:
         return _Outcome(board, verifications, status_table(reader))
 
 
-def _create(reader: Connection, at_work: service.Service, steps: ProgressSteps, console: Console) -> None:
+def _create(reader: Connection, at_work: service.DemoService, steps: ProgressSteps, console: Console) -> None:
     """Create the three stream tables; the first one waits for Spark."""
     for chapter in CHAPTERS:
         console.print(f"\n{chapter.name}: {chapter.shows}", markup=False)
@@ -123,7 +123,7 @@ def _create(reader: Connection, at_work: service.Service, steps: ProgressSteps, 
             answer(reader, request, at_work.check)
 
 
-def _verify(reader: Connection, at_work: service.Service, steps: ProgressSteps, name: str) -> dict[str, Any]:
+def _verify(reader: Connection, at_work: service.DemoService, steps: ProgressSteps, name: str) -> dict[str, Any]:
     statement = f"SELECT millstream.verify_stream_table('{name}')"
     request = ask(reader, statement)
     with steps.step(f"{statement}; CALL millstream.wait_for({request});"):
@@ -169,6 +169,6 @@ def _prove(console: Console, outcome: _Outcome) -> None:
 
 def _verification(document: dict[str, Any]) -> Verification:
     # Imported here: `millstream --help` does not wait for what only some commands need.
-    from millstream.service.verification import Verification
+    from millstream.service.verification.verification import Verification
 
     return Verification.from_dict(document)

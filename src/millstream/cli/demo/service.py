@@ -30,7 +30,7 @@ RUNNING = "SELECT millstream.service_is_running()"
 
 
 @dataclass
-class Service:
+class DemoService:
     """A process of `millstream run`."""
 
     process: subprocess.Popen[bytes]
@@ -63,7 +63,7 @@ class Service:
 
 
 @contextmanager
-def running(dsn: str, log: Path, console: Console) -> Iterator[Service]:
+def running(dsn: str, log: Path, console: Console) -> Iterator[DemoService]:
     """Run a service for the length of a `with` block; show the end of its log if the block fails."""
     command = [sys.executable, "-m", "millstream", "run", "--dsn", dsn]
     with log.open("wb") as stderr:
@@ -72,7 +72,7 @@ def running(dsn: str, log: Path, console: Console) -> Iterator[Service]:
             command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, env={**os.environ, **ENVIRONMENT},
             start_new_session=True,
         )  # fmt: skip
-    service = Service(process, log)
+    service = DemoService(process, log)
     try:
         yield service
     except Exception:

@@ -23,10 +23,11 @@ from millstream.algebra.query_part import noted_part
 from millstream.algebra.relation import Relation, Scan
 from millstream.algebra.table import ROW, Table
 from millstream.algebra.types import PgType
-from millstream.catalog import definition_digests, foreign_code, query_names, stream_tables
-from millstream.catalog import rights as owner_rights
-from millstream.catalog.definition_digests import Digests
-from millstream.catalog.query_names import Names
+from millstream.catalog import stream_tables
+from millstream.catalog.definitions import definition_digests, foreign_code, query_names
+from millstream.catalog.definitions import rights as owner_rights
+from millstream.catalog.definitions.definition_digests import Digests
+from millstream.catalog.definitions.query_names import Names
 from millstream.catalog.row_key import RowKey
 from millstream.catalog.upstreams import Upstream
 from millstream.compiler.blocks.split import split_into_blocks

@@ -21,8 +21,8 @@ from psycopg import sql
 from sqlglot import exp
 
 from millstream.algebra.dialect import parsed, printed
-from millstream.catalog import query_names
-from millstream.catalog.query_names import NamedRelation, Names
+from millstream.catalog.definitions import query_names
+from millstream.catalog.definitions.query_names import NamedRelation, Names
 from millstream.compiler.server import queries
 from millstream.postgres.connection import Connection
 

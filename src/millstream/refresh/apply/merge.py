@@ -15,7 +15,7 @@ import psycopg
 import pyarrow as pa
 
 from millstream.algebra.block import AggregateHead, Block
-from millstream.catalog import targets, write_guard
+from millstream.catalog.target import targets, write_guard
 from millstream.errors import TargetDiffers, TriggerInterferes
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint

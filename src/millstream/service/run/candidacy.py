@@ -6,7 +6,7 @@
                gets no answer for 3 s, it stops by itself
 
 So a standby leads at most 5 s after the leader was lost. The two clocks need not agree: what makes sure that a former
-leader commits nothing is the epoch (see `catalog.leadership`), which every transaction of ours holds.
+leader commits nothing is the epoch (see `catalog.processes.leadership`), which every transaction of ours holds.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from uuid import UUID
 
 import psycopg
 
-from millstream.catalog import leadership
-from millstream.catalog.leadership import Epoch
-from millstream.catalog.mutex import Mutex
+from millstream.catalog.processes import leadership
+from millstream.catalog.processes.leadership import Epoch
+from millstream.catalog.processes.mutex import Mutex
 from millstream.observe import log
 from millstream.postgres.connection import Connection, hang_up
 
@@ -40,7 +40,7 @@ def session_names(instance: UUID) -> str:
     return f"millstream run {str(instance)[:13]}"
 
 
-def take_over(conn: Connection, instance: UUID, lock: int, heartbeat: Heartbeat) -> Epoch:
+def take_over(conn: Connection, instance: UUID, lock: int, heartbeat: LeaderHeartbeat) -> Epoch:
     """Begin an epoch; `lock` is the server process that holds the lock of the leader.
 
     The sessions of the former leader are ended before, so that none of its transactions is waited for, and after, since
@@ -71,7 +71,7 @@ def end_silent(conn: Connection) -> None:
         log.warning("the leader was silent, its session was ended", backend_pid=pid)
 
 
-class Heartbeat:
+class LeaderHeartbeat:
     """A thread that proves, in the session of the lock, that the lock is still held; calls `lost` once it is not."""
 
     def __init__(self, mutex: Mutex, lost: Callable[[], None]) -> None:

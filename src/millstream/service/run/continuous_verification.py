@@ -20,8 +20,8 @@ from millstream.scheduler.round import refresh_tables
 from millstream.service.app import App
 from millstream.service.refresh import upstreams_of
 from millstream.service.verb import verb
-from millstream.service.verification import Verification
-from millstream.service.verify import compared, record
+from millstream.service.verification.verification import Verification
+from millstream.service.verification.verify import compared, record
 
 # Seconds between two comparisons at least.
 SHORTEST_PAUSE = 1.0

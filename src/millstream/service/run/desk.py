@@ -15,8 +15,8 @@ from threading import Timer
 
 from millstream.catalog.requests import OpenRequest
 from millstream.postgres.connection import Connection
-from millstream.service import requests
 from millstream.service.app import App
+from millstream.service.requests import answer
 from millstream.service.run.workers import Finished, Task, Workers
 
 CHANGING = ("create", "create_or_replace", "alter", "drop")
@@ -47,7 +47,7 @@ class RequestDesk:
 
     def open(self) -> None:
         """First take up what another process has left."""
-        self.workers.submit(Task(TAKE_UP, requests.take_up))
+        self.workers.submit(Task(TAKE_UP, answer.take_up))
 
     def is_due(self) -> bool:
         """Return True if it is to be looked without having been told: something is done, or a while has passed."""
@@ -68,8 +68,8 @@ class RequestDesk:
             return
         if self._looked_at - self._pruned_at > PRUNE_EVERY and self.workers.free:
             self._pruned_at = self._looked_at
-            self.workers.submit(Task(PRUNE, requests.prune))
-        for request in may_begin(requests.waiting(conn), self._begun.values()):
+            self.workers.submit(Task(PRUNE, answer.prune))
+        for request in may_begin(answer.waiting(conn), self._begun.values()):
             if self.workers.free:
                 self._begin(request)
 
@@ -95,11 +95,11 @@ class RequestDesk:
     def _begin(self, request: OpenRequest) -> None:
         self._begun[request.id] = request
         name = f"request {request.id}: {request.kind}"
-        self.workers.submit(Task(name, lambda app: requests.execute(app, request.id), [request.id]))
+        self.workers.submit(Task(name, lambda app: answer.execute(app, request.id), [request.id]))
 
 
 def _release(id: int) -> Task:
-    return Task(f"release request {id}", lambda app: requests.take_up(app, id), [id])
+    return Task(f"release request {id}", lambda app: answer.take_up(app, id), [id])
 
 
 def may_begin(waiting: Sequence[OpenRequest], begun: Iterable[OpenRequest]) -> list[OpenRequest]:

@@ -21,8 +21,9 @@ import psycopg
 from pyspark.sql import SparkSession
 
 from millstream.capture.buffer import probe
-from millstream.catalog import leadership, sources, stream_tables
-from millstream.catalog.leadership import Epoch
+from millstream.catalog import sources, stream_tables
+from millstream.catalog.processes import leadership
+from millstream.catalog.processes.leadership import Epoch
 from millstream.catalog.stream_tables import StreamTable
 from millstream.compiler.server.plan_query import version_stamp
 from millstream.errors import BadSetting
@@ -36,7 +37,7 @@ from millstream.scheduler.due import refreshable
 from millstream.scheduler.round import refresh_tables
 from millstream.service import live_settings
 from millstream.service.app import App
-from millstream.service.run.candidacy import Heartbeat, LeadershipLost
+from millstream.service.run.candidacy import LeaderHeartbeat, LeadershipLost
 from millstream.service.run.capture_thread import CaptureThread
 from millstream.service.run.continuous_verification import next_to_verify, pause_after, verify_by_schedule
 from millstream.service.run.desk import RequestDesk
@@ -78,7 +79,7 @@ class _Times:
 
 
 @dataclass(frozen=True)
-class Host:
+class LeaderContext:
     """What a leader needs of the process that it works in."""
 
     dsn: str
@@ -95,10 +96,10 @@ class Host:
 class Leader:
     """One leadership, from the takeover to its end."""
 
-    def __init__(self, host: Host, conn: Connection, epoch: Epoch, heartbeat: Heartbeat) -> None:
-        self._host = host
+    def __init__(self, context: LeaderContext, conn: Connection, epoch: Epoch, heartbeat: LeaderHeartbeat) -> None:
+        self._context = context
         self._conn = conn
-        self._given = host.read_settings()
+        self._given = context.read_settings()
         self._settings = live_settings.read(conn, self._given)
         self._epoch = epoch
         self._heartbeat = heartbeat
@@ -115,24 +116,24 @@ class Leader:
         self._must_look_at = set[int]()
         self._has_started_spark = False
         self._shared = Shared()
-        self._capture = CaptureThread(lambda: self._open_app(reads_wal=True), lambda: host.wake_ups.wake("sources"))
+        self._capture = CaptureThread(lambda: self._open_app(reads_wal=True), lambda: context.wake_ups.wake("sources"))
         self._shared.reader = self._capture.app.follower
-        self._workers = Workers("worker", self._open_app, host.wake_ups.wake, self._prepare)
-        self._desk = RequestDesk(self._open_app, host.wake_ups.wake, self._prepare)
+        self._workers = Workers("worker", self._open_app, context.wake_ups.wake, self._prepare)
+        self._desk = RequestDesk(self._open_app, context.wake_ups.wake, self._prepare)
 
     def lead(self) -> None:
         """Work until told to stop; raise LeadershipLost, or what the connection raises when it is lost."""
         try:
-            self._host.wake_ups.listen(self._conn)
+            self._context.wake_ups.listen(self._conn)
             self._workers.limit = self._settings.max_concurrent_refreshes
             self._capture.start()
             self._desk.open()
-            self._host.systemd.ready("leader")
+            self._context.systemd.ready("leader")
             log.info("leading", epoch=self._epoch.number)
-            while not self._host.is_stopping():
+            while not self._context.is_stopping():
                 self._turn_unless_locked()
                 # Any role may send other words; they wake us, and mean nothing.
-                self._words |= self._host.wake_ups.sleep(self._pause(), self._conn) & HEEDED
+                self._words |= self._context.wake_ups.sleep(self._pause(), self._conn) & HEEDED
         finally:
             self._end()
 
@@ -150,7 +151,7 @@ class Leader:
         if not self._heartbeat.holds():
             raise LeadershipLost
         self._heartbeat.note_turn()
-        self._host.systemd.alive()
+        self._context.systemd.alive()
         self._take_in(self._workers.finished())
         # Words that come too often wait: whoever may connect may send them.
         now = time.monotonic()
@@ -185,7 +186,7 @@ class Leader:
 
     def _pause(self) -> float:
         """Return how long to sleep if nothing wakes us."""
-        longest = min(HASTE if self._words else READ_AGAIN, self._host.systemd.longest_sleep)
+        longest = min(HASTE if self._words else READ_AGAIN, self._context.systemd.longest_sleep)
         tick = self._settings.scheduler_interval.total_seconds() - (time.monotonic() - self._times.looked)
         due_at = self._agenda.next_due_at() if self._settings.enabled else None
         if due_at is None:
@@ -291,7 +292,7 @@ class Leader:
                 self._idle_seconds = one.seconds
         if finished and time.monotonic() - self._times.noted > 1.0:
             self._times.noted = time.monotonic()
-            leadership.note_tick(self._conn, self._host.instance)
+            leadership.note_tick(self._conn, self._context.instance)
 
     def _found_nothing(self, id: int) -> bool:
         table = self._agenda.tables.get(id)
@@ -328,7 +329,7 @@ class Leader:
         """Read the settings again; where they are wrong, go on with those that were right."""
         former = self._settings
         try:
-            self._given = self._host.read_settings()
+            self._given = self._context.read_settings()
             self._settings = live_settings.read(self._conn, self._given)
         except BadSetting as error:
             log.error("settings not read", reason=f"{error.message}. {error.detail}")
@@ -348,10 +349,10 @@ class Leader:
 
     def _open_app(self, *, reads_wal: bool = False) -> App:
         """Open an application for a thread; `reads_wal`: the one whose follower the others wait for."""
-        app = App(self._host.dsn, self._given, self._host.spark, shared=Shared() if reads_wal else self._shared)
+        app = App(self._context.dsn, self._given, self._context.spark, shared=Shared() if reads_wal else self._shared)
         app.use(self._settings)
         app.epoch = self._epoch
-        app.witness = self._host.witness
+        app.witness = self._context.witness
         with app.conn.transaction():
             self._epoch.hold(app.conn)
         return app
@@ -364,8 +365,8 @@ class Leader:
 
     def _end(self) -> None:
         """Let what is being refreshed end; roll it back where it takes too long, or we no longer lead."""
-        self._host.systemd.stopping()
-        seconds = self._settings.shutdown_timeout.total_seconds() if self._host.is_stopping() else 0.0
+        self._context.systemd.stopping()
+        seconds = self._settings.shutdown_timeout.total_seconds() if self._context.is_stopping() else 0.0
         pools = (self._workers, self._desk.workers)
         if not self._wait(pools, seconds):
             log.warning("refreshes rolled back", tasks=[task.name for pool in pools for task in pool.running])
@@ -381,7 +382,7 @@ class Leader:
         deadline = time.monotonic() + seconds
         while self._heartbeat.holds() and time.monotonic() < deadline:
             self._heartbeat.note_turn()
-            self._host.systemd.alive()
+            self._context.systemd.alive()
             if all(pool.wait(0.25) for pool in pools):
                 return True
         return not any(pool.running for pool in pools)

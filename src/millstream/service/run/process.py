@@ -28,15 +28,15 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq import PGconn, Ping
 from pyspark.sql import SparkSession
 
-from millstream.catalog import leadership
 from millstream.catalog.installation import install
-from millstream.catalog.mutex import Mutex
+from millstream.catalog.processes import leadership
+from millstream.catalog.processes.mutex import Mutex
 from millstream.errors import Deposed, ServerDown
 from millstream.observe import log
 from millstream.postgres.connection import Connection, session
 from millstream.refresh.refresher import Witness
-from millstream.service.run.candidacy import TRY, Heartbeat, LeadershipLost, end_silent, session_names, take_over
-from millstream.service.run.leader import Host, Leader
+from millstream.service.run.candidacy import TRY, LeaderHeartbeat, LeadershipLost, end_silent, session_names, take_over
+from millstream.service.run.leader import Leader, LeaderContext
 from millstream.service.run.systemd import Systemd
 from millstream.service.run.wake_ups import WakeUps
 from millstream.settings import Settings
@@ -62,7 +62,7 @@ class Process:
         self._dsn = make_conninfo(dsn, application_name=session_names(self.instance))
         self._wake_ups = WakeUps()
         self._systemd = Systemd()
-        self._host = Host(
+        self._context = LeaderContext(
             self._dsn, self.instance, read_settings, self.is_stopping, self._wake_ups, self._systemd, spark, witness
         )
         self._stops = 0
@@ -140,11 +140,11 @@ class Process:
         # The session of the lock may be another one than when we began to stand by.
         self._register(conn, lock)
         backend = lock.backend_pid()
-        heartbeat = Heartbeat(lock, lambda: self._wake_ups.wake("lost"))
+        heartbeat = LeaderHeartbeat(lock, lambda: self._wake_ups.wake("lost"))
         heartbeat.start()
         try:
             epoch = take_over(conn, self.instance, backend, heartbeat)
-            Leader(self._host, conn, epoch, heartbeat).lead()
+            Leader(self._context, conn, epoch, heartbeat).lead()
         finally:
             heartbeat.stop()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from millstream.catalog import history
-from millstream.catalog.leadership import Epoch
+from millstream.catalog.processes.leadership import Epoch
 from millstream.observe import log
 from millstream.postgres import notifications
 from millstream.postgres.connection import Connection

@@ -1,0 +1,93 @@
+"""Find code of other roles that would run in our sessions, with our rights.
+
+A function that a query calls, the CHECK of a domain, a trigger on a stream table: each is evaluated by our session. Its
+owner can replace it at any moment, and would have our rights. `SET ROLE` is no defence, since the code could reset it.
+So Millstream refers only to objects with trusted owners, as PostgreSQL's manual recommends ("Function Security"):
+
+    owner of the object                     trusted, because
+    a superuser                             it has nothing to gain
+    the role of our session                 the same
+    a role that may SET ROLE to ours        the same
+    a role in the setting trusted_roles     an administrator has said so
+
+Tables and views may belong to anybody: reading them runs no code but the functions that a view calls, and those are
+looked at. A stream table that others may put triggers on is locked against that before it is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.catalog.definitions.definition_digests import Digests
+from millstream.errors import ForeignCode
+from millstream.postgres.connection import Connection
+from millstream.postgres.sql_files import load
+
+_SQL = load("millstream.catalog.definitions", "foreign_code.sql")
+
+
+@dataclass(frozen=True)
+class ForeignObject:
+    """An object whose owner is not trusted."""
+
+    what: str
+    owner: str
+
+
+def check_under(conn: Connection, found: Digests, casts: Set[int], trusted: Sequence[str]) -> None:
+    """Refuse a query that calls code of others; `casts` are the types that it converts from or to."""
+    wrong = under(conn, {0: found}, trusted, casts=casts)
+    if wrong:
+        raise ForeignCode.under_query(*_facts(conn, wrong[0]))
+
+
+def under(
+    conn: Connection, planned: Mapping[int, Digests], trusted: Sequence[str], *, casts: Set[int] = frozenset()
+) -> dict[int, list[ForeignObject]]:
+    """By id of a stream table, what of others its query calls; those of which there is nothing are left out."""
+    functions = {oid for own in planned.values() for kind, oid in own if kind == "function"}
+    types = {oid for own in planned.values() for kind, oid in own if kind == "type"}
+    if not (functions or types or casts):
+        return {}
+    asked = {"functions": list(functions), "types": list(types), "casts": list(casts), **_whom(conn, trusted)}
+    wrong = {(kind, oid): ForeignObject(*rest) for kind, oid, *rest in conn.execute(_SQL["under"], asked)}
+    everywhere = [foreign for (kind, _), foreign in wrong.items() if kind == "cast"]
+    by_table = {id: [*(wrong[one] for one in own if one in wrong), *everywhere] for id, own in planned.items()}
+    return {id: found for id, found in by_table.items() if found}
+
+
+# Values of two types, for psycopg to adapt.
+def _whom(conn: Connection, trusted: Sequence[str]) -> dict[str, Any]:
+    return {"trusted": list(trusted), "how": how(conn)}
+
+
+def on_tables(conn: Connection, relids: Sequence[int], trusted: Sequence[str]) -> dict[int, list[ForeignObject]]:
+    """By oid of a table, what of others runs when its rows are written."""
+    found = dict[int, list[ForeignObject]]()
+    asked = {"relids": list(relids), **_whom(conn, trusted)}
+    for relid, what, owner in conn.execute(_SQL["on_tables"], asked):
+        found.setdefault(relid, []).append(ForeignObject(what, owner))
+    return found
+
+
+def open_tables(conn: Connection, relids: Sequence[int], trusted: Sequence[str]) -> set[int]:
+    """Of these tables, those that others may put code on."""
+    asked = {"relids": list(relids), **_whom(conn, trusted)}
+    return {relid for (relid,) in conn.execute(_SQL["open_tables"], asked)}
+
+
+def refused(conn: Connection, name: str, found: Sequence[ForeignObject], *, on_table: bool) -> ForeignCode:
+    """The error for a stream table that met code of others."""
+    return (ForeignCode.on_table if on_table else ForeignCode.under_table)(name, *_facts(conn, found))
+
+
+def _facts(conn: Connection, found: Sequence[ForeignObject]) -> tuple[list[str], list[str], str]:
+    role = conn.execute("SELECT current_user::text").fetchall()[0][0]
+    return sorted({one.what for one in found}), sorted({one.owner for one in found}), role
+
+
+def how(conn: Connection) -> str:
+    """The privilege that lets a role become another: since PostgreSQL 16 a member may be denied it."""
+    return "SET" if conn.info.server_version >= 160000 else "MEMBER"

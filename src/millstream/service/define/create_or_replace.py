@@ -1,0 +1,40 @@
+"""The verb create_or_replace: creates a stream table, or makes the one of that name what is asked for."""
+
+from __future__ import annotations
+
+from millstream.catalog.definitions import rights
+from millstream.errors import BadSetting, NoSuchStreamTable
+from millstream.refresh.report import RefreshReport
+from millstream.service.app import App
+from millstream.service.define.alter import alter
+from millstream.service.define.create import create
+from millstream.service.verb import verb
+
+
+@verb
+def create_or_replace(
+    app: App,
+    name: str,
+    query: str,
+    *,
+    schedule: str = "1m",
+    refresh_mode: str = "AUTO",
+    initialize: bool = True,
+    cdc_mode: str | None = None,
+    owner: str | None = None,
+) -> RefreshReport | None:
+    """Create a stream table, or alter the one of that name where it differs; return the report of the refresh, if any.
+
+    Of one that is there the owner stays the same, and `initialize` has no meaning.
+    """
+    try:
+        table = app.named(name)
+    except NoSuchStreamTable:
+        return create(
+            app, name, query, schedule=schedule, refresh_mode=refresh_mode, initialize=initialize, cdc_mode=cdc_mode,
+            owner=owner,
+        )  # fmt: skip
+    present = rights.owners(app.conn, [table.relid or 0]).get(table.relid or 0)
+    if owner is not None and present is not None and rights.owner_for(app.conn, owner) != present:
+        raise BadSetting.of("owner", owner, f'"{present}", the owner of the stream table that is there')
+    return alter(app, name, query=query, schedule=schedule, refresh_mode=refresh_mode, cdc_mode=cdc_mode)

@@ -1,0 +1,263 @@
+"""Give a stream table another query.
+
+    plan       as for a new stream table: rights of its owner, refusals, cycles; nothing is changed
+    capture    columns and sources that the new query reads besides; what the former one reads is still captured
+    one cut    catalog, state, table and rows in one transaction: readers see the former rows, then the new ones
+    release    sources that are not read any more
+
+The table keeps its oid, owner, rights, comments and triggers, and the columns that both queries have; others are
+dropped, or added at its end. Its rows are changed by the difference while its key is the same; under another key all
+are replaced. If columns or key change, readers of the table wait for the end of the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from millstream.algebra.table import quoted
+from millstream.capture.transition import transitions
+from millstream.capture.trigger import triggers
+from millstream.catalog import sources, stream_tables, upstreams
+from millstream.catalog.definitions import definition_digests, query_names, rights
+from millstream.catalog.stream_tables import StreamTable
+from millstream.catalog.target import target_shape, targets
+from millstream.catalog.target.target_shape import TypedColumn
+from millstream.compiler.server import queries
+from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query, version_stamp
+from millstream.errors import Conflict, LockNotHad, MillstreamError, TargetMoved
+from millstream.observe.failpoint import failpoint
+from millstream.postgres import relations
+from millstream.postgres.connection import along
+from millstream.postgres.relations import Name
+from millstream.postgres.table_locks import Patience
+from millstream.refresh.job import Gap, Job
+from millstream.refresh.report import RefreshReport
+from millstream.scheduler import dependencies
+from millstream.service import block_tables
+from millstream.service.app import App
+from millstream.service.define.create import as_sources, with_key
+from millstream.service.define.drop import WAITING
+from millstream.service.follow_types import convert, empty, naming_obstacles
+from millstream.store import target
+from millstream.store.names import ROW_ID, BlockNames
+
+HASTY = Patience(seconds=2.0)
+# Sources can change between the plan and the cut.
+TRIES = 3
+
+
+def redefine(app: App, table: StreamTable, query: str, search_path: str | None = None) -> RefreshReport | None:
+    """Give a stream table another query and fill it; None if the query means the same as the former one.
+
+    Names in the query are looked up along `search_path`, by default that of the session.
+    """
+    owner = rights.owners(app.conn, [table.relid or 0]).get(table.relid or 0)
+    app.progress("planning the query", None)
+    with along(app.conn, search_path):
+        planned = with_key(app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles)))
+    if planned.canonical.text == table.canonical_query:
+        return None
+    if (table.cdc_mode or app.settings.cdc_mode) == "wal":
+        transitions.require(app, as_sources(app, planned))
+    dependencies.refuse_cycle(app.conn, table.id, planned.upstreams)
+    with app.mutex.stream_table(table.id, table.name, WAITING):
+        name = targets.ours(app.conn, table.id, table.name)
+        if name is None:
+            raise TargetMoved.dropped(table.name)
+        try:
+            _capture(app, table, planned)
+            report = _in_one_cut(app, _Redefinition(table, name, planned))
+            failpoint("redefine_filled")
+        except BaseException:
+            _return_to_former(app, table)
+            raise
+        app.forget(table.id)
+        _narrow(app, table, planned)
+    return report
+
+
+def _capture(app: App, table: StreamTable, planned: QueryPlan) -> None:
+    """Capture what the new query reads besides; committed before the cut, so that no change is pruned or missed.
+
+    The stream tables that it reads are recorded beside those of the former query, which counts until the commit. Two
+    sessions that each close one half of a cycle see each other's.
+    """
+    with app.conn.transaction():
+        app.hold_epoch()
+        former = [one for one in upstreams.of(app.conn, table.id) if one.id not in _ids(planned)]
+        dependencies.record(app.conn, table.id, [*former, *planned.upstreams])
+    for relid, (source, columns) in planned.sources().items():
+        app.progress(f"capturing changes of {source.name}", None)
+        with app.conn.transaction():
+            app.hold_epoch()
+            sources.reserve(app.conn, relid, source.schema, source.name)
+            sources.widen_dependency(app.conn, table.id, relid, columns)
+        triggers.install(app.conn, source, columns)
+        failpoint("redefine_captured")
+
+
+def _ids(planned: QueryPlan) -> set[int]:
+    return {one.id for one in planned.upstreams}
+
+
+@dataclass(frozen=True)
+class _Redefinition:
+    """A stream table, its own table, and the plan of its new query."""
+
+    table: StreamTable
+    name: Name
+    planned: QueryPlan
+
+
+def _in_one_cut(app: App, change: _Redefinition) -> RefreshReport:
+    app.progress("filling the stream table", None)
+    planned = change.planned
+    job = Job(change.table, planned.blocks, upstreams=frozenset(one.id for one in planned.upstreams))
+    refresher = replace(app.refresher({}), prepare=lambda job: _prepared(app, change, job))
+    for _ in range(TRIES):
+        outcome = refresher.refresh([job], "MANUAL")[0]
+        if isinstance(outcome, RefreshReport):
+            return outcome
+        if isinstance(outcome, Gap):
+            _mend(app, outcome.relids)
+        elif isinstance(outcome, MillstreamError) and not isinstance(outcome, Conflict):
+            raise outcome
+    raise Conflict.on(change.table.name, "Its sources keep changing.")
+
+
+def _mend(app: App, relids: Sequence[int]) -> None:
+    for relid in relids:
+        triggers.install(app.conn, relations.table(app.conn, relid), sources.needed_columns(app.conn, relid))
+
+
+def _prepared(app: App, change: _Redefinition, job: Job) -> Job:
+    """Change catalog, state and table to the new query, in the transaction of the cut; return the job to carry out."""
+    conn, table, planned = app.conn, change.table, change.planned
+    block_tables.drop(conn, table)
+    _reshape(app, change)
+    row_key = planned.row_key()
+    stream_tables.redefine(conn, table.id, planned.query, planned.canonical.text, row_key)
+    stream_tables.set_planned(conn, table.id, planned_by=version_stamp(), reads_clock=planned.reads_clock)
+    query_names.put(conn, table.id, planned.names)
+    if {one.id for one in upstreams.of(conn, table.id)} != _ids(planned):
+        upstreams.put(conn, table.id, planned.upstreams)
+    block_tables.create(conn, table, planned)
+    target_shape.check(conn, table.id, table.name, change.name.oid, planned.canonical.columns)
+    digests = planned.digests | definition_digests.digests_of_target(conn, change.name.oid)
+    definition_digests.record(conn, table.id, digests)
+    digests |= {("target", change.name.oid): row_key.indexed()}
+    failpoint("redefine_altered")
+    return replace(job, table=stream_tables.get(conn, table.id), digests=digests, recompute_reason="QUERY_CHANGED")
+
+
+# -- the table -------------------------------------------------------------------------------
+
+
+def _reshape(app: App, change: _Redefinition) -> None:
+    """Give the table the columns and the key of the new query."""
+    conn, relid, text = app.conn, change.name.oid, change.planned.canonical.text
+    with queries.rolled_back(conn):
+        view = queries.temporary_view(conn, text)
+        wanted, retyped = target_shape.wanted(conn, view), target_shape.retyped(conn, view, relid)
+    stored = [quoted(name) for name in _own_columns(app, change.table, relid)]
+    dropped, added = _in_order(stored, [quoted(column.name) for column in change.planned.canonical.columns])
+    retyped = [one for one in retyped if one.name not in dropped]
+    with naming_obstacles(change.table, change.name):
+        if not _has_key(change, {*dropped, *added, *(one.name for one in retyped)}):
+            _remove_key(app, change)
+            dropped = [*dropped, *_row_ids(app, relid)]
+        _run(app, change.name, [f"DROP COLUMN {column}" for column in dropped])
+        if retyped:
+            convert(conn, change.table, change.name, retyped)
+        _run(app, change.name, [_addition(one) for one in wanted if one.name in added])
+    if not target_shape.key_drops(conn, relid):
+        _make_key(app, change)
+
+
+def _in_order(stored: Sequence[str], wanted: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the columns to drop and to add, so that the table has the wanted ones in their order.
+
+    >>> _in_order(["a", "b", "c"], ["a", "c", "d"])
+    (['b'], ['d'])
+    >>> _in_order(["a", "b"], ["a", "d", "b"])
+    (['b'], ['d', 'b'])
+    """
+    common = [column for column in stored if column in wanted]
+    kept = next((n for n, pair in enumerate(zip(common, wanted, strict=False)) if pair[0] != pair[1]), len(common))
+    return [column for column in stored if column not in common[:kept]], list(wanted[kept:])
+
+
+def _own_columns(app: App, table: StreamTable, relid: int) -> list[str]:
+    """Return the columns of the table that are of the former query; all, if that does not hold any more."""
+    stored = [column.name for column in relations.columns(app.conn, relid) if column.name != ROW_ID]
+    try:
+        former = {column.name for column in queries.columns_of(app.conn, table.canonical_query)}
+    except MillstreamError:
+        return stored
+    # Columns that its owner has added are left alone.
+    return [name for name in stored if name in former]
+
+
+def _has_key(change: _Redefinition, touched: set[str]) -> bool:
+    """Return True if rows are told apart as before."""
+    former, key = change.table.row_key, change.planned.block.key
+    return former is not None and former.key == key and touched.isdisjoint(map(quoted, key.columns))
+
+
+def _remove_key(app: App, change: _Redefinition) -> None:
+    """Remove what tells the rows apart, and the rows, which the new key may not tell apart."""
+    empty(app.conn, change.name)
+    for statement in target_shape.key_drops(app.conn, change.name.oid):
+        app.conn.execute(statement.encode())
+
+
+def _make_key(app: App, change: _Redefinition) -> None:
+    block = change.planned.block
+    names = BlockNames(change.table.id, change.name.schema, change.name.name)
+    if block.key.kind == "row_id":
+        _run(app, change.name, [f"ADD COLUMN {ROW_ID} bytea NOT NULL PRIMARY KEY"])
+    else:
+        app.conn.execute(target.index_sql(block, names).encode())
+    targets.mark(app.conn, change.table.id)
+
+
+def _row_ids(app: App, relid: int) -> list[str]:
+    there = {column.name for column in relations.columns(app.conn, relid)}
+    return [ROW_ID] if ROW_ID in there else []
+
+
+def _addition(column: TypedColumn) -> str:
+    collate = f" COLLATE {column.collation}" if column.collation else ""
+    return f"ADD COLUMN {column.name} {column.type}{collate}"
+
+
+def _run(app: App, name: Name, clauses: Sequence[str]) -> None:
+    if clauses:
+        app.conn.execute(f"ALTER TABLE {name} {', '.join(clauses)}".encode())
+
+
+# -- what is not read any more -----------------------------------------------------------------
+
+
+def _return_to_former(app: App, table: StreamTable) -> None:
+    """Capture what the former query reads, and no more; what cannot be done now the next refresh does."""
+    app.forget(table.id)
+    with suppress(MillstreamError):
+        app.reach()
+        _narrow(app, table, app.plan(stream_tables.get(app.conn, table.id)))
+
+
+def _narrow(app: App, table: StreamTable, planned: QueryPlan) -> None:
+    read = planned.sources()
+    with app.conn.transaction():
+        app.hold_epoch()
+        for relid, (_, columns) in read.items():
+            sources.add_dependency(app.conn, table.id, relid, columns)
+        sources.remove_other_dependencies(app.conn, table.id, list(read))
+        dependencies.record(app.conn, table.id, planned.upstreams)
+    failpoint("redefine_narrowed")
+    for source in sources.unread(app.conn):
+        with suppress(LockNotHad):
+            triggers.remove(app.conn, source.relid, patience=HASTY)

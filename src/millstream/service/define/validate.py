@@ -1,0 +1,221 @@
+"""The verb validate: what a stream table over a query would be, or why there cannot be one.
+
+The query is planned as `create` plans it, in transactions that are rolled back: nothing is created, Spark is not asked.
+A refusal is an answer, with the place in the query; trouble that passes by itself is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import psycopg
+
+from millstream.algebra.block import AggregateHead, Block
+from millstream.algebra.expr import Ref
+from millstream.capture.transition import transitions
+from millstream.catalog import sources, stream_tables
+from millstream.catalog.definitions import rights
+from millstream.catalog.sources import Source
+from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query
+from millstream.errors import BadSetting, MillstreamError
+from millstream.large_stack import on_large_stack
+from millstream.postgres.connection import along
+from millstream.postgres.failures import translate_error
+from millstream.service.app import App
+from millstream.service.define.create import as_sources, with_key
+from millstream.service.verb import verb
+from millstream.settings import CDC_MODES
+
+
+@dataclass(frozen=True)
+class OutputColumn:
+    """A column that the stream table would have."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class BlockSummary:
+    """A block of the plan, and which rows of it are stored besides those of the stream table."""
+
+    name: str
+    materializes: str
+    """Empty if it stores nothing."""
+    plan: str
+    """The block as `explain` prints it."""
+
+
+@dataclass(frozen=True)
+class SourceCapture:
+    """A source that the query reads, and how its changes would be captured."""
+
+    name: str
+    columns: tuple[str, ...]
+    """Those that the query uses: the others are not captured."""
+    capture: Literal["TRIGGER", "WAL"]
+    reason: str = ""
+    """Why not from WAL."""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What `create` would make of a query, or the error that it would raise."""
+
+    query: str
+    refusal: MillstreamError | None = None
+    columns: tuple[OutputColumn, ...] = ()
+    key: str = ""
+    blocks: tuple[BlockSummary, ...] = ()
+    sources: tuple[SourceCapture, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True if the query can be maintained."""
+        return self.refusal is None
+
+    @property
+    def position(self) -> int | None:
+        """The character of the query that the refusal is about, counted from 1."""
+        return self.refusal.facts.get("position") if self.refusal else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        return {
+            "ok": self.ok, "query": self.query, "error": self._error(), "key": self.key,
+            "columns": [asdict(column) for column in self.columns],
+            "blocks": [asdict(block) for block in self.blocks],
+            "sources": [asdict(source) for source in self.sources],
+            "notices": list(self.notices),
+        }  # fmt: skip
+
+    def _error(self) -> dict[str, Any] | None:
+        return {**self.refusal.as_dict(), "position": self.position} if self.refusal else None
+
+
+@verb
+def validate(
+    app: App, query: str, owner: str | None = None, cdc_mode: str | None = None, *, search_path: str | None = None
+) -> Validation:
+    """Plan a query for a role, the session's own by default, and create nothing."""
+    if cdc_mode not in (None, *CDC_MODES):
+        raise BadSetting.of("cdc_mode", cdc_mode, "trigger, auto or wal")
+    owner = rights.owner_for(app.conn, owner)
+    try:
+        with along(app.conn, search_path):
+            planned = with_key(app, plan_query(app.conn, query, rights=Rights(owner, app.settings.trusted_roles)))
+        if (cdc_mode or app.settings.cdc_mode) == "wal":
+            transitions.require(app, as_sources(app, planned))
+    except psycopg.errors.InsufficientPrivilege as error:
+        return Validation(query, translate_error(error))
+    except MillstreamError as error:
+        if error.retryable:
+            raise
+        return Validation(query, error)
+    return _accepted(app, planned, cdc_mode or app.settings.cdc_mode)
+
+
+@on_large_stack
+def _accepted(app: App, planned: QueryPlan, cdc_mode: str) -> Validation:
+    return Validation(
+        planned.query,
+        columns=tuple(OutputColumn(one.column.name, str(one.column.type)) for one in planned.block.outputs),
+        key=str(planned.block.key),
+        blocks=tuple(BlockSummary(block.name, materialized(block), str(block)) for block in planned.blocks),
+        sources=_captures(app, planned, cdc_mode),
+        notices=_notices(app, planned),
+    )
+
+
+# -- blocks ----------------------------------------------------------------------------------
+
+
+def materialized(block: Block) -> str:
+    """Return which rows of a block are stored besides those of the stream table; "" if none are."""
+    head, kind = block.head, block.materialized.kind if block.materialized else None
+    if kind == "window" and head:
+        return f"the rows of each partition ({_keys(block, head)})"
+    parts = [_ROWS[kind]] if kind else []
+    parts += [_state(block, head)] if head else []
+    return "; ".join(parts)
+
+
+_ROWS = {
+    "window": "the rows of the window",
+    "limit": "the first rows in order",
+    "bag": "the rows of the join",
+    "set": "the rows of the recursion",
+    "levels": "the rows of the recursion, each with its level",
+}
+
+
+def _state(block: Block, head: AggregateHead) -> str:
+    return f"the state of each group ({_keys(block, head)})" if head.keys else "the state of one group"
+
+
+def _keys(block: Block, head: AggregateHead) -> str:
+    """Name the keys of the groups: as the source's expressions where each is one, or as columns of the result."""
+    read = dict(block.branches[0].sources) if len(block.branches) == 1 else {}
+    shown = {output.key: output.column.name for output in block.outputs if output.key}
+    return ", ".join(_key(block, read.get(key.name), shown.get(key.name, key.name)) for key in head.keys)
+
+
+def _key(block: Block, read: Ref | None, shown: str) -> str:
+    if read is None:
+        return shown
+    one = block.branches[0].input(read.alias)
+    return str(one.leaf(read.column).expr) if one.scan.table.stored else shown
+
+
+# -- sources ---------------------------------------------------------------------------------
+
+
+def _captures(app: App, planned: QueryPlan, cdc_mode: str) -> tuple[SourceCapture, ...]:
+    tables = {source.relid: source for source in as_sources(app, planned)}
+    return tuple(
+        _capture(app, f"{table.schema}.{table.name}", columns, tables.get(oid), cdc_mode)
+        for oid, (table, columns) in planned.sources().items()
+    )
+
+
+def _capture(app: App, name: str, columns: tuple[str, ...], source: Source | None, cdc_mode: str) -> SourceCapture:
+    why = _why_by_triggers(app, source, cdc_mode)
+    return SourceCapture(name, columns, "TRIGGER" if why else "WAL", why)
+
+
+def _why_by_triggers(app: App, source: Source | None, cdc_mode: str) -> str:
+    """Return why a source would not be captured from WAL in the end; "" if it would."""
+    if source is None:
+        return "It is a stream table, read in the transaction that writes it."
+    if cdc_mode == "trigger":
+        return "Triggers are wanted (cdc_mode)."
+    known = sources.get(app.conn, source.relid)
+    if known is not None and known.uses_wal:
+        return ""
+    return transitions.obstacle(app, source)
+
+
+# -- notices ---------------------------------------------------------------------------------
+
+
+def _notices(app: App, planned: QueryPlan) -> tuple[str, ...]:
+    policies = rights.with_policies(app.conn, list(planned.sources()))
+    return (*map(rights.note, policies.values()), *_of_rows(planned), *_of_upstreams(app, planned))
+
+
+def _of_rows(planned: QueryPlan) -> Sequence[str]:
+    notices = []
+    if planned.reads_clock:
+        notices.append("It reads the current time: rows enter and leave without a change of a source.")
+    if planned.block.key.kind == "row_id":
+        notices.append("No columns are unique: the table gets one more column, __ms_row_id.")
+    return notices
+
+
+def _of_upstreams(app: App, planned: QueryPlan) -> Sequence[str]:
+    read = stream_tables.get_all(app.conn, [upstream.id for upstream in planned.upstreams])
+    names = ", ".join(sorted(table.qualified for table in read.values()))
+    return [f"It reads stream tables, which are refreshed in the same cut before it: {names}."] if names else []
