@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -11,36 +11,42 @@ from millstream.postgres import notifications
 from millstream.postgres.connection import Connection
 
 
-class Recorder:
-    """A connection that records the parameters of what it executes."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[str, dict[str, Any]]] = []  # Any: JSON
-
-    def execute(self, query: str, parameters: tuple[str, str]) -> None:
-        assert query == "SELECT pg_notify(%s, %s)"
-        self.sent.append((parameters[0], json.loads(parameters[1])))
+def heard(conn: Connection, number: int) -> list[tuple[str, dict[str, Any]]]:  # Any: JSON
+    """Return the next notifications: channel and payload."""
+    return [(one.channel, json.loads(one.payload)) for one in conn.notifies(timeout=60, stop_after=number)]
 
 
-def test_a_transition_names_the_source_and_both_modes() -> None:
-    recorder = Recorder()
-    notifications.transition(cast(Connection, recorder), "public.orders", "TRIGGER", "WAL", "slot")
+def test_a_transition_names_the_source_and_both_modes(conn: Connection) -> None:
+    conn.execute("LISTEN millstream_cdc_transition")
+    notifications.transition(conn, "public.orders", "TRIGGER", "WAL", "slot")
     payload = {"source": "public.orders", "old_mode": "TRIGGER", "new_mode": "WAL", "slot": "slot"}
-    assert recorder.sent == [("millstream_cdc_transition", payload)]
+    assert heard(conn, 1) == [("millstream_cdc_transition", payload)]
 
 
-def test_an_alert_has_its_kind_and_its_facts() -> None:
-    recorder = Recorder()
-    notifications.alert(cast(Connection, recorder), "slot_lag_warning", lag=5)
-    assert recorder.sent == [("millstream_alert", {"alert": "slot_lag_warning", "lag": 5})]
+def test_an_alert_has_its_kind_and_its_facts(conn: Connection) -> None:
+    conn.execute("LISTEN millstream_alert")
+    notifications.alert(conn, "slot_lag_warning", lag=5)
+    assert heard(conn, 1) == [("millstream_alert", {"alert": "slot_lag_warning", "lag": 5})]
 
 
-def test_the_texts_of_an_error_are_not_sent_to_whoever_listens() -> None:
+def test_the_texts_of_an_error_are_not_sent_to_whoever_listens(conn: Connection) -> None:
     """The leak: any role may LISTEN, and read the value that a row could not be computed with."""
-    recorder = Recorder()
+    conn.execute("LISTEN millstream_alert")
     texts = dict.fromkeys(("message", "detail", "error"), "invalid input syntax: 'secret'")
-    notifications.alert(cast(Connection, recorder), "refresh_failed", code="MS402", **texts)
-    assert recorder.sent == [("millstream_alert", {"alert": "refresh_failed", "code": "MS402"})]
+    notifications.alert(conn, "refresh_failed", code="MS402", **texts)
+    assert heard(conn, 1) == [("millstream_alert", {"alert": "refresh_failed", "code": "MS402"})]
+
+
+def test_many_alerts_are_all_sent_in_order_and_the_log_counts_those_beyond_the_first(
+    conn: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The flood: a thousand stream tables that became stale at once wrote a thousand lines into the log."""
+    conn.execute("LISTEN millstream_alert")
+    notifications.alert_all(conn, "stale", [{"stream_table": f"t{number}"} for number in range(1000)])
+    sent = [payload["stream_table"] for _, payload in heard(conn, 1000)]
+    assert sent == [f"t{number}" for number in range(1000)]
+    events = [record.getMessage() for record in caplog.records]
+    assert events == ["stale"] * notifications.LOGGED + ["stale: more of them"]
 
 
 @pytest.mark.parametrize(

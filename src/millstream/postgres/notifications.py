@@ -9,7 +9,7 @@ A notification is part of its transaction: listeners get it when what it tells i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from millstream.observe import log
@@ -43,6 +43,9 @@ _LOGGED_ELSEWHERE = ("refresh_completed", "refresh_failed")
 # and the history, for roles with the rights of the stream table's owner.
 _UNSENT = ("message", "detail", "error")
 
+# So many alerts of one kind that are sent together are in the log, and then how many more there are.
+LOGGED = 10
+
 # A value as JSON has it, or one that is printed by str().
 Fact: TypeAlias = object
 
@@ -54,11 +57,32 @@ def transition(conn: Connection, source: str, old: str, new: str, slot: str) -> 
 
 def alert(conn: Connection, kind: Alert, **facts: Fact) -> None:
     """Notify that something wants looking at, or is done; the texts of errors are in the log only."""
+    alert_all(conn, kind, [facts])
+
+
+def alert_all(conn: Connection, kind: Alert, each: Sequence[Mapping[str, Fact]]) -> None:
+    """Send many alerts of one kind in one statement; the log has the first of them and the number of the others."""
     if kind not in _LOGGED_ELSEWHERE:
-        (log.info if kind in _GOOD else log.warning)(kind.replace("_", " "), **facts)
-    _notify(
-        conn, "millstream_alert", {"alert": kind, **{name: fact for name, fact in facts.items() if name not in _UNSENT}}
+        _log(kind, each)
+    payloads = [encode({"alert": kind, **_sendable(facts)}) for facts in each]
+    conn.execute(
+        "SELECT pg_notify('millstream_alert', payload)"
+        " FROM unnest(%s::text[]) WITH ORDINALITY AS alerts (payload, number) ORDER BY number",
+        (payloads,),
     )
+
+
+def _log(kind: Alert, each: Sequence[Mapping[str, Fact]]) -> None:
+    event = kind.replace("_", " ")
+    write = log.info if kind in _GOOD else log.warning
+    for facts in each[:LOGGED]:
+        write(event, **facts)
+    if len(each) > LOGGED:
+        write(f"{event}: more of them", count=len(each) - LOGGED)
+
+
+def _sendable(facts: Mapping[str, Fact]) -> dict[str, Fact]:
+    return {name: fact for name, fact in facts.items() if name not in _UNSENT}
 
 
 def _notify(conn: Connection, channel: str, payload: Mapping[str, Fact]) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import groupby
 
 from millstream.catalog import history
 from millstream.catalog.processes.leadership import Epoch
@@ -75,5 +76,5 @@ class Upkeep:
         if alerts:
             with conn.transaction():
                 self.epoch.hold(conn)
-                for alert in alerts:
-                    notifications.alert(conn, alert.kind, **alert.facts)
+                for kind, together in groupby(alerts, key=lambda alert: alert.kind):
+                    notifications.alert_all(conn, kind, [alert.facts for alert in together])
