@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import LiteralString
 
 import psycopg
 import pytest
 
+from millstream.algebra.dialect import parsed
+from millstream.algebra.relation import Relation
+from millstream.algebra.table import Table
+from millstream.algebra.types import PgType
 from millstream.bundled.server import Server
 from millstream.catalog.installation import install
+from millstream.compiler.clauses.build import build_relation
 from millstream.postgres.connection import Connection, connect
+from millstream.testing.planning_server import pg_type, table
 
 TABLES = """
     CREATE TABLE regions (id int PRIMARY KEY, name text NOT NULL, code text COLLATE "C");
@@ -60,3 +66,37 @@ def planner(server: Server) -> Iterator[Connection]:
     """A connection to a database with a table that has a column of many types."""
     with planning_database(server, "plan_types", ONE_OF_EACH) as conn:
         yield conn
+
+
+INTEGER_TABLES: dict[str, Table | str] = {
+    "t": table("t", "id int4, a int4, b int4", key="id"),
+    "u": table("u", "a int4, b int4"),
+    "w": table("w", "a int4, b int4"),
+    "big": " SELECT t.id,\n    t.a\n   FROM public.t\n  WHERE (t.a > 10);",
+}
+
+
+class Integers:
+    """A `CatalogLookup` in which every column is an integer; `asked` holds the queries whose types were asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def table(self, schema: str, name: str) -> Table | str:
+        return INTEGER_TABLES[name]
+
+    def types(self, select: str) -> tuple[PgType, ...]:
+        self.asked.append(select)
+        return tuple(pg_type("int4") for _ in parsed(select).expressions)
+
+    def aggregates(self) -> frozenset[str]:
+        return frozenset()
+
+    def sets(self) -> Mapping[str, bool]:
+        return {"generate_series": False, "json_each": True}
+
+
+@pytest.fixture
+def build() -> Callable[[str], Relation]:
+    """Return a function that builds the relation of a canonical query text, without a server."""
+    return lambda text: build_relation(text, Integers())

@@ -17,22 +17,6 @@ def test_a_row_alone_counts_in_each_version_in_which_it_has_no_match() -> None:
     )
 
 
-def test_a_left_join_extends_left_rows_only(ctx: Lowering) -> None:
-    left_join(join_of("left"), ctx)
-    steps = steps_of(ctx)
-    assert " LEFT JOIN " in steps["joined"]
-    assert "STRUCT(false, true" not in steps["null_extended"]
-    assert "SELECT i0_c0, i0_c1, CASE WHEN v.__right THEN i1_c0 END AS i1_c0" in steps["null_extended"]
-
-
-def test_a_full_join_extends_the_rows_of_both_sides(ctx: Lowering) -> None:
-    full_join(join_of("full"), ctx)
-    steps = steps_of(ctx)
-    assert " FULL JOIN " in steps["joined"]
-    assert "STRUCT(false, true" in steps["null_extended"]
-    assert "CASE WHEN v.__left THEN i0_c0 END AS i0_c0" in steps["null_extended"]
-
-
 def test_by_equalities_alone_matches_are_counted_before_the_join(ctx: Lowering) -> None:
     left_join(join_of("left"), ctx)
     assert "SUM(__before) OVER (PARTITION BY i1_c0) AS __was" in steps_of(ctx)["totalled"]

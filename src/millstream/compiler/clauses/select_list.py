@@ -10,7 +10,7 @@ from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Named, Project, Relation
 from millstream.algebra.types import PgType
 from millstream.compiler.clauses.limit import apply_distinct_on, apply_limit, distinct_on_expressions
-from millstream.compiler.clauses.set_operations import distinct_rows
+from millstream.compiler.clauses.set_operations import INT4, distinct_rows
 from millstream.compiler.decorrelate.bindings import binding_name
 from millstream.compiler.decorrelate.clauses import FreshAlias, OutputColumns
 
@@ -38,7 +38,7 @@ def build_select_list(
     extra = [one for one in dict.fromkeys(sorted_by) if one not in items]
     if not items:
         # EXISTS (SELECT FROM ...): a row without columns is a row.
-        names, items = ["one"], [Expr("1")]
+        names, items, types = ["one"], [Expr("1")], lambda: (INT4,)
     outputs = [*(Named(name, one) for name, one in zip(names, items, strict=True)),
                *(Named(f"__ms_order_{n}", one) for n, one in enumerate(extra)), *carrying]  # fmt: skip
     whole: Relation = Project(relation, tuple(outputs), fresh("q"))
