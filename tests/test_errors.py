@@ -83,7 +83,7 @@ FOLLOWED: dict[str, str] = {
     "test_it_is_red_where_the_last_refresh_failed_whatever_the_schedule",
     "Cancelled.by": "scheduler/test_round.py::test_a_refresh_that_an_administrator_cancels_is_cancelled_and_not_failed",
     "ServerTrouble.of": "scheduler/test_round.py::test_trouble_that_passes_is_counted_apart_and_never_suspends",
-    "InternalError.of": "cli/test_errors.py::test_an_error_that_nobody_expected_is_told_without_a_traceback",
+    "InternalError.of": "cli/test_command.py::test_an_error_that_nobody_expected_is_told_without_a_traceback",
     "TargetDiffers.at": f"{HERE}::test_commands_of_hints_work_with_odd_names",
     "TargetDiffers.without_index": "catalog/test_definition_digests.py",
 }

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.cli.conftest import Line
 
 from millstream.cli.exit_codes import Exit
 from millstream.service.live_settings import SettingInfo
-
-from .conftest import Line
 
 FOUND = [
     SettingInfo("cdc_mode", "wal", "auto", "environment", "How changes are captured.", "The database has trigger."),

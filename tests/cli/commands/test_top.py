@@ -9,30 +9,43 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.cli.conftest import AT, Line
 
 from millstream.cli.commands import top
 from millstream.cli.exit_codes import Exit
 from millstream.service.monitoring.overview import Overview
-
-from .conftest import AT, Line
 
 TABLE: dict[str, Any] = {
     "stream_table": "shop.totals", "status": "ACTIVE", "schedule": "1s", "staleness": timedelta(minutes=5),
     "is_stale": True, "rows": 1234, "last_action": "DIFFERENTIAL", "last_reason": "CHANGED", "errors": 2,
     "error_code": "MS402",
 }  # fmt: skip
+
+
 SOURCE: dict[str, Any] = {
     "source": "shop.orders", "cdc_mode": "WAL", "slot_lag_seconds": 0.25, "decoder_status": "STREAMING", "alert": None,
     "reason": None,
 }  # fmt: skip
+
+
 REFRESH: dict[str, Any] = {
     "started_at": AT, "stream_table": "shop.totals", "action": "SKIP", "status": "FAILED", "error_code": "MS402",
     "duration_ms": 12, "rows_read": 7, "rows_inserted": 1, "rows_updated": 2, "rows_deleted": 3,
 }  # fmt: skip
+
+
 SLOT: dict[str, Any] = {"decoder_status": "STREAMING", "confirmed_lag_bytes": 3 << 20, "reconnects": 4}
+
+
 CHECK = {"check_name": "stream table shop.totals", "status": "WARN", "detail": "its rows are old", "hint": "Look."}
+
+
 LEADER: dict[str, Any] = {"role": "LEADER", "alive": True, "pid": 77, "host": "here"}
+
+
 STANDBY: dict[str, Any] = {"role": "STANDBY", "alive": True, "pid": 78, "host": "there"}
+
+
 SHOWN = Overview("shop", AT, (LEADER, STANDBY), (TABLE,), (SOURCE,), (SLOT,), (REFRESH,), (CHECK,))
 
 

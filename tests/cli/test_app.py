@@ -1,15 +1,19 @@
-"""Help: every command has it, and it ends in an example of that very command."""
+"""The program: its version, its commands, its help."""
 
 from __future__ import annotations
 
 import shlex
 
 import pytest
+from tests.cli.conftest import Line
 
 from millstream.cli.app import COMMANDS, name_of
 from millstream.cli.exit_codes import MEANINGS
 
-from .conftest import Line
+
+def test_the_version_is_told(line: Line) -> None:
+    assert line("--version").out.startswith("millstream ")
+
 
 NAMES = [name_of(command) for command in COMMANDS]
 

@@ -1,61 +1,18 @@
-"""How commands fail: message, detail and hint on stderr, an exit code that means something, no traceback."""
+"""How a command fails: message, detail and hint on stderr, no traceback; with `--json` a document."""
 
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
-import typer
+from tests.cli.conftest import Line
 
 from millstream import errors
-from millstream.cli.commands import uninstall
-from millstream.cli.exit_codes import MEANINGS, Exit, exit_code
-
-from .conftest import Line
+from millstream.cli.exit_codes import Exit
 
 REFUSED = errors.Unsupported.construct(
     "DISTINCT", reason="It is not there yet.", way_round="Use GROUP BY.", position=8, excerpt='At "DISTINCT".'
 )
-
-
-def every_error() -> list[type[errors.MillstreamError]]:
-    """All error classes, found from the base."""
-    found, waiting = [], [errors.MillstreamError]
-    while waiting:
-        kind = waiting.pop()
-        found.append(kind)
-        waiting += kind.__subclasses__()
-    return found
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (errors.BadSetting.of("schedule", "soon", "a duration"), Exit.USAGE),
-        (errors.ServerDown.unreachable("postgresql://h/d", "refused"), Exit.SURROUNDINGS),
-        (errors.JavaMissing.found("no java"), Exit.SURROUNDINGS),
-        (errors.NoRights.to("create schemas", role="r", grant="GRANT ..."), Exit.SURROUNDINGS),
-        (errors.WrongVersion.of(130004, 15, 18), Exit.SURROUNDINGS),
-        (REFUSED, Exit.REFUSED),
-        (errors.Volatile.function("random()", "volatile", "Leave it out."), Exit.REFUSED),
-        (errors.BadSource.of("t", "It is temporary.", "Use a table."), Exit.REFUSED),
-        (errors.NameTaken.by("totals", "table"), Exit.FAILED),
-        (errors.NoSuchStreamTable.named("totals"), Exit.FAILED),
-        (errors.Busy.working_on("totals", None), Exit.FAILED),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
-)
-def test_an_error_ends_the_command_with_the_code_of_its_kind(
-    line: Line, error: errors.MillstreamError, code: Exit
-) -> None:
-    line.double.answers["create_stream_table"] = error
-    ended = line("create", "totals", "SELECT 1")
-    assert ended.code == code
-    assert ended.out == ""
-    assert ended.err.startswith(f"error: {error.message} [{error.code}]\n")
-    assert f"hint: {error.hint}" in ended.err
-    assert "Traceback" not in ended.err
 
 
 def test_detail_and_hint_are_printed_each_on_its_line(line: Line) -> None:
@@ -105,13 +62,6 @@ def test_an_error_that_nobody_expected_is_told_without_a_traceback(line: Line, e
     assert "Traceback" in line("--verbose", "list").err
 
 
-def test_without_a_database_the_way_to_name_one_is_told(line: Line) -> None:
-    ended = line("list", dsn=None)
-    assert ended.code == Exit.USAGE
-    assert "--dsn" in ended.err
-    assert "MILLSTREAM_DSN" in ended.err
-
-
 @pytest.mark.parametrize(
     "arguments", [("list",), ("drop",), ("list", "--nosuch"), ("nosuch",), ("refresh",), ("--nosuch", "list")]
 )
@@ -140,22 +90,3 @@ def test_a_refresh_that_somebody_else_has_cancelled_is_no_interrupt(line: Line) 
     line.double.answers["refresh"] = errors.Cancelled.by("totals", "canceling statement due to user request")
     ended = line("refresh", "totals")
     assert (ended.code, ended.err.splitlines()[0]) == (Exit.FAILED, 'error: refresh of "totals" was cancelled [MS407]')
-
-
-def test_ctrl_c_at_a_question_is_no_answer(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    def asked(*_given: object, **_named: object) -> None:
-        try:
-            raise KeyboardInterrupt
-        except KeyboardInterrupt:
-            raise typer.Abort from None
-
-    monkeypatch.setattr(uninstall, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
-    monkeypatch.setattr(typer, "confirm", asked)
-    assert line("uninstall").code == 130
-
-
-@pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.__name__)
-def test_every_error_class_has_an_exit_code_with_a_meaning(kind: type[errors.MillstreamError]) -> None:
-    code = exit_code(kind("message"))
-    assert code in MEANINGS
-    assert code not in (Exit.OK, Exit.CHECK_FAILED)
