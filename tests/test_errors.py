@@ -30,11 +30,11 @@ TESTS = Path(__file__).parent
 IDENTITY = "catalog/installation/test_identity.py"
 HERE = "test_errors.py"
 ALTERED = "refresh/apply/test_merge.py::test_a_table_that_was_altered_is_told_with_the_way_back_which_works"
-TRUSTED = "catalog/test_foreign_code.py::test_the_setting_trusted_roles_lets_code_of_a_role_run"
+TRUSTED = "catalog/definitions/test_foreign_code.py::test_the_setting_trusted_roles_lets_code_of_a_role_run"
 FOLLOWED: dict[str, str] = {
     "BadSetting.by_others": "test_settings.py::test_a_file_that_others_could_have_written_sets_nothing_harmful",
-    "OwnerLacksRight.to_read": "catalog/test_rights.py::test_what_the_owner_may_not_read_is_refused_until_it_may",
-    "OwnerLacksRight.by_policy": "catalog/test_rights.py::"
+    "OwnerLacksRight.to_read": "catalog/definitions/test_rights.py::test_what_the_owner_may_not_read_is_refused_until_it_may",
+    "OwnerLacksRight.by_policy": "catalog/definitions/test_rights.py::"
     "test_row_level_security_that_is_bypassed_is_told_at_creation_and_in_status",
     "ForeignCode.under_query": TRUSTED,
     "ForeignCode.under_table": TRUSTED,
@@ -67,9 +67,9 @@ FOLLOWED: dict[str, str] = {
     "TriggerInterferes.by": "refresh/apply/test_merge.py::test_a_trigger_that_changes_or_drops_rows_is_refused_by_name",
     "NotFilled.upstream": f"{HERE}::test_commands_of_hints_work_with_odd_names",
     "NotAdopted.listing": "service/test_adopt.py::test_what_cannot_be_resolved_is_listed_and_left_alone",
-    "SourceChanged.shape": "service/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does",
-    "SourceChanged.query": "service/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does",
-    "SourceChanged.key": "service/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does",
+    "SourceChanged.shape": "service/monitoring/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does",
+    "SourceChanged.query": "service/monitoring/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does",
+    "SourceChanged.key": "service/monitoring/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does",
     "SourceChanged.storage": "service/test_schema_changes.py::"
     "test_a_view_over_a_stream_table_that_stands_in_the_way_is_named",
     "LockNotHad.somewhere": "service/test_verb.py",
@@ -79,13 +79,13 @@ FOLLOWED: dict[str, str] = {
     "LockNotHad.by_writer": "scheduler/test_repair.py::"
     "test_a_stream_table_that_is_locked_holds_up_itself_only_and_not_for_long",
     "SpillFailed.into": "capture/wal/test_follower.py::test_a_full_spill_disk_stops_only_what_is_captured_from_the_log",
-    "RefreshFailed.because": "service/test_health.py::"
+    "RefreshFailed.because": "service/monitoring/test_health.py::"
     "test_it_is_red_where_the_last_refresh_failed_whatever_the_schedule",
     "Cancelled.by": "scheduler/test_round.py::test_a_refresh_that_an_administrator_cancels_is_cancelled_and_not_failed",
     "ServerTrouble.of": "scheduler/test_round.py::test_trouble_that_passes_is_counted_apart_and_never_suspends",
     "InternalError.of": "cli/test_command.py::test_an_error_that_nobody_expected_is_told_without_a_traceback",
     "TargetDiffers.at": f"{HERE}::test_commands_of_hints_work_with_odd_names",
-    "TargetDiffers.without_index": "catalog/test_definition_digests.py",
+    "TargetDiffers.without_index": "catalog/definitions/test_definition_digests.py",
 }
 _BY_ITSELF = "It says that the trouble passes by itself; the tests of the module show that it does."
 NOT_FOLLOWED: dict[str, str] = {
