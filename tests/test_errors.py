@@ -31,9 +31,11 @@ IDENTITY = "catalog/installation/test_identity.py"
 HERE = "test_errors.py"
 ALTERED = "refresh/apply/test_merge.py::test_a_table_that_was_altered_is_told_with_the_way_back_which_works"
 TRUSTED = "catalog/definitions/test_foreign_code.py::test_the_setting_trusted_roles_lets_code_of_a_role_run"
+HEALTH = "service/monitoring/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does"
 FOLLOWED: dict[str, str] = {
     "BadSetting.by_others": "test_settings.py::test_a_file_that_others_could_have_written_sets_nothing_harmful",
-    "OwnerLacksRight.to_read": "catalog/definitions/test_rights.py::test_what_the_owner_may_not_read_is_refused_until_it_may",
+    "OwnerLacksRight.to_read": "catalog/definitions/test_rights.py::"
+    "test_what_the_owner_may_not_read_is_refused_until_it_may",
     "OwnerLacksRight.by_policy": "catalog/definitions/test_rights.py::"
     "test_row_level_security_that_is_bypassed_is_told_at_creation_and_in_status",
     "ForeignCode.under_query": TRUSTED,
@@ -67,9 +69,9 @@ FOLLOWED: dict[str, str] = {
     "TriggerInterferes.by": "refresh/apply/test_merge.py::test_a_trigger_that_changes_or_drops_rows_is_refused_by_name",
     "NotFilled.upstream": f"{HERE}::test_commands_of_hints_work_with_odd_names",
     "NotAdopted.listing": "service/test_adopt.py::test_what_cannot_be_resolved_is_listed_and_left_alone",
-    "SourceChanged.shape": "service/monitoring/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does",
-    "SourceChanged.query": "service/monitoring/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does",
-    "SourceChanged.key": "service/monitoring/test_health.py::test_what_it_says_about_a_source_is_what_the_next_refresh_does",
+    "SourceChanged.shape": HEALTH,
+    "SourceChanged.query": HEALTH,
+    "SourceChanged.key": HEALTH,
     "SourceChanged.storage": "service/test_schema_changes.py::"
     "test_a_view_over_a_stream_table_that_stands_in_the_way_is_named",
     "LockNotHad.somewhere": "service/test_verb.py",
