@@ -24,6 +24,7 @@ from millstream.compiler.blocks.push_filters import all_conditions, joinable, pu
 from millstream.compiler.blocks.region import BranchNames, OuterJoin, Region
 from millstream.compiler.placement.place import Placer
 from millstream.compiler.placement.placement import Placement, leaf_ref
+from millstream.compiler.refusal import accepted
 from millstream.compiler.server.questions import PlanningServer
 from millstream.errors import Unsupported
 
@@ -61,11 +62,7 @@ class BranchPlan:
 
     def is_computable(self, expression: Expr) -> bool:
         """True if Spark can compute an expression after the join."""
-        try:
-            self.placer.place(expression, "carry")
-        except Unsupported:
-            return False
-        return True
+        return not isinstance(self.placer.place(expression, "carry"), Unsupported)
 
     def finish(self, outputs: Sequence[tuple[str, Placement]]) -> Branch:
         """Return the branch; all its outputs must be placed."""
@@ -101,7 +98,7 @@ class BranchPlan:
             elif (pair := self._pair(condition)) is not None:
                 found.pairs.append(pair)
             else:
-                found.rest.append(self.placer.place(condition, "carry").expr)
+                found.rest.append(accepted(self.placer.place(condition, "carry")).expr)
                 self._filters += [(alias, one) for alias in open_to if (one := self._implied(condition, alias))]
         return found
 
@@ -143,7 +140,7 @@ class BranchPlan:
         return Pair(self._end(sides[0]), self._end(sides[1]), nulls)
 
     def _end(self, side: Expr) -> Ref:
-        ref = leaf_ref(self.placer.leaf(side, "key"))
+        ref = leaf_ref(accepted(self.placer.leaf(side, "key")))
         assert ref is not None
         return ref
 

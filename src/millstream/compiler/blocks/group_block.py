@@ -20,6 +20,7 @@ from millstream.compiler.placement.arithmetic import split_arithmetic
 from millstream.compiler.placement.decimals.displayed import displayed_scale, displayed_scale_leaf
 from millstream.compiler.placement.place import Placer
 from millstream.compiler.placement.placement import INT4, NUMERIC, Placement
+from millstream.compiler.refusal import accepted
 from millstream.compiler.server.questions import PlanningServer
 from millstream.compiler.workaround import TWO_STEPS, UNITE_STREAM_TABLES, for_group_key
 from millstream.errors import Unsupported
@@ -182,7 +183,7 @@ class GroupedBranch:
                 self._place(number, argument, aggregate.measures[number].call.function)
         self.final, self.members = dict[Ref, Expr](), set[str]()
         for number, (ref, expr) in enumerate(binding_refs.items()):
-            self.named.append((f"g{number}", self.plan.placer.place(expr, "carry")))
+            self.named.append((f"g{number}", accepted(self.plan.placer.place(expr, "carry"))))
             self.final[ref] = Expr(f"r.{quoted(f'g{number}')}")
             self.members.add(f"g{number}")
 
@@ -197,14 +198,14 @@ class GroupedBranch:
 
     def add_digits(self, key: str) -> None:
         """Add a column with the displayed scale of a key."""
-        self.named.append((f"{key}s", displayed_scale_leaf(self.plan.placer, self.keys[key])))
+        self.named.append((f"{key}s", accepted(displayed_scale_leaf(self.plan.placer, self.keys[key]))))
 
     def add_signs(self) -> None:
         """Add a column for each floating-point key: 0 for -0, which is equal to 0, and 1 for any other value."""
         for name, placed in [(name, placed) for name, placed in self.named if name in self.keys]:
             if placed.wire.number == "float":
                 # The key itself travels as 0.
-                value = self.plan.placer.place(self.keys[name], "carry").expr.sql
+                value = accepted(self.plan.placer.place(self.keys[name], "carry")).expr.sql
                 plain = f"CASE WHEN CAST({value} AS TEXT) = '-0.0' THEN 0 ELSE 1 END"
                 self.named.append((f"{name}p", Placement(Expr.parse(plain), wire_of(INT4), INT4)))
 
@@ -215,7 +216,7 @@ class GroupedBranch:
         """
         for name, placed in [(name, placed) for name, placed in self.named if name in self.keys]:
             if placed.type is not None and placed.type.keeps_blanks:
-                value = self.plan.placer.place(self.keys[name], "printed").expr.sql
+                value = accepted(self.plan.placer.place(self.keys[name], "printed")).expr.sql
                 blanks = f"LENGTH({value}) - LENGTH(RTRIM({value}))"
                 self.named.append((f"{name}s", Placement(Expr.parse(blanks), wire_of(INT4), INT4)))
 
@@ -226,9 +227,9 @@ class GroupedBranch:
         try:
             with placer.above_joins():
                 if argument.use == "number" and self.alone:
-                    computed = split_arithmetic(placer, argument.expr)
+                    computed = accepted(split_arithmetic(placer, argument.expr))
                 use = added[0] if added else argument.use
-                placed = computed.value if computed else placer.place(argument.expr, use)
+                placed = computed.value if computed else accepted(placer.place(argument.expr, use))
         except Unsupported as error:
             raise _NotIncremental(number) from error
         if computed:
@@ -239,12 +240,12 @@ class GroupedBranch:
             raise _NotIncremental(number)
         self.named.append((f"a{number}", placed))
         for use in added[1:]:
-            self.named.append((f"a{number}{_BESIDE[use]}", placer.place(argument.expr, use)))
-        if argument.use == "number" and (scale := displayed_scale(placer, argument.expr, placed)):
+            self.named.append((f"a{number}{_BESIDE[use]}", accepted(placer.place(argument.expr, use))))
+        if argument.use == "number" and (scale := accepted(displayed_scale(placer, argument.expr, placed))):
             self.named.append((f"a{number}s", scale))
         type_ = placer.types.get(argument.expr)
         if argument.use == "carry" and type_ is not None and aggregate_state.order_use(type_):
-            self.named.append((f"a{number}o", placer.place(argument.expr, "extreme")))
+            self.named.append((f"a{number}o", accepted(placer.place(argument.expr, "extreme"))))
 
 
 _BESIDE: dict[Use, str] = {"fine": "f", "beyond": "b", "nan": "b"}
@@ -268,7 +269,7 @@ def plainly(expression: Expr) -> Expr:
 
 def _key(placer: Placer, expression: Expr) -> Placement:
     with placer.above_joins():
-        placed = placer.place(expression, "key")
+        placed = accepted(placer.place(expression, "key"))
     if not placed.wire.equal:
         raise Unsupported.construct(
             f"grouping by {expression}",

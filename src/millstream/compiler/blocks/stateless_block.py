@@ -14,6 +14,7 @@ from millstream.compiler.blocks import row_keys
 from millstream.compiler.blocks.branch import BranchPlan
 from millstream.compiler.blocks.flatten import FlatBranch
 from millstream.compiler.placement.placement import NUMERIC, Placement
+from millstream.compiler.refusal import accepted
 from millstream.compiler.server.questions import PlanningServer
 from millstream.compiler.workaround import UNITE_STREAM_TABLES
 from millstream.errors import Unsupported
@@ -32,7 +33,7 @@ def build_stateless_block(
     for flat in flats:
         exprs = [flat.outputs[ref] for ref in wanted]
         plan = BranchPlan(flat, first, exprs, server, alone=False)
-        named = [(f"x{n}", plan.placer.place(expr, "carry")) for n, expr in enumerate(exprs)]
+        named = [(f"x{n}", accepted(plan.placer.place(expr, "carry"))) for n, expr in enumerate(exprs)]
         branches.append(plan.finish(named))
         placed.append(named)
         first += len(plan.atoms.scans)
@@ -46,7 +47,7 @@ def one_branch(
 ) -> Block:
     """Build the block of one branch; PostgreSQL evaluates the final expressions over the columns that Spark carries."""
     plan = BranchPlan(flat, first, wanted, server)
-    over = [plan.placer.over_columns(expr) for expr in wanted]
+    over = [accepted(plan.placer.over_columns(expr)) for expr in wanted]
     body, final = dict[Expr, tuple[BlockColumn, Placement]](), dict[Ref, Expr]()
     for _, binding_refs in over:
         for ref, placed in binding_refs.items():

@@ -15,6 +15,7 @@ from millstream.compiler.blocks.flatten import FlatBranch, flatten
 from millstream.compiler.blocks.group_block import GroupedBranch, agreed_columns, plainly
 from millstream.compiler.blocks.stateless_block import UNKNOWN_TYPE, qualify_columns
 from millstream.compiler.placement.placement import NUMERIC
+from millstream.compiler.refusal import accepted
 from millstream.compiler.server.questions import PlanningServer
 
 
@@ -62,9 +63,9 @@ def limit_block(limit: Limit, server: PlanningServer) -> Block:
     wanted = [flat.outputs[ref] for ref in limit.input.columns]
     order = [Order(flat.over(one.expr), one.how) for one in limit.order]
     plan = BranchPlan(flat, 0, [*wanted, *(one.expr for one in order)], server)
-    named = [(f"x{n}", plan.placer.leaf(plainly(expr), "carry")) for n, expr in enumerate(wanted)]
+    named = [(f"x{n}", accepted(plan.placer.leaf(plainly(expr), "carry"))) for n, expr in enumerate(wanted)]
     for one in order:
-        plan.placer.leaf(plainly(one.expr), "carry")
+        accepted(plan.placer.leaf(plainly(one.expr), "carry"))
     # All columns break ties; a column without an order does so by its text.
     tie_breakers = [
         f"({expr.sql})" if placed.type and placed.type.comparable else output_sql(expr.sql, placed.type or NUMERIC)

@@ -20,6 +20,8 @@ from millstream.algebra.wire import Wire, number_wire_of
 from millstream.compiler.placement.place import Placer
 from millstream.compiler.placement.placement import TEXT, Placement
 from millstream.compiler.placement.spark_exact import result_wire
+from millstream.compiler.refusal import collect
+from millstream.errors import Unsupported
 
 _TRIED: dict[type[exp.Expression], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRACT", exp.Mul: "TRY_MULTIPLY"}
 
@@ -36,10 +38,6 @@ class ArithmeticArgument:
     expression: str
 
 
-class _NotArithmetic(Exception):
-    """The expression is more than operators over numbers."""
-
-
 @dataclass
 class _Operands:
     placer: Placer
@@ -47,15 +45,15 @@ class _Operands:
     texts: list[str] = field(default_factory=list)
 
 
-def split_arithmetic(placer: Placer, expression: Expr) -> ArithmeticArgument | None:
+def split_arithmetic(placer: Placer, expression: Expr) -> ArithmeticArgument | Unsupported | None:
     """Return the split argument of a sum; None if it is not arithmetic with a numeric across tables."""
     if placer.single(expression) or not any(placer.types[part].base == "numeric" for part in placer.parts(expression)):
         return None
     operands = _Operands(placer)
-    try:
-        spark, wire, _, written = _tried(operands, unwrapped(expression.node))
-    except _NotArithmetic:
-        return None
+    found = _tried(operands, unwrapped(expression.node))
+    if found is None or isinstance(found, Unsupported):
+        return found
+    spark, wire, _, written = found
     there = " AND ".join(operands.present)
     value = Expr.parse(f"COALESCE({spark}, CASE WHEN {there} THEN CAST(0 AS {wire.spark}) END)")
     listed = ", ".join(f"'p{n}', {text}" for n, text in enumerate(operands.texts))
@@ -67,41 +65,60 @@ def split_arithmetic(placer: Placer, expression: Expr) -> ArithmeticArgument | N
 _Tried = tuple[str, Wire, PgType | None, str]
 
 
-def _tried(operands: _Operands, node: exp.Expression) -> _Tried:
+def _tried(operands: _Operands, node: exp.Expression) -> _Tried | Unsupported | None:
+    """Return both expressions of a part; None if it is more than operators over numbers."""
     if operands.placer.single(Expr.of(node)):
         return _operand(operands, Expr.of(node))
     if isinstance(node, exp.Neg):
-        spark, wire, type_, written = _tried(operands, unwrapped(node.this))
+        found = _tried(operands, unwrapped(node.this))
+        if found is None or isinstance(found, Unsupported):
+            return found
+        spark, wire, type_, written = found
         return f"TRY_SUBTRACT(0, {spark})", wire, type_, f"(- {written})"
     if type(node) not in _TRIED:
-        raise _NotArithmetic
+        return None
     first, *operators = operands.placer.chain(node)
-    spark, wire, type_, written = _tried(operands, unwrapped(first))
+    found = _tried(operands, unwrapped(first))
     for operator in operators:
-        right = _tried(operands, unwrapped(operator.expression))
-        spark = f"{_TRIED[type(operator)]}({spark}, {right[0]})"
-        written = f"({written} {_SIGNS[type(operator)]} {right[3]})"
-        wire, type_ = result_wire(operator, (wire, type_), (right[1], right[2]))
-    return spark, wire, type_, written
+        if found is None or isinstance(found, Unsupported):
+            break
+        found = _with_operator(operands, operator, found)
+    return found
+
+
+def _with_operator(operands: _Operands, operator: exp.Expression, left: _Tried) -> _Tried | Unsupported | None:
+    right = _tried(operands, unwrapped(operator.expression))
+    if right is None or isinstance(right, Unsupported):
+        return right
+    travels = result_wire(operator, (left[1], left[2]), (right[1], right[2]))
+    if isinstance(travels, Unsupported):
+        return travels
+    spark = f"{_TRIED[type(operator)]}({left[0]}, {right[0]})"
+    return spark, *travels, f"({left[3]} {_SIGNS[type(operator)]} {right[3]})"
 
 
 _SIGNS: dict[type[exp.Expression], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 
 
-def _operand(operands: _Operands, expression: Expr) -> _Tried:
+def _operand(operands: _Operands, expression: Expr) -> _Tried | Unsupported | None:
     placer, type_ = operands.placer, operands.placer.types[expression]
     if type_.base == "numeric" and type_.kind == "base":
         return _numeric(operands, expression, type_)
     wire = number_wire_of(type_)
     if wire is None or wire.number != "int":
-        raise _NotArithmetic
+        return None
     placed = placer.place(expression, "number")
+    if isinstance(placed, Unsupported):
+        return placed
     return _noted(operands, placed.expr.sql, f"({placed.expr.sql}) IS NOT NULL", placed.expr.sql, placed.wire, type_)
 
 
-def _numeric(operands: _Operands, expression: Expr, type_: PgType) -> _Tried:
+def _numeric(operands: _Operands, expression: Expr, type_: PgType) -> _Tried | Unsupported:
     uses: tuple[Use, Use] = ("tried", "untried")
-    value, other = (operands.placer.place(expression, use) for use in uses)
+    placed = collect(operands.placer.place(expression, use) for use in uses)
+    if isinstance(placed, Unsupported):
+        return placed
+    value, other = placed
     text = f"COALESCE({other.expr.sql}, CAST({value.expr.sql} AS TEXT))"
     return _noted(operands, value.expr.sql, f"({text}) IS NOT NULL", text, value.wire, type_)
 

@@ -39,7 +39,12 @@ from millstream.compiler.placement.placement import (
 from millstream.compiler.placement.row_comparison import expand_row_comparison, listed_values
 from millstream.compiler.placement.row_error import Unforeseen, row_error
 from millstream.compiler.placement.spark_exact import SPARK_EXACT, children, spine
+from millstream.compiler.refusal import collect
 from millstream.compiler.server.questions import Constant, PlanningServer
+from millstream.errors import Unsupported
+
+# An expression for PostgreSQL, and the placement of each of its columns.
+OverColumns = tuple[Expr, dict[Ref, Placement]]
 
 
 class Placer:
@@ -62,7 +67,7 @@ class Placer:
         self.server = server
         self.lenient = lenient
         self._around: tuple[OuterJoin, ...] = ()
-        self._errors: dict[Expr, Expr | None] = {}
+        self._errors: dict[Expr, Expr | Unsupported | None] = {}
         self._eager = lenient
         parts = list(dict.fromkeys(part for one in expressions for part in self.parts(one)))
         types = server.types([atoms.expanded(part) for part in parts], list(self.scans.values())) if parts else ()
@@ -162,30 +167,35 @@ class Placer:
 
     # -- one table -------------------------------------------------------------------------
 
-    def leaf(self, expression: Expr, use: Use) -> Placement:
+    def leaf(self, expression: Expr, use: Use) -> Placement | Unsupported:
         """Place an expression over one table as a leaf column; a constant belongs to a table that always has a row.
 
         Inside an outer or mark join that table may be out of scope, so a constant is written as it is.
         """
         if is_record(expression.tree):
-            raise refuse_row(expression)
+            return refuse_row(expression)
         scan = self._home(expression)
         type_ = self.types[expression]
         wire = wire_for(type_, use)
         if wire is None:
-            raise refuse_number(expression, type_)
+            return refuse_number(expression, type_)
         if use in ("number", "tried") and not self.lenient and self._unbounded(expression):
-            raise refuse_across_tables(expression, "It may have more digits than Spark's numbers.")
+            return refuse_across_tables(expression, "It may have more digits than Spark's numbers.")
         if scan is None:
-            return Placement(literal(self._values([wire.encode_sql(expression.sql)])[0], wire), wire, type_)
+            return self._constant(expression, wire, type_)
         # A key that needs no canonical form travels as it is, and shares the carried column.
         if use in ("key", "printed") and wire == wire_of(type_) and (use == "printed" or wire.canonical == "{x}"):
             use = "carry"
         leaf = self._own(scan, self.atoms.expanded(expression), type_, use, wire)
         ref = Expr.ref(self.names[scan.alias], leaf.name)
-        return Placement(self._null_extended(expression, leaf, scan, ref), leaf.wire, type_)
+        value = self._null_extended(expression, leaf, scan, ref)
+        return value if isinstance(value, Unsupported) else Placement(value, leaf.wire, type_)
 
-    def _leaf_above_joins(self, expression: Expr, use: Use) -> Placement:
+    def _constant(self, expression: Expr, wire: Wire, type_: PgType) -> Placement | Unsupported:
+        values = self._values([wire.encode_sql(expression.sql)])
+        return values if isinstance(values, Unsupported) else Placement(literal(values[0], wire), wire, type_)
+
+    def _leaf_above_joins(self, expression: Expr, use: Use) -> Placement | Unsupported:
         """Place an expression over one table as a leaf column that raises only for rows of the join.
 
         Its value is NULL for a row for which it would raise. The error is a leaf of its own, and Spark raises it.
@@ -193,13 +203,18 @@ class Placer:
         error = self._error(expression)
         if error is None:
             return self.leaf(expression, use)
+        if isinstance(error, Unsupported):
+            return error
         value = Expr.parse(f"CASE WHEN ({error.sql}) IS NULL THEN {expression.sql} END")
         self.types |= {value: self.types[expression], error: TEXT}
-        placed, raised = self.leaf(value, use), self.leaf(error, "carry").expr.sql
+        leaves = collect([self.leaf(value, use), self.leaf(error, "carry")])
+        if isinstance(leaves, Unsupported):
+            return leaves
+        placed, raised = leaves[0], leaves[1].expr.sql
         checked = f"CASE WHEN {raised} IS NULL THEN {placed.expr.sql} ELSE RAISE_ERROR({raised}) END"
         return Placement(Expr.parse(checked), placed.wire, placed.type)
 
-    def _error(self, expression: Expr) -> Expr | None:
+    def _error(self, expression: Expr) -> Expr | Unsupported | None:
         """Return the error that an expression raises for rows that a join discards; None if it raises none."""
         if len(self.scans) == 1:
             return None
@@ -214,7 +229,7 @@ class Placer:
                 # PostgreSQL computes a column of a subquery before it null-extends the row.
                 if self._eager or expression.as_ref is not None:
                     return None
-                raise refuse_before_join(expression) from None
+                return refuse_before_join(expression)
         return self._errors[expression]
 
     def _is_binding(self, ref: Ref) -> bool:
@@ -241,16 +256,20 @@ class Placer:
         own = self.leaves[scan.alias]
         return own.setdefault((expression, use), Leaf(f"c{len(own)}", expression, type_, use, wire))
 
-    def _null_extended(self, expression: Expr, leaf: Leaf, scan: Scan, ref: Expr) -> Expr:
+    def _null_extended(self, expression: Expr, leaf: Leaf, scan: Scan, ref: Expr) -> Expr | Unsupported:
         """Return a leaf with its value in null-extended rows: mostly NULL, but not for COALESCE and the like."""
         values = self._values_without_match(expression, leaf, scan)
+        if isinstance(values, Unsupported):
+            return values
         # NULL needs no CASE, unless a join further in has another value.
         while values and values[-1][1] is None:
             values.pop()
         whens = [f"WHEN {self._marker(side).sql} IS NULL THEN {literal(v, leaf.wire).sql}" for side, v in values]
         return Expr.parse(f"CASE {' '.join(whens)} ELSE {ref.sql} END") if whens else ref
 
-    def _values_without_match(self, expression: Expr, leaf: Leaf, scan: Scan) -> list[tuple[Region, Constant]]:
+    def _values_without_match(
+        self, expression: Expr, leaf: Leaf, scan: Scan
+    ) -> list[tuple[Region, Constant]] | Unsupported:
         """Return the value of an expression in the rows that each join null-extends, outermost first."""
         joins = self.atoms.null_extending_joins(scan.alias, self._around)
         ref = expression.as_ref
@@ -261,6 +280,8 @@ class Placer:
             texts.append(replace(leaf, expr=self._over_nulls(expression)).sql)
             expression = expression.substitute(outer.definitions())
         values = self._values(texts)
+        if isinstance(values, Unsupported):
+            return values
         return [(side, value) for (_, side), value in zip(joins, values, strict=True)]
 
     def _over_nulls(self, expression: Expr) -> Expr:
@@ -270,7 +291,7 @@ class Placer:
             {ref: Expr(f"CAST(NULL AS {type_.name})") for ref, type_ in zip(refs, types, strict=True)}
         )
 
-    def _values(self, expressions: Sequence[str]) -> tuple[Constant, ...]:
+    def _values(self, expressions: Sequence[str]) -> tuple[Constant, ...] | Unsupported:
         return self.server.values(expressions) if expressions else ()
 
     def null_if_extended(self, expression: Expr) -> bool:
@@ -280,7 +301,8 @@ class Placer:
             return True
         type_ = self.types[expression]
         leaf = Leaf("c", expression, type_, "carry", wire_of(type_))
-        return all(value is None for _, value in self._values_without_match(expression, leaf, scan))
+        values = self._values_without_match(expression, leaf, scan)
+        return not isinstance(values, Unsupported) and all(value is None for _, value in values)
 
     def never_null_extended(self, expression: Expr) -> bool:
         """True if no join null-extends the table of an expression here."""
@@ -298,8 +320,8 @@ class Placer:
 
     # -- any expression --------------------------------------------------------------------
 
-    def place(self, expression: Expr, use: Use) -> Placement:
-        """Place an expression of any kind; raise Unsupported if Spark cannot compute it exactly."""
+    def place(self, expression: Expr, use: Use) -> Placement | Unsupported:
+        """Place an expression of any kind; return the refusal if Spark cannot compute it exactly."""
         node = unwrapped(expression.node)
         expression = Expr.of(node)
         if self._is_mark(expression):
@@ -309,11 +331,11 @@ class Placer:
         if (ref := expression.as_ref) is not None:
             return self._place_null_extended(ref, use)
         if is_record(node):
-            raise refuse_row(expression)
+            return refuse_row(expression)
         node = self._spelled(node)
         rule = SPARK_EXACT.get(type(node))
         if rule is None or is_quantified(node):
-            raise refuse_across_tables(expression)
+            return refuse_across_tables(expression)
         return rule(self, node, use)
 
     def _spelled(self, node: exp.Expression) -> exp.Expression:
@@ -321,26 +343,37 @@ class Placer:
         values = listed_values(node)
         return node if values and self.type_of(values[0]).kind == "array" else expand_row_comparison(node)
 
-    def _place_null_extended(self, ref: Ref, use: Use) -> Placement:
+    def _place_null_extended(self, ref: Ref, use: Use) -> Placement | Unsupported:
         """Place a null-extended column over several tables: NULL in rows where its side has no match."""
         with self.inside(self.atoms.outer_join(ref)):
             placed = self.place(self.atoms.definition(ref), use)
+        if isinstance(placed, Unsupported):
+            return placed
         whole = f"CASE WHEN {self._marker(self.atoms.side(ref)).sql} IS NOT NULL THEN {placed.expr.sql} END"
         return Placement(Expr.parse(whole), placed.wire, placed.type)
 
-    def over_columns(self, expression: Expr) -> tuple[Expr, dict[Ref, Placement]]:
+    def over_columns(self, expression: Expr) -> OverColumns | Unsupported:
         """Return an expression for PostgreSQL to evaluate while applying, and the placements of its columns.
 
         Only columns are read below a join: an expression that may raise (1 / x) must raise only for rows of the result.
         """
         expression = Expr.of(unwrapped(expression.tree))
         if len(self.scans) == 1 and expression.refs:
-            whole = Ref("whole", expression.sql)
-            return Expr(whole.sql), {whole: self.leaf(expression, "carry")}
+            return self._with_leaves(Expr(Ref("whole", expression.sql).sql), {Ref("whole", expression.sql): expression})
         expression, told = self._told(expression)
-        return expression, {ref: told.get(ref) or self._carried(ref) for ref in sorted(expression.refs)}
+        placed = self._with_leaves(expression, told)
+        if isinstance(placed, Unsupported):
+            return placed
+        refs = sorted(expression.refs)
+        columns = collect(placed[1].get(ref) or self._carried(ref) for ref in refs)
+        return columns if isinstance(columns, Unsupported) else (expression, dict(zip(refs, columns, strict=True)))
 
-    def _told(self, expression: Expr) -> tuple[Expr, dict[Ref, Placement]]:
+    def _with_leaves(self, expression: Expr, parts: Mapping[Ref, Expr]) -> OverColumns | Unsupported:
+        """Return an expression over columns with the leaves that these are."""
+        leaves = collect(self.leaf(part, "carry") for part in parts.values())
+        return leaves if isinstance(leaves, Unsupported) else (expression, dict(zip(parts, leaves, strict=True)))
+
+    def _told(self, expression: Expr) -> tuple[Expr, dict[Ref, Expr]]:
         """Read expressions over the clock alone as leaves: current_date changes less often than now()."""
         parts = [part for part in self.parts(expression) if self._is_told(part)]
         wholes = {part: Ref("whole", part.sql) for part in parts}
@@ -349,14 +382,14 @@ class Placer:
             found = wholes.get(Expr.of(node))
             return Expr(found.sql).node if found else node
 
-        told = {whole: self.leaf(part, "carry") for part, whole in wholes.items()}
+        told = {whole: part for part, whole in wholes.items()}
         return (Expr.of(transform(expression.tree, replaced)), told) if told else (expression, {})
 
     def _is_told(self, part: Expr) -> bool:
         scan = self._home(part)
         return bool(part.refs) and part.as_ref is None and scan is not None and scan.table.is_clock
 
-    def _carried(self, ref: Ref) -> Placement:
+    def _carried(self, ref: Ref) -> Placement | Unsupported:
         expression = Expr(ref.sql)
         if self.atoms.is_null_extended_column(ref) and expression not in self.types:
             self.types |= {part: self.type_of(part.tree) for part in self.parts(expression)}

@@ -23,6 +23,8 @@ from millstream.algebra.expr import Expr, parenthesised, unwrapped
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, order_wire_of, wire_of
 from millstream.compiler.placement.placement import BOOL, NUMERIC, Placement, refuse_across_tables
+from millstream.compiler.refusal import collect
+from millstream.errors import Unsupported
 
 _INTEGERS = {"int2": 5, "int4": 10, "int8": 19}
 
@@ -35,14 +37,14 @@ class OperandPlacer(Protocol):
 
     def parts(self, expression: Expr) -> Iterator[Expr]: ...
 
-    def place(self, expression: Expr, use: Use) -> Placement: ...
+    def place(self, expression: Expr, use: Use) -> Placement | Unsupported: ...
 
     def type_of(self, node: exp.Expression) -> PgType: ...
 
     def chain(self, node: exp.Expression) -> list[exp.Expression]: ...
 
 
-Rule = Callable[[OperandPlacer, exp.Expression, Use], Placement]
+Rule = Callable[[OperandPlacer, exp.Expression, Use], Placement | Unsupported]
 
 
 def children(node: exp.Expression) -> list[exp.Expression]:
@@ -78,27 +80,35 @@ def spine(node: exp.Expression) -> list[exp.Expression]:
     return found[::-1]
 
 
-def _logical(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+def _logical(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
     if isinstance(node, exp.Not):
         inner = placer.place(Expr.of(node.this), "carry")
+        if isinstance(inner, Unsupported):
+            return inner
         return Placement(Expr.of(exp.Not(this=exp.Paren(this=inner.expr.node))), wire_of(BOOL), BOOL)
     first, *operators = placer.chain(node)
-    made: exp.Expression = exp.Paren(this=placer.place(Expr.of(first), "carry").expr.node)
-    for operator in operators:
-        right = placer.place(Expr.of(operator.expression), "carry")
+    operands = [first, *(operator.expression for operator in operators)]
+    placed = collect(placer.place(Expr.of(operand), "carry") for operand in operands)
+    if isinstance(placed, Unsupported):
+        return placed
+    made: exp.Expression = exp.Paren(this=placed[0].expr.node)
+    for operator, right in zip(operators, placed[1:], strict=True):
         made = type(operator)(this=made, expression=exp.Paren(this=right.expr.node))
     return Placement(Expr.of(made), wire_of(BOOL), BOOL)
 
 
-def _comparison(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+def _comparison(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
     left, right = (Expr.of(unwrapped(child)) for child in (node.this, node.expression))
     wanted: Use = "number" if _numeric(placer, left) or _numeric(placer, right) else "key"
     if wanted == "number" and _of_any_digits(placer, left, right):
         wanted = "order"
-    one, other = placer.place(left, wanted), placer.place(right, wanted)
+    sides = collect(placer.place(side, wanted) for side in (left, right))
+    if isinstance(sides, Unsupported):
+        return sides
+    one, other = sides
     ordering = isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE)
     if not _comparable(one, other) or (ordering and not (one.wire.ordered and other.wire.ordered)):
-        raise refuse_across_tables(Expr.of(node), "Its order or equality is not the same in Spark.")
+        return refuse_across_tables(Expr.of(node), "Its order or equality is not the same in Spark.")
     made = type(node)(this=parenthesised(one.expr.node), expression=parenthesised(other.expr.node))
     return Placement(Expr.of(made), wire_of(BOOL), BOOL)
 
@@ -125,31 +135,38 @@ def _comparable(one: Placement, other: Placement) -> bool:
     return one.wire == other.wire and (one.type is None or other.type is None or one.type.base == other.type.base)
 
 
-def _arithmetic(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+def _arithmetic(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
     first, *operators = placer.chain(node)
-    one = placer.place(Expr.of(first), "number")
+    operands = [first, *(operator.expression for operator in operators)]
+    placed = collect(placer.place(Expr.of(operand), "number") for operand in operands)
+    if isinstance(placed, Unsupported):
+        return placed
+    one = placed[0]
     # What is chained stands without parentheses, and so is no deeper for Spark than it has operands.
     made: exp.Expression = exp.Paren(this=one.expr.node)
-    wire, type_ = one.wire, one.type
-    for operator in operators:
-        right = placer.place(Expr.of(operator.expression), "number")
+    travels: Travels = one.wire, one.type
+    for operator, right in zip(operators, placed[1:], strict=True):
         made = type(operator)(this=made, expression=exp.Paren(this=right.expr.node))
-        wire, type_ = result_wire(operator, (wire, type_), (right.wire, right.type))
-    return Placement(Expr.of(made), wire, type_)
+        result = result_wire(operator, travels, (right.wire, right.type))
+        if isinstance(result, Unsupported):
+            return result
+        travels = result
+    return Placement(Expr.of(made), *travels)
 
 
 # How a value travels, and its type where it has one in PostgreSQL.
-_Travels = tuple[Wire, PgType | None]
+Travels = tuple[Wire, PgType | None]
 
 
-def result_wire(node: exp.Expression, one: _Travels, other: _Travels) -> _Travels:
+def result_wire(node: exp.Expression, one: Travels, other: Travels) -> Travels | Unsupported:
     """Return how the result of an operator travels, and its type."""
     numbers = {wire.number for wire, _ in (one, other)}
     if numbers == {"int"}:
         return max(one, other, key=lambda side: _INTEGERS[side[1].base] if side[1] else 0)
     if "float" in numbers:
-        raise refuse_across_tables(Expr.of(node), "Floating-point arithmetic overflows silently in Spark.")
-    return _result(node, _digits(*one), _digits(*other)), None
+        return refuse_across_tables(Expr.of(node), "Floating-point arithmetic overflows silently in Spark.")
+    wire = _result(node, _digits(*one), _digits(*other))
+    return wire if isinstance(wire, Unsupported) else (wire, None)
 
 
 def _digits(wire: Wire, type_: PgType | None) -> tuple[int, int]:
@@ -161,30 +178,34 @@ def _digits(wire: Wire, type_: PgType | None) -> tuple[int, int]:
     return precision - wire.scale, wire.scale
 
 
-def _result(node: exp.Expression, one: tuple[int, int], other: tuple[int, int]) -> Wire:
+def _result(node: exp.Expression, one: tuple[int, int], other: tuple[int, int]) -> Wire | Unsupported:
     if isinstance(node, exp.Mul):
         before, after = one[0] + other[0] + 1, one[1] + other[1]
     else:
         before, after = max(one[0], other[0]) + 1, max(one[1], other[1])
     if after > 30:
-        raise refuse_across_tables(Expr.of(node), "Its exact result has too many digits after the point.")
+        return refuse_across_tables(Expr.of(node), "Its exact result has too many digits after the point.")
     precision = min(38, before + after)
     return Wire("string", f"decimal({precision},{after})", equal=True, ordered=True, number="decimal", scale=after)
 
 
-def _negative(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+def _negative(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
     inner = placer.place(Expr.of(node.this), "number")
+    if isinstance(inner, Unsupported):
+        return inner
     return Placement(Expr.of(exp.Neg(this=exp.Paren(this=inner.expr.node))), inner.wire, inner.type)
 
 
-def _cast(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+def _cast(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
     """An integer made a numeric: the only cast across tables that Spark repeats exactly (or to its own type)."""
     if placer.type_of(node.this) == placer.type_of(node):
         return placer.place(Expr.of(node.this), use)
     to = node.args["to"]
     inner = placer.place(Expr.of(node.this), "number")
+    if isinstance(inner, Unsupported):
+        return inner
     if not (isinstance(to, exp.DataType) and to.this == exp.DType.DECIMAL and not to.expressions):
-        raise refuse_across_tables(Expr.of(node))
+        return refuse_across_tables(Expr.of(node))
     if inner.wire.number == "decimal":
         return Placement(inner.expr, inner.wire, None)
     digits, _ = _digits(inner.wire, inner.type)
@@ -193,31 +214,43 @@ def _cast(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
     return Placement(Expr.of(made), wire, None)
 
 
-def _case(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+def _case(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
     assert isinstance(node, exp.Case)
     if node.this is not None:
-        raise refuse_across_tables(Expr.of(node), "Write it as CASE WHEN x = 1 THEN ...")
+        return refuse_across_tables(Expr.of(node), "Write it as CASE WHEN x = 1 THEN ...")
     results = [branch.args["true"] for branch in node.args["ifs"]]
     default = node.args.get("default")
     values = results + ([default] if default is not None else [])
     use = _use_of_alternatives(placer, node, use)
-    placed = [placer.place(Expr.of(value), use) for value in values]
+    placed = collect(placer.place(Expr.of(value), use) for value in values)
+    if isinstance(placed, Unsupported):
+        return placed
     wire, type_ = _common(placed, node), placer.type_of(node)
+    if isinstance(wire, Unsupported):
+        return wire
+    conditions = collect(placer.place(Expr.of(branch.this), "carry") for branch in node.args["ifs"])
+    if isinstance(conditions, Unsupported):
+        return conditions
     made = exp.Case(
         ifs=[
-            exp.If(this=placer.place(Expr.of(branch.this), "carry").expr.node, true=value.expr.node)
-            for branch, value in zip(node.args["ifs"], placed, strict=False)
+            exp.If(this=condition.expr.node, true=value.expr.node)
+            for condition, value in zip(conditions, placed, strict=False)
         ],
         default=placed[-1].expr.node if default is not None else None,
     )
     return Placement(Expr.of(made), wire, type_)
 
 
-def _coalesce(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+def _coalesce(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
     use = _use_of_alternatives(placer, node, use)
-    placed = [placer.place(Expr.of(value), use) for value in (node.this, *node.expressions)]
+    placed = collect(placer.place(Expr.of(value), use) for value in (node.this, *node.expressions))
+    if isinstance(placed, Unsupported):
+        return placed
+    wire = _common(placed, node)
+    if isinstance(wire, Unsupported):
+        return wire
     made = exp.Coalesce(this=placed[0].expr.node, expressions=[one.expr.node for one in placed[1:]])
-    return Placement(Expr.of(made), _common(placed, node), placer.type_of(node))
+    return Placement(Expr.of(made), wire, placer.type_of(node))
 
 
 def _use_of_alternatives(placer: OperandPlacer, node: exp.Expression, use: Use) -> Use:
@@ -225,8 +258,8 @@ def _use_of_alternatives(placer: OperandPlacer, node: exp.Expression, use: Use) 
     return "printed" if use == "carry" and placer.type_of(node).base == "bpchar" else use
 
 
-def _common(placed: list[Placement], node: exp.Expression) -> Wire:
-    """Return the wire that fits all alternatives; raise Unsupported if there is none."""
+def _common(placed: list[Placement], node: exp.Expression) -> Wire | Unsupported:
+    """Return the wire that fits all alternatives; the refusal if there is none."""
     if len({one.wire for one in placed}) == 1:
         return placed[0].wire
     # Texts of different collations travel the same way; only their order may differ.
@@ -238,15 +271,17 @@ def _common(placed: list[Placement], node: exp.Expression) -> Wire:
         before, after = max(d[0] for d in digits), max(d[1] for d in digits)
         precision = min(38, before + after)
         return Wire("string", f"decimal({precision},{after})", equal=True, ordered=True, number="decimal", scale=after)
-    raise refuse_across_tables(Expr.of(node), "Its alternatives travel in different ways.")
+    return refuse_across_tables(Expr.of(node), "Its alternatives travel in different ways.")
 
 
-def _is(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement:
+def _is(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
     """IS NULL, IS TRUE, IS FALSE."""
     wanted = unwrapped(node.expression)
     if not isinstance(wanted, exp.Null | exp.Boolean):
-        raise refuse_across_tables(Expr.of(node))
+        return refuse_across_tables(Expr.of(node))
     inner = placer.place(Expr.of(node.this), "carry")
+    if isinstance(inner, Unsupported):
+        return inner
     # sqlglot keeps the NOT of IS NOT NULL inside the node.
     node.set("this", exp.Paren(this=inner.expr.node))
     return Placement(Expr.of(node), wire_of(BOOL), BOOL)

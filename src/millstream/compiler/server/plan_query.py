@@ -353,16 +353,16 @@ class _Server:
         tables = ", ".join(scan.item(scan.table.relation) for scan in scans)
         return tuple(column.type for column in queries.columns_of(self.conn, f"SELECT {columns} FROM {tables}"))
 
-    def values(self, expressions: Sequence[str]) -> tuple[Constant, ...]:
+    def values(self, expressions: Sequence[str]) -> tuple[Constant, ...] | Unsupported:
         try:
             with self.conn.transaction():
                 row = self.conn.execute(f"SELECT {', '.join(expressions)}".encode()).fetchone()
         except psycopg.Error as error:
-            raise Unsupported.construct(
+            return Unsupported.construct(
                 "an expression over the optional side of an outer join",
                 reason=f"Where that side is missing it cannot be computed: {error.diag.message_primary}.",
                 way_round="Write it so that it has a value for NULLs.",
-            ) from error
+            )
         assert row is not None
         return tuple(row)
 

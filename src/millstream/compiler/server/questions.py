@@ -10,6 +10,7 @@ from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Scan
 from millstream.algebra.table import Table
 from millstream.algebra.types import PgType
+from millstream.errors import Unsupported
 
 # A constant in the form that Spark SQL gets.
 Constant = bool | int | float | str | None
@@ -21,8 +22,8 @@ class PlanningServer(Protocol):
     def types(self, expressions: Sequence[Expr], scans: Sequence[Scan]) -> tuple[PgType, ...]:
         """Return the types of expressions over these tables."""
 
-    def values(self, expressions: Sequence[str]) -> tuple[Constant, ...]:
-        """Return the values of expressions without columns."""
+    def values(self, expressions: Sequence[str]) -> tuple[Constant, ...] | Unsupported:
+        """Return the values of expressions without columns; the refusal if the server cannot compute them."""
 
     def declare(self, block: Block) -> Table:
         """Return the rows of an inner block as a table that later blocks can read."""
