@@ -254,9 +254,9 @@ def sql_functions() -> str:
         "`wait_visible` commits, too. It returns when the stream table, and those that it reads, contain\n"
         "every change that the snapshot `seen` sees: by default all that was committed before the call, by\n"
         "the caller and by others. It asks for no refresh: the schedule decides how long it takes. Where a\n"
-        "source is captured from WAL and nothing changes there, it can take half a minute until that is\n"
-        "known. A snapshot that is given must have been taken outside the transaction that writes, since\n"
-        "PostgreSQL's snapshots do not tell whether they see their own."
+        "source is captured from WAL and nothing changes there, it has the service write down how far WAL is\n"
+        "read, which takes about a second. A snapshot that is given must have been taken outside the transaction\n"
+        "that writes, since PostgreSQL's snapshots do not tell whether they see their own."
     )
     rows = map(sql_function_row, SQL_FUNCTIONS)
     return page("SQL functions", head, example, waiting, table(("function", "what it does", "who may", "test"), rows))

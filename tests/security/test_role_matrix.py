@@ -56,7 +56,7 @@ READING = {
     ("function", "millstream.service_status()", "EXECUTE"),
     ("function", "millstream.health_check()", "EXECUTE"),
 }
-VISIBILITY = {("function", f"millstream.{name}", "EXECUTE") for name in ("wait_visible", "is_visible")}
+VISIBILITY = {("function", f"millstream.{name}", "EXECUTE") for name in ("wait_visible", "is_visible", "is_captured")}
 WAITING = VISIBILITY | {
     ("function", f"millstream.{name}", "EXECUTE") for name in ("wait_for", "service_is_running", "raise_answer")
 }

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from millstream.capture.wal.heartbeat import flushed
 from millstream.capture.wal.pipeline import Options
 from millstream.postgres.connection import Connection
+from millstream.testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.capture.wal.conftest import Log
@@ -124,6 +126,23 @@ def test_an_idle_server_is_left_idle(conn: Connection, log: Log) -> None:
     _until(lambda: pipeline.health.received >= _end(conn) - 1000, "keepalives did not come")
     time.sleep(2.0)
     assert conn.execute("SELECT updated_at, cursor FROM millstream.slots").fetchall() == stored
+
+
+def test_a_position_that_is_waited_for_is_stored_by_an_idle_reader_and_only_once(conn: Connection, log: Log) -> None:
+    conn.execute("CREATE TABLE t (id int); CREATE TABLE foreign_rows (id int, v text)")
+    log.capture("t")
+    pipeline = log.start(replace(REAL, heartbeat_interval=3600.0, idle_at_most=3600.0, idle_bytes=1 << 40))
+    log.settle()
+    stored = pipeline.health.markers
+    conn.execute("INSERT INTO foreign_rows VALUES (1, 'x')")
+    position = flushed(conn)
+    assert log.cursor() < position
+    pipeline.store_position(position)
+    wait_until(lambda: log.cursor() >= position)
+    # What is stored by itself comes after this, if it comes.
+    conn.execute("INSERT INTO foreign_rows VALUES (2, 'x')")
+    wait_until(lambda: pipeline.health.received >= flushed(conn) - 1000)
+    assert pipeline.health.markers == stored + 1
 
 
 def test_a_sender_that_wants_to_hear_from_us_does_while_the_store_is_held_up(

@@ -13,6 +13,8 @@ from tests.service.run.conftest import serving, wait_for_leader
 
 import millstream
 from millstream import Millstream
+from millstream.capture.wal import follower
+from millstream.capture.wal.pipeline import Options
 from millstream.postgres.connection import Connection
 from millstream.service.run import upkeep
 from millstream.testing.waiting import wait_until
@@ -150,6 +152,22 @@ def test_the_scheduler_keeps_away_from_what_a_request_works_on(
         " JOIN millstream.stream_tables AS t ON t.id = stream_table_id WHERE h.status NOT IN ('COMPLETED', 'RUNNING')"
     )
     assert writer.execute(troubles).fetchall() == []
+
+
+def test_who_waits_for_a_source_on_wal_that_nobody_writes_to_is_not_kept_waiting(
+    database: str, spark: SparkSession, ms: Millstream, writer: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hour = 3600.0
+    never = Options(idle_bytes=1 << 40, idle_at_most=hour, heartbeat_interval=hour)
+    monkeypatch.setattr(follower, "_options", lambda settings: never)
+    writer.execute("ALTER TABLE orders REPLICA IDENTITY FULL")
+    ms.create_stream_table("totals", TOTALS, schedule="200ms")
+    with serving(database, spark, scheduler_interval="50ms", heartbeat_interval="1h", heartbeat_timeout="2h"):
+        wait_until(lambda: writer.execute("SELECT cdc_mode FROM millstream.sources").fetchall() == [("WAL",)])
+        for number in range(3):
+            # WAL goes on, with nothing in it that is captured.
+            writer.execute("INSERT INTO people VALUES (%s, 'Edsger')", (10 + number,))
+            writer.execute("CALL millstream.wait_visible('totals', '90 s')")
 
 
 def test_a_program_can_embed_it_and_stop_it_in_the_middle(database: str, spark: SparkSession) -> None:

@@ -31,6 +31,11 @@ def barrier(conn: Connection) -> int:
     return lsn.parse(written)
 
 
+def flushed(conn: Connection) -> int:
+    """Return the position up to which WAL is flushed, and so can be sent."""
+    return lsn.parse(conn.execute("SELECT pg_current_wal_flush_lsn()::text").fetchall()[0][0])
+
+
 class SlotHeartbeat:
     """Sends a message when the last one has come back; its connection and thread are its own, since they may hang."""
 

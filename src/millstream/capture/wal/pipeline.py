@@ -10,8 +10,8 @@ at the other end is let go. So a table nobody writes to never holds the log, and
 Whatever breaks, all in memory is dropped and the log is taken up at the cursor, from the server again: there is one
 way to recover, and it is the way to start.
 
-A marker with no rows behind the last is stored seldom (`IDLE`): storing it makes log of its own, and a server with
-nothing to do should have nothing to do.
+A marker with no rows behind the last is stored seldom (`idle_at_most`): storing it makes log of its own, and a server
+with nothing to do should have nothing to do. It is stored at once where somebody waits for it (`store_position`).
 """
 
 from __future__ import annotations
@@ -84,6 +84,8 @@ class Pipeline:
         self.health = Health()
         self.state: State = "NEW"
         self.error: BaseException | None = None
+        self.wanted = 0
+        """A position that somebody waits for."""
         self._owner = uuid4().hex
         self._has_claimed = False
         self._unrecorded: Interruption | None = None
@@ -110,6 +112,10 @@ class Pipeline:
         if self.error is not None:
             raise self.error
         return self.health.durable >= position
+
+    def store_position(self, position: int) -> None:
+        """Store a marker as soon as everything before this position is read. May be called from any thread."""
+        self.wanted = max(self.wanted, position)
 
     # -- one connection after the other ------------------------------------------------------
 
@@ -300,7 +306,10 @@ class _Session:
             self._flush(batch, self._marker)
 
     def _marker_is_due(self) -> bool:
-        ahead = self._marker - self.store.ledger.acknowledged
+        acknowledged = self.store.ledger.acknowledged
+        if acknowledged < self.pipeline.wanted <= self._marker:
+            return True
+        ahead = self._marker - acknowledged
         waited = time.monotonic() - self._stored_at
         far = ahead >= self.options.idle_bytes and waited >= self.options.idle_seconds
         return far or (ahead > 0 and waited >= self.options.idle_at_most)

@@ -53,12 +53,12 @@ FUNCTIONS = (
 )
 """What both roles may read and call: it shows no value of a row."""
 
-_WAITING = ("wait_for", "wait_visible", "is_visible", "service_is_running", "raise_answer")
+_WAITING = ("wait_for", "wait_visible", "is_visible", "is_captured", "service_is_running", "raise_answer")
 _ON_TABLES = ("request", "alter_stream_table", "drop_stream_table", "refresh_stream_table", "verify_stream_table")
 _NEW_TABLES = ("create_stream_table", "create_or_replace_stream_table", "validate_query", "explain_query")
 _LOOKING = tuple(function.removeprefix("millstream.").partition("(")[0] for function in FUNCTIONS)
 ROUTINES: dict[Kind, tuple[str, ...]] = {
-    "reader": (*_LOOKING, "wait_visible", "is_visible"),
+    "reader": (*_LOOKING, "wait_visible", "is_visible", "is_captured"),
     "operator": (*_LOOKING, *_WAITING, *_ON_TABLES, *_NEW_TABLES),
     "owner": (*_WAITING, *_ON_TABLES),
 }

@@ -12,9 +12,11 @@ from threading import Event, Thread
 import psycopg
 
 from millstream.capture.transition import transitions
+from millstream.capture.wal.heartbeat import flushed
 from millstream.catalog import sources
 from millstream.errors import MillstreamError
 from millstream.observe import log
+from millstream.postgres.connection import Connection
 from millstream.service.app import App
 from millstream.service.verb import verb
 from millstream.settings import Settings
@@ -42,6 +44,12 @@ class CaptureThread:
     def look(self) -> None:
         """Look now: sources have come or gone."""
         self._wake.set()
+
+    def store_position(self, conn: Connection) -> None:
+        """Have the WAL reader store that it has read up to now, which it does seldom by itself: somebody waits."""
+        pipeline = self.app.follower.pipeline
+        if pipeline is not None:
+            pipeline.store_position(flushed(conn))
 
     def use(self, settings: Settings) -> None:
         """Work with these settings from the next look on."""

@@ -54,7 +54,7 @@ from millstream.settings import Settings
 READ_AGAIN = 15.0
 # Words that ask for that; how many seconds lie between two answers at least, and between two looks after DDL.
 CATALOG_WORDS = {"stream_tables", "sources", "ddl"}
-HEEDED = CATALOG_WORDS | {"settings", "request"}
+HEEDED = CATALOG_WORDS | {"settings", "request", "wal"}
 HASTE, CLOSE_LOOK = 0.25, 5.0
 # A cut for stream tables without changes may take this share of the time, and is made after so many seconds at the
 # latest; whether one is called for is asked so often.
@@ -75,6 +75,7 @@ class _Times:
     confirmed: float = float("-inf")
     may_verify: float = float("-inf")
     settings: float = float("-inf")
+    wal: float = float("-inf")
     close: float = float("-inf")
 
 
@@ -159,6 +160,10 @@ class Leader:
             self._words.discard("settings")
             self._times.settings = now
             self._read_settings()
+        if "wal" in self._words and now - self._times.wal >= HASTE:
+            self._words.discard("wal")
+            self._times.wal = now
+            self._capture.store_position(self._conn)
         is_close = "ddl" in self._words and now - self._times.close >= CLOSE_LOOK
         is_asked = is_close or bool(self._words & {"stream_tables", "sources"})
         if (is_asked and now - self._times.read >= HASTE) or now - self._times.read > READ_AGAIN:

@@ -11,9 +11,9 @@ from millstream.postgres.connection import Connection
 
 CHANNEL = "millstream_wake"
 # What the server may tell. Anybody who may connect may send anything; other words are forgotten at once.
-NOTIFIED = frozenset(["request", "settings", "ddl", "stream_tables", "sources"])
+NOTIFIED = frozenset(["request", "settings", "ddl", "stream_tables", "sources", "wal"])
 
-Word = Literal["", "stop", "lost", "request", "settings", "ddl", "stream_tables", "sources"]
+Word = Literal["", "stop", "lost", "request", "settings", "ddl", "stream_tables", "sources", "wal"]
 
 
 class _End:
