@@ -7,7 +7,7 @@ from collections.abc import Callable
 from millstream.algebra.relation import Aggregate, Join, Relation, Scan
 from millstream.compiler.clauses.clock import COLUMN
 from millstream.compiler.clauses.clock_join import join_clock
-from millstream.compiler.decorrelate.scope import Scope
+from millstream.compiler.decorrelate.scope import Scope, ScopedRows
 from millstream.testing.planning_server import table
 
 Build = Callable[[str], Relation]
@@ -46,10 +46,10 @@ def test_a_subquery_has_a_clock_of_its_own(build: Build) -> None:
 
 
 def test_the_scope_resolves_the_time_to_the_joined_clock() -> None:
-    scope = Scope()
-    joined = join_clock(Scan(table("t", "id int4"), "t"), scope, lambda wanted: f"{wanted}_7")
-    assert isinstance(joined, Join)
-    found = scope.find(*COLUMN)
+    rows = ScopedRows(Scan(table("t", "id int4"), "t"), Scope())
+    joined = join_clock(rows, lambda wanted: f"{wanted}_7")
+    assert isinstance(joined.rows, Join)
+    found = joined.scope.find(*COLUMN)
     assert found is not None
-    assert found.refs == set(joined.right.columns)
+    assert found.refs == set(joined.rows.right.columns)
     assert found.aliases == {"clock_7"}

@@ -27,9 +27,7 @@ class Server:
 
 def outer_scope() -> Scope:
     assert isinstance(OUTER, exp.Select)
-    scope = Scope(None, OUTER)
-    scope.add("c", ["factor", "id"], [Ref("c", "factor"), Ref("c", "id")])
-    return scope
+    return Scope(None, OUTER).with_columns("c", ["factor", "id"], [Ref("c", "factor"), Ref("c", "id")])
 
 
 def test_an_uncorrelated_query_is_asked_as_it_is_and_nothing_else() -> None:

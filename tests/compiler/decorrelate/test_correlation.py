@@ -24,8 +24,7 @@ AGGREGATES = Aggregates(lambda: frozenset[str]())
 
 
 def outer() -> Scope:
-    scope = Scope()
-    scope.add("c", ["id", "bound"], [Ref("c", "id"), Ref("c", "bound")])
+    scope = Scope().with_columns("c", ["id", "bound"], [Ref("c", "id"), Ref("c", "bound")])
     return scope
 
 

@@ -47,8 +47,7 @@ def test_lists_and_arrays_are_no_subqueries(text: str) -> None:
     ],
 )
 def test_a_plain_correlation_is_in_where_or_the_select_list(text: str, plain: bool) -> None:
-    scope = Scope()
-    scope.add("c", ["id"], [Ref("c", "id")])
+    scope = Scope().with_columns("c", ["id"], [Ref("c", "id")])
     select = parsed(text)
     assert isinstance(select, exp.Select)
     assert has_plain_correlation(select, scope) is plain

@@ -10,8 +10,7 @@ from millstream.compiler.decorrelate.inline_with import inline_correlated_with
 from millstream.compiler.decorrelate.scope import Scope
 from millstream.errors import Unsupported
 
-OUTER = Scope()
-OUTER.add("t", ["a"], [Ref("t", "a")])
+OUTER = Scope().with_columns("t", ["a"], [Ref("t", "a")])
 
 
 def inlined(text: str) -> str:

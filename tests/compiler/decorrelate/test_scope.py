@@ -18,11 +18,8 @@ O_TOTAL = Ref("o", "total")
 
 def nested() -> Scope:
     """Return the scope of a subquery over o, inside a query over c."""
-    outer = Scope()
-    outer.add("c", ["id"], [C_ID])
-    inner = Scope(outer)
-    inner.add("o", ["total"], [O_TOTAL])
-    return inner
+    outer = Scope().with_columns("c", ["id"], [C_ID])
+    return Scope(outer).with_columns("o", ["total"], [O_TOTAL])
 
 
 def expression(text: str) -> exp.Expression:
@@ -34,27 +31,25 @@ def expression(text: str) -> exp.Expression:
 def test_an_own_column_is_no_outer_reference() -> None:
     scope = nested()
     assert scope.resolve(expression("o.total + 1")).refs == {O_TOTAL}
-    assert scope.outer_refs == set()
+    assert scope.outer_refs.found == set()
 
 
 def test_an_outer_column_is_recorded_by_find_and_not_by_peek() -> None:
     scope = nested()
     assert scope.peek("c", "id") == Expr(C_ID.sql)
-    assert scope.outer_refs == set()
+    assert scope.outer_refs.found == set()
     assert scope.find("c", "id") == Expr(C_ID.sql)
-    assert scope.outer_refs == {C_ID}
+    assert scope.outer_refs.found == {C_ID}
 
 
 def test_an_outer_column_with_a_binding_is_read_from_it_and_not_recorded() -> None:
-    scope = nested()
-    scope.bind({Expr(C_ID.sql): Expr.ref("d", "k0")}, {})
+    scope = nested().with_bindings({Expr(C_ID.sql): Expr.ref("d", "k0")}, {})
     assert scope.find("c", "id") == Expr.ref("d", "k0")
-    assert scope.outer_refs == set()
+    assert scope.outer_refs.found == set()
 
 
 def test_a_binding_that_is_stored_as_text_is_cast_back() -> None:
-    scope = nested()
-    scope.bind({Expr(C_ID.sql): Expr.ref("d", "k0")}, {Expr(C_ID.sql): "numeric"})
+    scope = nested().with_bindings({Expr(C_ID.sql): Expr.ref("d", "k0")}, {Expr(C_ID.sql): "numeric"})
     cast = scope.peek("c", "id")
     assert cast is not None
     assert cast.refs == {Ref("d", "k0")}
@@ -62,31 +57,44 @@ def test_a_binding_that_is_stored_as_text_is_cast_back() -> None:
 
 
 def test_columns_of_using_come_first_and_once() -> None:
-    left, right = Scope(), Scope()
-    left.add("a", ["x", "k"], [Ref("a", "x"), Ref("a", "k")])
-    right.add("b", ["k", "y"], [Ref("b", "k"), Ref("b", "y")])
-    left.join(right, {"k": Expr.ref("a", "k")})
-    assert [name for name, _ in left.output] == ["k", "x", "y"]
-    assert left.unqualified("k") == Expr.ref("a", "k")
-    assert left.find("b", "k") == Expr.ref("b", "k")
+    left = Scope().with_columns("a", ["x", "k"], [Ref("a", "x"), Ref("a", "k")])
+    right = Scope().with_columns("b", ["k", "y"], [Ref("b", "k"), Ref("b", "y")])
+    joined = left.with_join(right, {"k": Expr.ref("a", "k")})
+    assert [name for name, _ in joined.output] == ["k", "x", "y"]
+    assert joined.unqualified("k") == Expr.ref("a", "k")
+    assert joined.find("b", "k") == Expr.ref("b", "k")
 
 
 def test_renamed_columns_are_renamed_in_columns_output_and_bindings() -> None:
-    scope = nested()
-    scope.bind({Expr(C_ID.sql): Expr.ref("d", "k0")}, {})
-    scope.rename({O_TOTAL: Ref("x", "c0"), Ref("d", "k0"): Ref("x", "c1")})
+    scope = nested().with_bindings({Expr(C_ID.sql): Expr.ref("d", "k0")}, {})
+    scope = scope.with_renamed({O_TOTAL: Ref("x", "c0"), Ref("d", "k0"): Ref("x", "c1")})
     assert scope.find("o", "total") == Expr.ref("x", "c0")
     assert scope.unqualified("total") == Expr.ref("x", "c0")
     assert scope.find("c", "id") == Expr.ref("x", "c1")
 
 
-def test_early_conditions_are_taken_once_and_only_with_all_their_columns() -> None:
+def test_an_early_condition_is_ready_when_all_its_columns_are_in_scope() -> None:
+    total, price = expression("o.total > 0"), expression("o.total > p.price")
+    scope = nested().with_early_conditions([total, price])
+    assert scope.ready_conditions() == [total]
+    assert scope.with_columns("p", ["price"], [Ref("p", "price")]).ready_conditions() == [total, price]
+    assert scope.with_early_conditions([price]).ready_conditions() == []
+
+
+def test_a_larger_scope_leaves_the_smaller_one_as_it_is_and_shares_its_outer_columns() -> None:
     scope = nested()
-    scope.early_conditions = [expression("o.total > 0"), expression("o.total > p.price")]
-    assert [condition.refs for condition in scope.take_ready_conditions()] == [{O_TOTAL}]
-    assert scope.take_ready_conditions() == []
-    scope.add("p", ["price"], [Ref("p", "price")])
-    assert [condition.refs for condition in scope.take_ready_conditions()] == [{O_TOTAL, Ref("p", "price")}]
+    larger = scope.with_columns("p", ["price"], [Ref("p", "price")])
+    assert scope.find("p", "price") is None
+    assert larger.find("p", "price") == Expr.ref("p", "price")
+    assert larger.find("c", "id") == Expr(C_ID.sql)
+    assert scope.outer_refs.found == {C_ID}
+    assert larger.without_outer_refs().outer_refs.found == set()
+
+
+def test_a_hidden_column_is_found_by_its_name_and_is_not_part_of_the_output() -> None:
+    scope = nested().with_hidden_column(("hidden", "now"), Ref("clock", "now"))
+    assert scope.find("hidden", "now") == Expr.ref("clock", "now")
+    assert [name for name, _ in scope.output] == ["total"]
 
 
 @pytest.mark.parametrize(("text", "construct"), [("o.ctid", "system column"), ("o.*", "whole row")])

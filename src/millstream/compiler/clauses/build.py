@@ -40,18 +40,18 @@ from millstream.compiler.clauses.groups.grouping_sets import (
     select_for_set,
     select_of_keys,
 )
-from millstream.compiler.clauses.limit import apply_limit, distinct_on_expressions, limit_text, order_terms
+from millstream.compiler.clauses.limit import apply_limit, limit_text
 from millstream.compiler.clauses.recursive import search_cycle
 from millstream.compiler.clauses.recursive.recursion import build_recursion, reads_itself
 from millstream.compiler.clauses.select_functions import SetReturningCalls
-from millstream.compiler.clauses.select_list import build_select_list, unique_names
+from millstream.compiler.clauses.select_list import build_select_list, listed_expressions, select_list_of, unique_names
 from millstream.compiler.clauses.set_operations import INT4, combine_rows, flatten_chain, types_of_each
 from millstream.compiler.clauses.subquery_order import SubqueryOrder
 from millstream.compiler.clauses.values import values_as_selects, values_table
 from millstream.compiler.clauses.windows import build_windows, inline_named_windows
 from millstream.compiler.clauses.with_queries import Cte, Ctes
-from millstream.compiler.decorrelate.attach import Host
-from millstream.compiler.decorrelate.bindings import Bindings, Correlated, output_refs
+from millstream.compiler.decorrelate.attach import FilteredRows, Host
+from millstream.compiler.decorrelate.bindings import Bindings, BoundRows, Correlated, output_refs
 from millstream.compiler.decorrelate.clauses import OutputColumns
 from millstream.compiler.decorrelate.column_types import outer_column_types, standalone_text
 from millstream.compiler.decorrelate.correlation import (
@@ -64,7 +64,7 @@ from millstream.compiler.decorrelate.find import has_subquery
 from millstream.compiler.decorrelate.inline_with import inline_correlated_with
 from millstream.compiler.decorrelate.scope import Scope, refuse_unresolved
 from millstream.compiler.decorrelate.subqueries import Subqueries
-from millstream.compiler.decorrelate.syntax import and_operands, partition_windows, select_expressions
+from millstream.compiler.decorrelate.syntax import and_operands, partition_windows
 from millstream.errors import Unsupported
 
 
@@ -168,13 +168,12 @@ class _Builder:
 
     def _keyed(self, select: exp.Select, ctes: Ctes, outer: Scope) -> Correlated:
         """Decorrelate a SELECT that is correlated by equalities only: their inner sides replace the bindings."""
-        scope = Scope(outer, select)
         select = inline_named_windows(select)
-        relation, outside = self.from_where(select, scope, ctes)
-        pairs = correlation_equalities(outside, relation)
-        assert pairs is not None, f"not equalities: {outside}"
-        scope.outer_refs.clear()
-        whole = self._select_rows(select, relation, scope, ctes, [own for own, _ in pairs])
+        filtered = self.from_where(select, outer, ctes)
+        pairs = correlation_equalities(filtered.correlations, filtered.rows)
+        assert pairs is not None, f"not equalities: {filtered.correlations}"
+        source = BoundRows(filtered.rows, filtered.scope.without_outer_refs(), tuple(own for own, _ in pairs))
+        whole = self._select_rows(select, source, ctes)
         outputs, binding_refs = output_refs(whole, len(pairs))
         correlations = tuple(
             Expr.parse(f"({value.sql}) = {ref.sql}") for (_, value), ref in zip(pairs, binding_refs, strict=True)
@@ -221,45 +220,38 @@ class _Builder:
     ) -> Relation:
         if sets := grouping_sets_of(select.args["group"]) if select.args.get("group") else None:
             return self._grouping_sets(select, sets, ctes, outer, bindings)
-        scope = Scope(outer, select)
         select = inline_named_windows(select)
-        relation, _ = self.from_where(select, scope, ctes, bindings)
-        binding_refs = [scope.bindings[value] for value in bindings.values] if bindings else []
-        return self._select_rows(select, relation, scope, ctes, binding_refs, bindings)
+        filtered = self.from_where(select, outer, ctes, bindings)
+        refs = tuple(filtered.scope.bindings[value] for value in bindings.values) if bindings else ()
+        return self._select_rows(select, BoundRows(filtered.rows, filtered.scope, refs, bindings), ctes)
 
-    def _select_rows(
-        self,
-        select: exp.Select,
-        relation: Relation,
-        scope: Scope,
-        ctes: Ctes,
-        binding_refs: list[Expr],
-        bindings: Bindings | None = None,
-    ) -> Relation:
+    def _select_rows(self, select: exp.Select, source: BoundRows, ctes: Ctes) -> Relation:
         """Build all clauses of a SELECT after WHERE; the binding columns come last."""
         subqueries = Subqueries(self, ctes)
-        wanted = select_expressions(select) + distinct_on_expressions(select) + order_terms(select)
+        wanted = listed_expressions(select)
+        scope = source.scope
         if self.aggregates.group(select):
-            relation, exprs = build_groups(select, wanted, relation, scope, binding_refs, bindings, subqueries)
-            exprs, binding_refs = exprs[: len(wanted)], exprs[len(wanted) :]
+            relation, exprs = build_groups(select, wanted, source, subqueries)
         else:
-            host = Host(relation, scope)
-            exprs = [subqueries.expression(node, host) for node in wanted]
-            relation = refuse_unresolved(lambda: host.apply_joins(relation))
-        if scope.outer_refs:
+            host = Host(source.rows, scope)
+            exprs = [subqueries.expression(node, host) for node in wanted] + list(source.binding_refs)
+            relation = refuse_unresolved(lambda: host.apply_joins(source.rows))
+        if scope.outer_refs.found:
             raise Unsupported.construct(
                 "a subquery that is tied to the query around it in this place",
                 reason="Millstream does not maintain it yet.",
                 way_round="Write it as a join, or tie it in the WHERE clause of the subquery itself.",
             )
-        exprs = [partition_windows(expr, binding_refs) for expr in exprs] if binding_refs else exprs
+        exprs, binding_refs = exprs[: len(wanted)], exprs[len(wanted) :]
+        if binding_refs:
+            exprs = [partition_windows(expr, binding_refs) for expr in exprs]
         relation, exprs = build_windows(relation, [*exprs, *binding_refs], self.fresh)
         relation, exprs = self.sets.expanded(relation, exprs)
 
         def types() -> tuple[PgType, ...]:
             return self.types(standalone_text(select, ctes, scope.outer, self.types))
 
-        return build_select_list(select, relation, exprs, len(binding_refs), types, self.fresh)
+        return build_select_list(select, relation, select_list_of(select, exprs, len(binding_refs), types), self.fresh)
 
     def _grouping_sets(
         self, select: exp.Select, sets: list[Set], ctes: Ctes, outer: Scope | None, bindings: Bindings | None
@@ -287,23 +279,26 @@ class _Builder:
         return UnionAll(tuple(parts), (*names, *binding_refs), (*types, *more), self.fresh("u"))
 
     def from_where(
-        self, select: exp.Select, scope: Scope, ctes: Ctes, bindings: Bindings | None = None
-    ) -> tuple[Relation, list[Expr]]:
-        """Build FROM and WHERE; return also the conjuncts of WHERE that refer to outer columns."""
+        self, select: exp.Select, outer: Scope | None, ctes: Ctes, bindings: Bindings | None = None
+    ) -> FilteredRows:
+        """Build FROM and WHERE."""
         where = select.args.get("where")
         parts = and_operands(where.this) if where else []
         with_subqueries = [part for part in parts if has_subquery(part)]
         plain = [part for part in parts if not has_subquery(part)]
         # Filter before a LATERAL, so that it is computed for fewer rows; a RIGHT or FULL JOIN above forbids that.
-        scope.early_conditions = [] if _brings_rows(select) else plain
-        relation = FromClause(self, ctes, bindings).rows(select, scope)
-        relation = join_clock_to_from(select, relation, scope, self.aggregates, self.fresh)
-        conditions = [scope.resolve(part) for part in (plain if _brings_rows(select) else scope.early_conditions)]
-        own = set(relation.columns)
-        relation = filter_rows(relation, [condition for condition in conditions if condition.refs <= own])
+        early = [] if _brings_rows(select) else plain
+        scope = Scope(outer, select).with_early_conditions(early)
+        rows = FromClause(self, ctes, bindings).rows(select, scope)
+        rows = join_clock_to_from(select, rows, self.aggregates, self.fresh)
+        remaining = plain if _brings_rows(select) else rows.scope.early_conditions
+        conditions = [rows.scope.resolve(part) for part in remaining]
+        own = set(rows.rows.columns)
+        filtered = rows.over(filter_rows(rows.rows, [condition for condition in conditions if condition.refs <= own]))
         # Subqueries come after plain conditions, which leave fewer rows for them.
-        relation = filter_with_subqueries(relation, with_subqueries, scope, Subqueries(self, ctes))
-        return relation, [condition for condition in conditions if not condition.refs <= own]
+        filtered = filter_with_subqueries(filtered, with_subqueries, Subqueries(self, ctes))
+        correlations = tuple(condition for condition in conditions if not condition.refs <= own)
+        return FilteredRows(filtered.rows, filtered.scope, correlations)
 
     def _set_operation(
         self, query: exp.SetOperation, ctes: Ctes, outer: Scope | None, bindings: Bindings | None

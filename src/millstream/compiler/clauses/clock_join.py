@@ -7,36 +7,34 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from millstream.algebra.expr import Expr
-from millstream.algebra.relation import Join, Relation, Scan
+from millstream.algebra.relation import Join, Scan
 from millstream.compiler.clauses import clock
 from millstream.compiler.clauses.clock import CLOCK
 from millstream.compiler.clauses.groups.grouping import Aggregates
 from millstream.compiler.decorrelate.attach import Host
 from millstream.compiler.decorrelate.clauses import FreshAlias
-from millstream.compiler.decorrelate.scope import Scope
+from millstream.compiler.decorrelate.scope import Scope, ScopedRows
 
 
-def join_clock_to_from(
-    select: exp.Select, relation: Relation, scope: Scope, aggregates: Aggregates, fresh: FreshAlias
-) -> Relation:
+def join_clock_to_from(select: exp.Select, rows: ScopedRows, aggregates: Aggregates, fresh: FreshAlias) -> ScopedRows:
     """Join the clock to the rows of FROM if an expression of the SELECT reads the time per row.
 
     If only its groups read the time, return the rows without the clock; the scope knows its column all the same.
     """
     clock_columns = clock.clock_columns(select)
     if not clock_columns:
-        return relation
+        return rows
     if aggregates.group(select):
         clock_columns = [column for column in clock_columns if clock.is_read_per_row(column, select, aggregates.called)]
-    joined = join_clock(relation, scope, fresh)
-    return joined if clock_columns else relation
+    joined = join_clock(rows, fresh)
+    return joined if clock_columns else joined.over(rows.rows)
 
 
-def join_clock(relation: Relation, scope: Scope, fresh: FreshAlias) -> Relation:
-    """Join the clock to a relation, and add its column to the scope."""
+def join_clock(rows: ScopedRows, fresh: FreshAlias) -> ScopedRows:
+    """Join the clock to rows, and add its column to their scope."""
     scan = Scan(CLOCK, fresh("clock"))
-    scope.columns[clock.COLUMN] = scan.columns[0]
-    return Join(relation, scan)
+    scope = rows.scope.with_hidden_column(clock.COLUMN, scan.columns[0])
+    return ScopedRows(Join(rows.rows, scan), scope)
 
 
 def join_clock_to_groups(scope: Scope, host: Host, exprs: Sequence[Expr], fresh: FreshAlias) -> list[Expr]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from millstream.algebra.expr import Expr, conjuncts
+from millstream.algebra.expr import Expr, all_of, conjuncts
 from millstream.algebra.relation import Filter, Relation
 from millstream.compiler.decorrelate.attach import Host
-from millstream.compiler.decorrelate.scope import Scope, refuse_unresolved
+from millstream.compiler.decorrelate.scope import ScopedRows, refuse_unresolved
 from millstream.compiler.decorrelate.subqueries import Subqueries
 
 
@@ -18,13 +18,14 @@ def filter_rows(relation: Relation, conditions: Sequence[Expr]) -> Relation:
     parts = [part for condition in conditions for part in conjuncts(condition)]
     if not parts:
         return relation
-    return Filter(relation, Expr.parse(" AND ".join(f"({part.sql})" for part in parts)) if len(parts) > 1 else parts[0])
+    return Filter(relation, all_of(parts))
 
 
 def filter_with_subqueries(
-    relation: Relation, conditions_with_subqueries: Sequence[exp.Expression], scope: Scope, subqueries: Subqueries
-) -> Relation:
+    rows: ScopedRows, conditions_with_subqueries: Sequence[exp.Expression], subqueries: Subqueries
+) -> ScopedRows:
     """Return the rows for which conditions that contain subqueries are true."""
-    host = Host(relation, scope)
+    host = Host(rows.rows, rows.scope)
     conditions = [subqueries.condition(part, host) for part in conditions_with_subqueries]
-    return filter_rows(refuse_unresolved(lambda: host.apply_joins(relation)), conditions)
+    joined = refuse_unresolved(lambda: host.apply_joins(rows.rows))
+    return rows.over(filter_rows(joined, conditions))

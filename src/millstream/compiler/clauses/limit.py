@@ -5,6 +5,9 @@ A table has no order: ORDER BY matters only where it decides which rows the resu
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
 from sqlglot import exp
 
 from millstream.algebra.dialect import printed
@@ -17,10 +20,24 @@ from millstream.compiler.decorrelate.clauses import FreshAlias, OutputColumns, l
 from millstream.errors import Unsupported
 
 
+@dataclass(frozen=True)
+class SelectList:
+    """The expressions of a SELECT, over the rows that it selects from."""
+
+    outputs: tuple[Named, ...]
+    distinct_on: tuple[Expr, ...]
+    sort_keys: tuple[Expr, ...]
+    """The expressions of ORDER BY, if they decide which rows the result has."""
+    bindings: tuple[Named, ...]
+    """The binding columns: they follow the outputs."""
+    types: Callable[[], tuple[PgType, ...]]
+    """Asks the server for the types of the outputs."""
+
+
 def apply_limit(
     query: exp.Expression,
     relation: Relation,
-    sorted_by: list[Expr],
+    sort_keys: Sequence[Expr],
     output: OutputColumns,
     fresh: FreshAlias,
 ) -> Relation:
@@ -28,8 +45,7 @@ def apply_limit(
     count = limit_text(query)
     if not count:
         return relation
-    directions = [_direction(term) for term in query.args["order"].expressions] if sorted_by else []
-    order = tuple(Order(expr, direction) for expr, direction in zip(sorted_by, directions, strict=True))
+    order = _order(query, sort_keys)
     if output.binding_count:
         return limit_per_binding(query, relation, order, output, fresh)
     limit = Limit(relation, order, count, fresh("l"))
@@ -37,31 +53,22 @@ def apply_limit(
     return Project(limit, outputs, fresh("q"))
 
 
-def apply_distinct_on(
-    select: exp.Select,
-    relation: Relation,
-    shown: list[Named],
-    carrying: list[Named],
-    types: tuple[PgType, ...],
-    on: list[Expr],
-    sorted_by: list[Expr],
-    fresh: FreshAlias,
-) -> Relation:
+def apply_distinct_on(select: exp.Select, relation: Relation, listed: SelectList, fresh: FreshAlias) -> Relation:
     """Keep the first row of each partition of DISTINCT ON; all columns break ties."""
     if limit_text(select):
         raise Unsupported.construct(
             "DISTINCT ON with LIMIT", reason="Millstream does not maintain it yet.",
             way_round="Put the DISTINCT ON into a subquery.",
         )  # fmt: skip
-    directions = [_direction(term) for term in select.args["order"].expressions] if sorted_by else []
-    ordered = [f"{expr.sql} {direction}" for expr, direction in zip(sorted_by, directions, strict=True)]
-    keys = ", ".join(one.sql for one in (*on, *(kept.expr for kept in carrying)))
-    order = ", ".join([*ordered, *tie_breakers([one.expr for one in shown], types)])
-    number = Expr.parse(f"row_number() OVER (PARTITION BY {keys} ORDER BY {order})")
-    every = [*shown, *carrying]
-    relation, exprs = build_windows(relation, [*(one.expr for one in every), number], fresh)
+    terms = [term.sql for term in _order(select, listed.sort_keys)]
+    ties = tie_breakers([output.expr for output in listed.outputs], listed.types())
+    keys = [*listed.distinct_on, *(binding.expr for binding in listed.bindings)]
+    partition_by = ", ".join(key.sql for key in keys)
+    number = Expr.parse(f"row_number() OVER (PARTITION BY {partition_by} ORDER BY {', '.join([*terms, *ties])})")
+    columns = [*listed.outputs, *listed.bindings]
+    relation, exprs = build_windows(relation, [*(column.expr for column in columns), number], fresh)
     first = Filter(relation, Expr.parse(f"({exprs[-1].sql}) = 1"))
-    outputs = tuple(Named(named.name, one) for named, one in zip(every, exprs, strict=False))
+    outputs = tuple(Named(column.name, expr) for column, expr in zip(columns, exprs, strict=False))
     return Project(first, outputs, fresh("q"))
 
 
@@ -90,6 +97,12 @@ def limit_text(query: exp.Expression) -> str:
             way_round="Write a number.",
         )  # fmt: skip
     return " ".join(printed(one).strip() for one in found if one is not None)
+
+
+def _order(query: exp.Expression, sort_keys: Sequence[Expr]) -> tuple[Order, ...]:
+    """Return sort keys with the directions that ORDER BY gives them."""
+    directions = [_direction(term) for term in query.args["order"].expressions] if sort_keys else []
+    return tuple(Order(key, direction) for key, direction in zip(sort_keys, directions, strict=True))
 
 
 def _direction(order: exp.Expression) -> str:

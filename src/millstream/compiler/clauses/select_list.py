@@ -2,50 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Named, Project, Relation
 from millstream.algebra.types import PgType
-from millstream.compiler.clauses.limit import apply_distinct_on, apply_limit, distinct_on_expressions
+from millstream.compiler.clauses.limit import (
+    SelectList,
+    apply_distinct_on,
+    apply_limit,
+    distinct_on_expressions,
+    order_terms,
+)
 from millstream.compiler.clauses.set_operations import INT4, distinct_rows
 from millstream.compiler.decorrelate.bindings import binding_name
 from millstream.compiler.decorrelate.clauses import FreshAlias, OutputColumns
+from millstream.compiler.decorrelate.syntax import select_expressions
 
 
-def build_select_list(
-    select: exp.Select,
-    relation: Relation,
-    exprs: list[Expr],
-    binding_refs: int,
-    types: Callable[[], tuple[PgType, ...]],
-    fresh: FreshAlias,
-) -> Relation:
-    """Project rows to the select list, then apply DISTINCT or DISTINCT ON, and LIMIT.
+def listed_expressions(select: exp.Select) -> list[exp.Expression]:
+    """Return the select items, and the expressions of DISTINCT ON and of ORDER BY."""
+    return select_expressions(select) + distinct_on_expressions(select) + order_terms(select)
 
-    `exprs` are the select items, DISTINCT ON, ORDER BY and, last, the binding columns.
-    """
+
+def select_list_of(
+    select: exp.Select, exprs: Sequence[Expr], binding_count: int, types: Callable[[], tuple[PgType, ...]]
+) -> SelectList:
+    """Sort the resolved `listed_expressions`, and the binding columns after them, by their clauses."""
     names = unique_names([item.alias_or_name for item in select.expressions])
-    place = len(exprs) - binding_refs
-    items, rest, kept = exprs[: len(names)], exprs[len(names) : place], exprs[place:]
-    on, sorted_by = rest[: len(distinct_on_expressions(select))], rest[len(distinct_on_expressions(select)) :]
-    carrying = [Named(binding_name(n), one) for n, one in enumerate(kept)]
-    if on:
-        listed = [Named(name, one) for name, one in zip(names, items, strict=True)]
-        return apply_distinct_on(select, relation, listed, carrying, types(), on, sorted_by, fresh)
-    extra = [one for one in dict.fromkeys(sorted_by) if one not in items]
-    if not items:
+    before_order = len(names) + len(distinct_on_expressions(select))
+    before_bindings = len(exprs) - binding_count
+    bindings = exprs[before_bindings:]
+    return SelectList(
+        outputs=tuple(Named(name, expr) for name, expr in zip(names, exprs, strict=False)),
+        distinct_on=tuple(exprs[len(names) : before_order]),
+        sort_keys=tuple(exprs[before_order:before_bindings]),
+        bindings=tuple(Named(binding_name(number), expr) for number, expr in enumerate(bindings)),
+        types=types,
+    )
+
+
+def build_select_list(select: exp.Select, relation: Relation, listed: SelectList, fresh: FreshAlias) -> Relation:
+    """Project rows to the select list, then apply DISTINCT or DISTINCT ON, and LIMIT."""
+    if listed.distinct_on:
+        return apply_distinct_on(select, relation, listed, fresh)
+    if not listed.outputs:
         # EXISTS (SELECT FROM ...): a row without columns is a row.
-        names, items, types = ["one"], [Expr("1")], lambda: (INT4,)
-    outputs = [*(Named(name, one) for name, one in zip(names, items, strict=True)),
-               *(Named(f"__ms_order_{n}", one) for n, one in enumerate(extra)), *carrying]  # fmt: skip
-    whole: Relation = Project(relation, tuple(outputs), fresh("q"))
+        listed = replace(listed, outputs=(Named("one", Expr("1")),), types=lambda: (INT4,))
+    exprs = [output.expr for output in listed.outputs]
+    unlisted = [key for key in dict.fromkeys(listed.sort_keys) if key not in exprs]
+    sort_columns = [Named(f"__ms_order_{number}", key) for number, key in enumerate(unlisted)]
+    whole: Relation = Project(relation, (*listed.outputs, *sort_columns, *listed.bindings), fresh("q"))
     if select.args.get("distinct"):
         whole = distinct_rows(whole, fresh)
-    ordering = [Expr(whole.columns[(items + extra).index(one)].sql) for one in sorted_by]
-    return apply_limit(select, whole, ordering, OutputColumns(tuple(names), binding_refs, types), fresh)
+    sortable = [*exprs, *unlisted]
+    sort_keys = [Expr(whole.columns[sortable.index(key)].sql) for key in listed.sort_keys]
+    output = OutputColumns(tuple(output.name for output in listed.outputs), len(listed.bindings), listed.types)
+    return apply_limit(select, whole, sort_keys, output, fresh)
 
 
 def unique_names(names: list[str]) -> list[str]:

@@ -21,12 +21,12 @@ from millstream.compiler.clauses.select_functions import SetReturningCalls
 from millstream.compiler.clauses.with_queries import Ctes
 from millstream.compiler.decorrelate.bindings import Correlated
 from millstream.compiler.decorrelate.correlation import correlate_with
-from millstream.compiler.decorrelate.scope import Scope
+from millstream.compiler.decorrelate.scope import Scope, ScopedRows
 
 
 @dataclass
 class Host:
-    """The rows that subqueries are joined to, and the joins so far."""
+    """Collects the joins of subqueries to some rows: a builder, which grows with each subquery."""
 
     relation: Relation | None
     """None for the groups of a query: they are built after the subqueries that are joined to them."""
@@ -100,6 +100,14 @@ class KeyedSubquery:
         return conjunction(conditions)
 
 
+@dataclass(frozen=True)
+class FilteredRows(ScopedRows):
+    """The rows of FROM that satisfy WHERE."""
+
+    correlations: tuple[Expr, ...] = ()
+    """The conjuncts of WHERE that refer to outer columns: they are not applied yet."""
+
+
 class SubqueryBuilder(Protocol):
     """The part of the query builder that decorrelation calls."""
 
@@ -109,8 +117,8 @@ class SubqueryBuilder(Protocol):
     def correlated(self, query: exp.Expression, ctes: Ctes, scope: Scope, outer_rows: Relation) -> Correlated:
         """Build a subquery for all bindings."""
 
-    def from_where(self, select: exp.Select, scope: Scope, ctes: Ctes) -> tuple[Relation, list[Expr]]:
-        """Build FROM and WHERE; return also the conjuncts that refer to outer columns."""
+    def from_where(self, select: exp.Select, outer: Scope, ctes: Ctes) -> FilteredRows:
+        """Build FROM and WHERE of a subquery of `outer`."""
 
     def fresh(self, wanted: str) -> str:
         """Return an unused alias."""

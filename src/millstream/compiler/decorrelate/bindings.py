@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import Aggregate, Join, Named, Relation
 from millstream.algebra.types import PgType
-from millstream.compiler.decorrelate.scope import Scope
+from millstream.compiler.decorrelate.scope import Scope, ScopedRows
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,26 @@ class Bindings:
         """Return the conditions that join the outer rows to rows with these binding columns."""
         return tuple(not_distinct(key, ref) for key, ref in zip(self.keys, binding_refs, strict=True))
 
-    def join_to(self, relation: Relation, scope: Scope, alias: str) -> Relation:
-        """Return the cross join of a relation and D; the scope reads outer columns from D from now on."""
-        scope.bind(self.columns_under(alias), self.casts)
-        return Join(relation, self.distinct_values(alias))
+    def join_to(self, left: ScopedRows, alias: str) -> ScopedRows:
+        """Return the cross join of rows and D, with a scope that reads outer columns from D."""
+        return ScopedRows(Join(left.rows, self.distinct_values(alias)), self.scope_under(left.scope, alias))
 
-    def columns_under(self, alias: str) -> dict[Expr, Expr]:
+    def scope_under(self, scope: Scope, alias: str) -> Scope:
+        """Return a scope that reads outer columns from `distinct_values(alias)`."""
+        return scope.with_bindings(self._columns_under(alias), self.casts)
+
+    def _columns_under(self, alias: str) -> dict[Expr, Expr]:
         """Return the column of `distinct_values(alias)` that holds each value."""
         return {value: Expr.ref(alias, f"k{number}") for number, value in enumerate(self.values)}
+
+
+@dataclass(frozen=True)
+class BoundRows(ScopedRows):
+    """The rows that the select list of a subquery is over, and the binding columns that it passes on."""
+
+    binding_refs: tuple[Expr, ...] = ()
+    bindings: Bindings | None = None
+    """None if the subquery has no bindings, or if its own sides of equalities take their place."""
 
 
 _TEXT = PgType(25, "text", "text")

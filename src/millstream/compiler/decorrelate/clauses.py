@@ -18,7 +18,7 @@ from millstream.algebra.relation import Aggregate, Filter, Join, Measure, Named,
 from millstream.algebra.types import PgType
 from millstream.compiler.clauses.windows import build_windows
 from millstream.compiler.decorrelate.bindings import Bindings, binding_name, not_distinct, output_refs
-from millstream.compiler.decorrelate.scope import Scope
+from millstream.compiler.decorrelate.scope import Scope, ScopedRows
 from millstream.errors import Unsupported
 
 FreshAlias = Callable[[str], str]
@@ -108,43 +108,46 @@ def _constant(node: exp.Expression) -> str:
     return str(inner.name)
 
 
-@dataclass
-class ScopedRows:
-    """Rows, and the scope that names their columns."""
+@dataclass(frozen=True)
+class BoundSides:
+    """Both sides of a join after the bindings are joined to them, and the conditions that make these equal."""
 
-    rows: Relation
-    scope: Scope
+    left: ScopedRows
+    right: ScopedRows
+    conditions: tuple[Expr, ...] = ()
 
 
-def bind_join_sides(
-    left: ScopedRows, right: ScopedRows, side: str, bindings: Bindings, fresh: FreshAlias
-) -> list[Expr]:
-    """Join the bindings to each side that must have them; return the conditions that make them equal.
+def bind_join_sides(sides: BoundSides, side: str, bindings: Bindings, fresh: FreshAlias) -> BoundSides:
+    """Join the bindings to each side that must have them; `side` is that of the SQL join: LEFT, RIGHT, FULL or ''.
 
     The preserved side of an outer join must have them if the other one does: each of its rows appears once per
     binding, matched or not.
     """
+    left, right = sides.left, sides.right
     if not left.scope.bindings and not right.scope.bindings:
-        return []
+        return sides
     if not left.scope.bindings and side in ("LEFT", "FULL"):
-        left.rows = bindings.join_to(left.rows, left.scope, fresh("given"))
+        left = bindings.join_to(left, fresh("given"))
     if not right.scope.bindings and side in ("RIGHT", "FULL"):
-        right.rows = bindings.join_to(right.rows, right.scope, fresh("given"))
+        right = bindings.join_to(right, fresh("given"))
     if not left.scope.bindings:
-        left.scope.bind(right.scope.bindings, right.scope.casts)
-        return []
+        scope = left.scope.with_bindings(right.scope.bindings, right.scope.casts)
+        return BoundSides(ScopedRows(left.rows, scope), right)
     if not right.scope.bindings:
-        return []
-    return [not_distinct(left.scope.bindings[value], right.scope.bindings[value]) for value in bindings.values]
+        return BoundSides(left, right)
+    pairs = [(left.scope.bindings[value], right.scope.bindings[value]) for value in bindings.values]
+    return BoundSides(left, right, tuple(not_distinct(own, other) for own, other in pairs))
 
 
-def merge_bindings_after_join(left: Scope, right: Scope, side: str) -> None:
-    """Let the left scope, which becomes the join's, read the bindings from the preserved side, or from either."""
+def bindings_above_join(joined: Scope, right: Scope, side: str) -> Scope:
+    """Return the scope of a join with the bindings of its preserved side, or of either side of a FULL JOIN."""
     if right.bindings and side == "RIGHT":
-        left.bind(right.bindings, right.casts)
-    elif right.bindings and side == "FULL":
-        pairs = [(value, expr, right.bindings[value]) for value, expr in left.bindings.items()]
-        left.bindings = {value: Expr.parse(f"COALESCE({expr.sql}, {other.sql})") for value, expr, other in pairs}
+        return joined.with_bindings(right.bindings, right.casts)
+    if right.bindings and side == "FULL":
+        pairs = [(value, expr, right.bindings[value]) for value, expr in joined.bindings.items()]
+        either = {value: Expr.parse(f"COALESCE({expr.sql}, {other.sql})") for value, expr, other in pairs}
+        return joined.with_bindings(either, joined.casts)
+    return joined
 
 
 def one_row_per_binding(groups: Aggregate, bindings: Bindings, fresh: FreshAlias) -> Relation:

@@ -81,13 +81,12 @@ def _join_groups(joiner: SubqueryJoiner, query: exp.Select, host: Host) -> list[
         return None
     if query.args.get("from_") is None:
         return None
-    scope = Scope(host.scope, query)
-    relation, correlations = joiner.builder.from_where(query, scope, joiner.ctes)
-    pairs = correlation_equalities(correlations, relation)
+    filtered = joiner.builder.from_where(query, host.scope, joiner.ctes)
+    pairs = correlation_equalities(filtered.correlations, filtered.rows)
     if pairs is None:
         return None
-    keyed = KeyedSubquery(Correlated(relation, (), tuple(correlations)), tuple(pairs))
-    return _group_and_join(joiner, query, scope, keyed, host)
+    keyed = KeyedSubquery(Correlated(filtered.rows, (), filtered.correlations), tuple(pairs))
+    return _group_and_join(joiner, query, filtered.scope, keyed, host)
 
 
 def _group_and_join(
@@ -98,7 +97,7 @@ def _group_and_join(
     correlations = keyed.correlated.correlations
     grouping = Grouping(tuple(dict.fromkeys(keyed.inner_keys)), builder.fresh("scalar"), builder.aggregates)
     if COLUMN in scope.columns:
-        grouping.known.add(scope.columns[COLUMN].alias)
+        grouping.joined_aliases.add(scope.columns[COLUMN].alias)
     columns = [grouping.over(scope.resolve(item)) for item in select_expressions(query)]
     rows = keyed.relation
     if host.relation is not None:

@@ -12,8 +12,8 @@ subquery correlated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from sqlglot import exp
@@ -30,48 +30,79 @@ _SYSTEM_COLUMNS = frozenset({"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"}
 PLACEHOLDER = "__ms_subquery"
 
 
-@dataclass
+class OuterRefs:
+    """Collects the columns of enclosing queries that the expressions of one query refer to."""
+
+    def __init__(self) -> None:
+        self.found: set[Ref] = set()
+
+    def record(self, refs: Iterable[Ref]) -> None:
+        """Add columns."""
+        self.found.update(refs)
+
+
+@dataclass(frozen=True, eq=False)
 class Scope:
-    """The columns that a FROM clause provides, by (alias, name) as written, each with its unique Ref."""
+    """The columns that a FROM clause provides, by (alias, name) as written, each with its unique Ref.
+
+    A scope never changes. As FROM is built, item by item, each `with_...` returns a larger scope; all of these share
+    one `outer_refs`.
+    """
 
     outer: Scope | None = None
     select: exp.Select | None = None
     """The SELECT that has this FROM clause."""
-    columns: dict[tuple[str, str], Ref] = field(default_factory=dict)
-    output: list[tuple[str, Expr]] = field(default_factory=list)
+    columns: Mapping[tuple[str, str], Ref] = field(default_factory=dict)
+    output: tuple[tuple[str, Expr], ...] = ()
     """The columns of `SELECT *`: the merged columns of USING first, each once."""
-    outer_refs: set[Ref] = field(default_factory=set)
-    """Columns of enclosing queries that `find` has returned."""
-    bindings: dict[Expr, Expr] = field(default_factory=dict)
+    bindings: Mapping[Expr, Expr] = field(default_factory=dict)
     """Outer column -> the column of this FROM that holds its value, once the bindings are joined."""
     casts: Mapping[Expr, str] = field(default_factory=dict)
     """The type of each outer column whose binding is stored as text."""
-    early_conditions: list[exp.Expression] = field(default_factory=list)
+    early_conditions: tuple[exp.Expression, ...] = ()
     """Conjuncts of WHERE that may filter as soon as all their columns are in scope."""
+    outer_refs: OuterRefs = field(default_factory=OuterRefs)
+    """Columns of enclosing queries that `find` has returned."""
 
-    def add(self, alias: str, names: Sequence[str], refs: Sequence[Ref]) -> None:
+    def empty(self) -> Scope:
+        """Return a scope of the same SELECT without columns: for an item of its FROM."""
+        return Scope(self.outer, self.select)
+
+    def with_columns(self, alias: str, names: Sequence[str], refs: Sequence[Ref]) -> Scope:
         """Add the columns of a FROM item."""
         named = list(zip(names, refs, strict=True))
-        self.columns.update({(alias, name): ref for name, ref in named})
-        self.output += [(name, Expr(ref.sql)) for name, ref in named]
+        columns = {(alias, name): ref for name, ref in named}
+        output = tuple((name, Expr(ref.sql)) for name, ref in named)
+        return replace(self, columns={**self.columns, **columns}, output=(*self.output, *output))
 
-    def join(self, right: Scope, using: Mapping[str, Expr]) -> None:
+    def with_hidden_column(self, key: tuple[str, str], ref: Ref) -> Scope:
+        """Add a column that is not among those of `SELECT *`."""
+        return replace(self, columns={**self.columns, key: ref})
+
+    def with_join(self, right: Scope, using: Mapping[str, Expr]) -> Scope:
         """Add the columns of the right side of a join; `using` has the merged expression of each USING column."""
-        self.columns.update(right.columns)
-        unmerged = [(name, expr) for name, expr in (*self.output, *right.output) if name not in using]
-        self.output = [*using.items(), *unmerged]
+        unmerged = tuple((name, expr) for name, expr in (*self.output, *right.output) if name not in using)
+        return replace(self, columns={**self.columns, **right.columns}, output=(*using.items(), *unmerged))
 
-    def bind(self, columns: dict[Expr, Expr], casts: Mapping[Expr, str]) -> None:
-        """Read outer columns from these columns of this FROM, from now on."""
-        self.bindings = columns
-        self.casts = casts
+    def with_bindings(self, columns: Mapping[Expr, Expr], casts: Mapping[Expr, str]) -> Scope:
+        """Read outer columns from these columns of this FROM."""
+        return replace(self, bindings=columns, casts=casts)
 
-    def rename(self, refs: Mapping[Ref, Ref]) -> None:
-        """Replace columns by the columns that hold their values from now on."""
-        self.columns = {key: refs.get(ref, ref) for key, ref in self.columns.items()}
+    def with_renamed(self, refs: Mapping[Ref, Ref]) -> Scope:
+        """Replace columns by the columns that hold their values above another operator."""
+        columns = {key: refs.get(ref, ref) for key, ref in self.columns.items()}
         replacements = {old: Expr(new.sql) for old, new in refs.items()}
-        self.output = [(name, expr.substitute(replacements)) for name, expr in self.output]
-        self.bindings = {value: expr.substitute(replacements) for value, expr in self.bindings.items()}
+        output = tuple((name, expr.substitute(replacements)) for name, expr in self.output)
+        bindings = {value: expr.substitute(replacements) for value, expr in self.bindings.items()}
+        return replace(self, columns=columns, output=output, bindings=bindings)
+
+    def with_early_conditions(self, conditions: Sequence[exp.Expression]) -> Scope:
+        """Replace the conjuncts of WHERE that may filter early."""
+        return replace(self, early_conditions=tuple(conditions))
+
+    def without_outer_refs(self) -> Scope:
+        """Forget the outer columns found so far: those of equalities that take the place of bindings."""
+        return replace(self, outer_refs=OuterRefs())
 
     def unqualified(self, name: str) -> Expr:
         """Return the column that a name without an alias refers to."""
@@ -88,7 +119,7 @@ class Scope:
         if outer is not None and outer in self.bindings:
             return self._binding_of(outer)
         if outer is not None:
-            self.outer_refs |= outer.refs
+            self.outer_refs.record(outer.refs)
         return outer
 
     def peek(self, alias: str, name: str) -> Expr | None:
@@ -104,11 +135,9 @@ class Scope:
         type_name = self.casts.get(outer)
         return Expr.parse(f"CAST({binding.sql} AS {type_name})") if type_name else binding
 
-    def take_ready_conditions(self) -> list[Expr]:
-        """Remove and return the early conditions whose columns are all in scope, resolved."""
-        ready = [condition for condition in self.early_conditions if self._owns_all_columns(condition)]
-        self.early_conditions = [condition for condition in self.early_conditions if condition not in ready]
-        return [self.resolve(condition) for condition in ready]
+    def ready_conditions(self) -> list[exp.Expression]:
+        """Return the early conditions whose columns are all in scope."""
+        return [condition for condition in self.early_conditions if self._owns_all_columns(condition)]
 
     def _owns_all_columns(self, node: exp.Expression) -> bool:
         return all(self.owner(column) is self for column in node.find_all(exp.Column))
@@ -157,6 +186,18 @@ class Scope:
                 way_round="Use a column of the table.",
             )
         return resolved
+
+
+@dataclass(frozen=True)
+class ScopedRows:
+    """Rows, and the scope that names their columns."""
+
+    rows: Relation
+    scope: Scope
+
+    def over(self, relation: Relation) -> ScopedRows:
+        """Return other rows with the same columns, such as a filter of these."""
+        return replace(self, rows=relation)
 
 
 def is_never_null(relation: Relation, ref: Ref) -> bool:

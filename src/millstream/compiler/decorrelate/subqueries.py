@@ -100,11 +100,10 @@ class Subqueries:
         if not self._is_plain(query, host.scope):
             return self.builder.correlated(query, self.ctes, host.scope, host.outer_rows)
         assert isinstance(query, exp.Select)
-        scope = Scope(host.scope, query)
-        relation, correlations = self.builder.from_where(query, scope, self.ctes)
-        inner = Host(relation, scope)
+        filtered = self.builder.from_where(query, host.scope, self.ctes)
+        inner = Host(filtered.rows, filtered.scope)
         outputs = tuple(self.expression(item, inner) for item in select_expressions(query))
-        return Correlated(inner.apply_joins(relation), outputs, tuple(correlations))
+        return Correlated(inner.apply_joins(filtered.rows), outputs, filtered.correlations)
 
     def _is_plain(self, query: exp.Expression, scope: Scope) -> bool:
         """Return True if a query has only FROM, WHERE and a select list, correlated by conjuncts of WHERE.

@@ -18,9 +18,9 @@ class Grouping:
         self.aggregates = aggregates
         self.keys = {key.sql: f"k{number}" for number, key in enumerate(keys)}
         self.measures: dict[Call, str] = {}
-        self.made: dict[str, Expr] = {}
+        self.computed: dict[str, Expr] = {}
         """The text of each key that is computed before grouping, with the column that holds it."""
-        self.known: set[str] = set()
+        self.joined_aliases: set[str] = set()
         """Aliases of subqueries that are joined to the groups: their columns are not grouped."""
 
     def over(self, expression: Expr) -> Expr:
@@ -29,7 +29,7 @@ class Grouping:
 
     def relation(self, relation: Relation) -> Aggregate:
         """Return the groups, with all keys and measures collected so far."""
-        keys = tuple(Named(name, self.made.get(text, Expr(text))) for text, name in self.keys.items())
+        keys = tuple(Named(name, self.computed.get(text, Expr(text))) for text, name in self.keys.items())
         measures = tuple(Measure(name, call) for call, name in self.measures.items())
         return Aggregate(relation, keys, measures, self.alias)
 
@@ -37,7 +37,7 @@ class Grouping:
         if name := self.keys.get(Expr.of(unwrapped(node)).sql):
             return Expr.ref(self.alias, name).node
         if isinstance(node, exp.Column):
-            if node.table in self.known:
+            if node.table in self.joined_aliases:
                 return node
             # Functionally dependent on a primary key among the keys, so it may be a key too.
             name = self.keys.setdefault(Expr.of(node).sql, f"k{len(self.keys)}")
@@ -65,7 +65,7 @@ class Grouping:
                 node.set(key, [self._rewritten(v) if isinstance(v, exp.Expression) else v for v in value])
 
 
-KEPT = frozenset({"count", "sum", "avg", "min", "max"})
+PLAIN = frozenset({"count", "sum", "avg", "min", "max"})
 
 
 def aggregate_call(node: exp.Expression) -> Call:
@@ -76,7 +76,7 @@ def aggregate_call(node: exp.Expression) -> Call:
     plain = (
         isinstance(inner, exp.AggFunc) and not inner.expressions and not isinstance(argument, exp.Distinct | exp.Order)
     )
-    if name not in KEPT or not plain:
+    if name not in PLAIN or not plain:
         return Call(name, None, None, Expr.of(node))
     filtered = Expr.of(unwrapped(where)) if where is not None else None
     if argument is None or isinstance(argument, exp.Star):
