@@ -262,7 +262,7 @@ KEPT: tuple[Kept, ...] = (
         "SELECT o.id, (SELECT count(*) FROM visits AS v WHERE v.seconds > o.quantity) AS n FROM orders AS o",
         ("groups", "groups", "join"),
         "the values that the subquery is given are kept, each once, and it is computed for each of them",
-        "a new value reads what it can meet, all of it where no equality ties it; a known one reads what it has",
+        "a new value reads what it can meet, all of it where no equality joins it; a known one reads what it has",
     ),
     Kept(
         "a correlated subquery with GROUP BY, HAVING, LIMIT, DISTINCT, windows or set operations",
@@ -575,7 +575,7 @@ REFUSED: tuple[Refused, ...] = (
         "the function in a subquery of FROM, over its table",
     ),
     Refused(
-        "a subquery in the ON of a FULL JOIN that is tied to both sides",
+        "a subquery in the ON of a FULL JOIN that is correlated with both sides",
         "SELECT o.id, c.name FROM orders AS o FULL JOIN customers AS c ON c.id = o.customer "
         "AND EXISTS (SELECT FROM visits AS v WHERE v.customer = c.id AND v.page = o.note)",
         "MS102",
@@ -591,7 +591,7 @@ REFUSED: tuple[Refused, ...] = (
         "row_number(), compared",
     ),
     Refused(
-        "an aggregate of the query around it inside a subquery that is not tied by it",
+        "an aggregate of the outer query inside a subquery that is not tied by it",
         "SELECT customer, (SELECT max(v.seconds) FROM visits AS v WHERE v.seconds < count(o.id)) AS m "
         "FROM orders AS o GROUP BY customer",
         "MS102",

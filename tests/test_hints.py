@@ -195,11 +195,11 @@ REFUSED = [
              "BY o.id) AS n "
              "FROM orders o WHERE o.customer = c.id) x WHERE x.n <= c.id",)),
     Refused("SELECT o.id, t.t FROM orders o LEFT JOIN LATERAL unnest(o.tags) AS t (t) ON t.t IN (SELECT w FROM words)",
-            "Call it in a subquery of FROM, over the table it is of",
+            "Join the table and the function in a subquery of FROM",
             ("SELECT o.id, x.t FROM orders o LEFT JOIN (SELECT o.id, t.t FROM orders o CROSS JOIN LATERAL "
              "unnest(o.tags) AS t (t) WHERE t.t IN (SELECT w FROM words)) x ON x.id = o.id",)),
     Refused("SELECT o.id, r.x FROM orders o CROSS JOIN LATERAL record_of(o.id) AS r (x int, y int)",
-            "Use a function that tells its columns itself",
+            "Use a function whose result columns are declared",
             ("SELECT o.id, r.x FROM orders o CROSS JOIN LATERAL columns_of(o.id) AS r",)),
     Refused("SELECT id FROM ONLY parent", "Leave ONLY out", ("SELECT id FROM parent",), same=False),
     Refused("SELECT o.id, x.a FROM orders o LEFT JOIN (customers c JOIN LATERAL (SELECT o.id AS a) x ON true) ON true",
@@ -208,7 +208,7 @@ REFUSED = [
              "ON c.id IS NOT NULL",)),
     Refused("SELECT o.id, c.id AS c FROM orders o FULL JOIN customers c ON o.customer = c.id "
             "AND (SELECT count(*) FROM edges e WHERE e.a = o.id AND e.b = c.id) > 0",
-            "Write it as the union of a LEFT JOIN and what the other side has besides",
+            "Write it as a LEFT JOIN, UNION ALL the rows of the other side without a match",
             ("SELECT o.id, c.id AS c FROM orders o LEFT JOIN customers c ON o.customer = c.id "
              "AND (SELECT count(*) FROM edges e WHERE e.a = o.id AND e.b = c.id) > 0 UNION ALL SELECT NULL, c.id "
              "FROM customers c WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.customer = c.id "
@@ -236,7 +236,7 @@ REFUSED = [
     # -- recursion
     Refused(RECURSIVE.format("a, b, label", "", "r.a, e.b, e.label", "", "a, b FROM r").replace(
                 "e.a = r.b", "e.label LIKE r.label || '%'"),
-            "Tie the tables by an equality",
+            "Join the tables by an equality",
             (RECURSIVE.format("a, b, label", "", "r.a, e.b, e.label", "", "a, b FROM r").replace(
                 "e.a = r.b", "e.a = r.b AND e.label LIKE r.label || '%'"),), same=False),
     Refused("WITH RECURSIVE r AS (SELECT a, b FROM edges UNION SELECT r.a, max(e.b) FROM (SELECT * FROM r) r "
@@ -253,12 +253,12 @@ REFUSED = [
              "ON o.id = r.id + 1) SELECT id FROM r",)),
     Refused("WITH RECURSIVE r AS (SELECT a, b FROM edges UNION (SELECT r.a, e.b FROM r JOIN edges e ON e.a = r.b "
             "UNION ALL SELECT id, customer FROM orders)) SELECT a, b FROM r",
-            "put what does not read it into the non-recursive term",
+            "move the parts that do not read it to the non-recursive term",
             ("WITH RECURSIVE r AS ((SELECT a, b FROM edges UNION ALL SELECT id, customer FROM orders) "
              "UNION SELECT r.a, e.b FROM r JOIN edges e ON e.a = r.b) SELECT a, b FROM r",)),
     Refused("SELECT c.id, (WITH RECURSIVE r AS (SELECT c.id AS n UNION SELECT e.b FROM r JOIN edges e ON e.a = r.n) "
             "SELECT count(*) FROM r) AS n FROM customers c",
-            "Let it recurse for all values, carry the column along, and join by it",
+            "Run the recursion for all values of that column, select the column in both terms, and join on it",
             ("WITH RECURSIVE r AS (SELECT c.id AS start, c.id AS n FROM customers c UNION SELECT r.start, e.b FROM r "
              "JOIN edges e ON e.a = r.n) SELECT c.id, count(*) AS n FROM customers c JOIN r ON r.start = c.id "
              "GROUP BY c.id",)),
@@ -280,11 +280,11 @@ REFUSED = [
                               "a, b FROM r ORDER BY o LIMIT 3"),), same=False),
     Refused(RECURSIVE.format("a, b", " ALL", "r.a, e.b", " SEARCH DEPTH FIRST BY b SET o", "a, b, o[1] IS NULL "
     "AS n FROM r"),
-            "keep a path of your own: path || id in both terms",
+            "compute a path of your own: path || id in both terms",
             (RECURSIVE.format("a, b, ARRAY[b] AS path", " ALL", "r.a, e.b, path || e.b", "",
                               "a, b, path[1] IS NULL AS n FROM r"),)),
     # -- sources
-    Refused("SELECT id FROM frozen", "Name the tables underneath", ("SELECT id FROM orders",), same=False),
+    Refused("SELECT id FROM frozen", "Read the tables under it instead", ("SELECT id FROM orders",), same=False),
     Refused("SELECT id FROM fleeting", "ALTER TABLE ... SET LOGGED",
             ("ALTER TABLE fleeting SET LOGGED", "SELECT id FROM fleeting")),
     Refused("SELECT relname FROM pg_class", "Copy what you need into a table of your own",

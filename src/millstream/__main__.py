@@ -8,12 +8,12 @@ import os
 import signal
 import sys
 
-_PLAIN = b"interrupted: nothing is left half done\n"
+_PLAIN = b"interrupted: nothing was left half done\n"
 _JSON = b"""{
   "error": {
     "code": "MS000",
     "message": "interrupted",
-    "detail": "Nothing is left half done.",
+    "detail": "Nothing was left half done.",
     "hint": "",
     "facts": {}
   }

@@ -12,7 +12,7 @@ from millstream.catalog.sources import CapturedColumn, Cutover, Source
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres.connection import Connection
 
-# A partitioned source on its way to WAL, with a cutover that its reader has not passed yet, and the stream table that
+# A partitioned source moving to WAL, with a cutover that its reader has not passed yet, and the stream table that
 # reads it; as the version before migration 14 wrote them.
 FILLED_BEFORE_14 = """
     CREATE TABLE orders (id int, amount numeric) PARTITION BY RANGE (id);

@@ -81,7 +81,7 @@ def test_ctrl_c_ends_any_command_with_one_line(line: Line) -> None:
 
     line.double.answers["status"] = interrupted
     ended = line("list")
-    assert (ended.code, ended.out, ended.err) == (130, "", "interrupted: nothing is left half done\n")
+    assert (ended.code, ended.out, ended.err) == (130, "", "interrupted: nothing was left half done\n")
     ended = line("list", "--json")
     assert (ended.code, json.loads(ended.err)["error"]["message"]) == (130, "interrupted")
 

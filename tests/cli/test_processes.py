@@ -188,7 +188,7 @@ def test_ctrl_c_while_spark_starts_ends_java_too(dsn: str, later: float) -> None
         os.killpg(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert (out, err) == (b"", b"interrupted: nothing is left half done\n")
+    assert (out, err) == (b"", b"interrupted: nothing was left half done\n")
     assert until(lambda: alive(mark) == [], 60), alive(mark)
 
 
@@ -223,7 +223,7 @@ def test_ctrl_c_while_modules_are_imported_is_one_line_and_130(dsn: str, tmp_pat
         if options:
             assert json.loads(err)["error"]["message"] == "interrupted", module
         else:
-            assert err == b"interrupted: nothing is left half done\n", module
+            assert err == b"interrupted: nothing was left half done\n", module
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for threads in /proc")
@@ -246,7 +246,7 @@ def test_ctrl_c_while_spark_works_is_a_cancelled_refresh_and_not_a_failed_one(ds
             assert until(lambda: has_tasks(mark), 90)
             os.killpg(process.pid, signal.SIGINT)
             out, err = process.communicate(timeout=60)
-        assert (process.returncode, out, err) == (130, b"", b"interrupted: nothing is left half done\n")
+        assert (process.returncode, out, err) == (130, b"", b"interrupted: nothing was left half done\n")
         recorded = "SELECT status, reason FROM millstream.refresh_history ORDER BY id DESC LIMIT 1"
         assert conn.execute(recorded).fetchall() == [("CANCELLED", "MS407")]
         counted = "SELECT consecutive_errors, transient_errors FROM millstream.stream_tables WHERE name = 'pairs'"

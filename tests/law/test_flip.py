@@ -118,7 +118,9 @@ def test_more_rows_than_may_be_looked_up_are_read_as_everything_is(
     monkeypatch.setattr(temporal_filters.ms.app, "settings", few)
     temporal_filters.change("UPDATE sales SET amount = amount + id % 30")
     reports = {report.name: report for report in temporal_filters.ms.refresh_all()}
-    assert {one.why for one in reports["st_0"].inputs if one.path == "read"} == {"more than 5 rows flipped"}
+    assert {one.why for one in reports["st_0"].inputs if one.path == "read"} == {
+        "more than 5 rows crossed a temporal filter"
+    }
 
 
 def test_a_filter_that_stands_still_reads_nothing(temporal_filters: Law) -> None:

@@ -226,7 +226,7 @@ REFUSED = {
         "CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w;"
         "CREATE TABLE t (a int) PARTITION BY RANGE (a); CREATE FOREIGN TABLE f PARTITION OF t DEFAULT SERVER s",
         "t",
-        'child "public"."f" stands in the way',
+        'child "public"."f" cannot be captured',
     ),
     "unlogged child": ("CREATE TABLE t (a int); CREATE UNLOGGED TABLE u () INHERITS (t)", "t", "unlogged"),
 }

@@ -78,7 +78,7 @@ KEPT = {
     "JOIN edges AS e ON e.s = r.id) SELECT id FROM r",
 }
 REFUSED = {
-    "over the recursive table in its own term": "WITH RECURSIVE r AS (SELECT id FROM nodes UNION ALL "
+    "of the recursive table, in its own term": "WITH RECURSIVE r AS (SELECT id FROM nodes UNION ALL "
     "SELECT e.d FROM (SELECT id, row_number() OVER () AS n FROM r) AS q JOIN edges AS e ON e.s = q.id WHERE q.n < 3) "
     "SELECT id FROM r",
     "more than once": "WITH RECURSIVE r AS (SELECT id FROM nodes UNION (WITH x AS (SELECT id FROM r) "

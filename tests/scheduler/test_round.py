@@ -241,7 +241,7 @@ def test_a_scan_for_which_the_server_has_no_connection_left_is_tried_again(
                 held = admin.execute(open_now, (role,)).fetchall()[0][0]
                 admin.execute(f"ALTER ROLE {role} CONNECTION LIMIT {held}".encode())
                 for _ in range(3):
-                    with pytest.raises(ServerTrouble, match="no connection left") as caught:
+                    with pytest.raises(ServerTrouble, match="no free connection") as caught:
                         theirs.refresh("st", full=True)
                 assert 'refresh of "st" failed' in caught.value.message
                 assert "Traceback" not in caught.value.detail

@@ -229,7 +229,7 @@ UNRESOLVED = {
     "the source is gone": ("DROP TABLE t0 CASCADE", "there is no table"),
     "another table has the name": (
         "ALTER TABLE s0 RENAME TO other; CREATE TABLE s0 (id int, g int, v numeric); CREATE UNIQUE INDEX ON s0 (id)",
-        "not have Millstream's mark",
+        "not have Millstream's comment",
     ),
     "a column has another type": ("ALTER TABLE s0 ALTER COLUMN v TYPE text", "has type text, not numeric"),
     "a column of the source is gone": ("ALTER TABLE t0 DROP COLUMN v", "v"),

@@ -68,7 +68,7 @@ KEPT = {
     "all alternatives in one": "SELECT id FROM t JOIN u ON (t.a = u.a AND u.b = 1) OR (t.a = u.a AND t.id > 9)",
 }
 REFUSED = {
-    "LIMIT or OFFSET by a subquery": "SELECT id FROM t ORDER BY id LIMIT (SELECT count(*) FROM u)",
+    "LIMIT or OFFSET that is a subquery": "SELECT id FROM t ORDER BY id LIMIT (SELECT count(*) FROM u)",
 }
 
 

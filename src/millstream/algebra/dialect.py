@@ -26,7 +26,9 @@ from sqlglot.tokenizer_core import TokenType
 from millstream.algebra.table import quoted
 
 if not str(parser.__file__).endswith(".py"):
-    raise ImportError("Millstream extends sqlglot's parser, and cannot where it is compiled: pip uninstall sqlglotc")
+    raise ImportError(
+        "Millstream extends sqlglot's parser, which is impossible if it is compiled: pip uninstall sqlglotc"
+    )
 
 _UNDERSTOOD = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE"})
 _GRAMMAR = frozenset({"CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM"})

@@ -330,7 +330,7 @@ def _difference(column: CapturedColumn, shape: _Shape) -> str:
     now = shape.get(column.attnum)
     recorded = (column.name, column.type_oid, column.typmod, column.collation, column.generation)
     if now is None and recorded in shape.values():
-        return f"Column {quoted(column.name)} was dropped and made again."
+        return f"Column {quoted(column.name)} was dropped and created again."
     if now is None:
         return f"Column {quoted(column.name)} was dropped."
     if now[1:] == recorded[1:] and now[0] != column.name:

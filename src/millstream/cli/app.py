@@ -82,7 +82,7 @@ def root(
     ctx: typer.Context,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print what is being done, on stderr.")] = False,
     _version: Annotated[
-        bool, typer.Option("--version", help="Print the version and end.", callback=_show_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
     """Keeps SQL views over PostgreSQL fresh, incrementally, computing on Apache Spark."""

@@ -31,7 +31,7 @@ def _show_accepted(found: Validation) -> None:
     print_("The query can be maintained; nothing is created.")
     print_(table("Columns", ("column", "type"), [(column.name, column.type) for column in found.columns]))
     print_(f"Rows are identified by: {found.key}.", markup=False)
-    print_(table("Sources", ("source", "columns read", "capture", "why not from WAL"), _sources(found)))
+    print_(table("Sources", ("source", "columns read", "capture", "why not WAL"), _sources(found)))
     print_(table("Blocks", ("block", "stored besides the rows of the stream table"), _blocks(found)))
     for block in found.blocks:
         print_(block.plan, markup=False, soft_wrap=True)

@@ -22,11 +22,11 @@ class Exit(IntEnum):
 INTERRUPTED = 130
 
 MEANINGS: dict[Exit, str] = {
-    Exit.OK: "all is well",
+    Exit.OK: "success",
     Exit.CHECK_FAILED: "a check failed: `verify` or `demo` found a difference, `doctor` a fault",
     Exit.USAGE: "the command line, a parameter or a setting is wrong",
     Exit.REFUSED: "the query is refused (MS1xx)",
-    Exit.SURROUNDINGS: "the surroundings are not right: server, Java, rights (MS0xx)",
+    Exit.SURROUNDINGS: "the environment: server, Java, privileges (MS0xx)",
     Exit.FAILED: "any other error of Millstream (MS2xx and above)",
 }
 

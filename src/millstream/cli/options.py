@@ -12,6 +12,6 @@ Dsn: TypeAlias = Annotated[
 ]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Direct: TypeAlias = Annotated[
-    bool, typer.Option("--direct", help="Do the work in this process, even where a service could do it.")
+    bool, typer.Option("--direct", help="Do the work in this process, even if a service could do it.")
 ]
 Name: TypeAlias = Annotated[str, typer.Argument(help="The stream table: a name, or schema.name.")]

@@ -66,11 +66,11 @@ def print_error(error: MillstreamError, *, as_json: bool) -> None:
 
 def print_interrupted(*, as_json: bool) -> None:
     """One line on stderr, after Ctrl-C."""
-    error = MillstreamError("interrupted", detail="Nothing is left half done.")
+    error = MillstreamError("interrupted", detail="Nothing was left half done.")
     if as_json:
         print_error(error, as_json=True)
     else:
-        err().print("interrupted: nothing is left half done")
+        err().print("interrupted: nothing was left half done")
 
 
 def _print_document(value: object, stream: TextIO) -> None:

@@ -31,7 +31,7 @@ _FUNCTIONS = {
 _REJECTED = (
     ("has pseudo-type record", "Write the fields of the row as columns, one by one."),
     ("specified more than once", "Give each column a name of its own with AS."),
-    ("data-modifying statements in WITH", "Run the statement on its own: a stream table only reads."),
+    ("data-modifying statements in WITH", "Run the statement on its own: the query of a stream table only reads."),
 )
 
 

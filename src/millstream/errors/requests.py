@@ -76,7 +76,7 @@ class RequestInterrupted(MillstreamError):
         return cls(
             f'the request to {kind} "{name}" was interrupted',
             detail="The service ended while it worked on it. What it had not committed has been undone.",
-            hint="See what is there with: SELECT * FROM millstream.stream_tables_info. Then ask again.",
+            hint="See the stream tables with: SELECT * FROM millstream.stream_tables_info. Then ask again.",
             kind=kind,
             name=name,
         )

@@ -99,9 +99,11 @@ class TargetMoved(MillstreamError):
     @classmethod
     def unmarked(cls, name: str, marks: Sequence[str]) -> Self:
         return cls(
-            f'the table of stream table "{name}" does not have Millstream\'s mark',
-            detail="The mark is a comment on its unique index, and it is gone. Nothing was changed.",
-            hint="If the table is the stream table's, mark it with: "
+            f'the table of stream table "{name}" does not have Millstream\'s comment',
+            detail=(
+                "Millstream recognizes the table by a comment on its unique index, which is gone. Nothing was changed."
+            ),
+            hint="If the table is the stream table's, restore the comment with: "
             f"{'; '.join(marks) or 'CREATE UNIQUE INDEX on its key first'}. Or keep the table and remove the stream "
             f"table from the catalog with: millstream drop --forget {typed(name)}",
             name=name,

@@ -40,7 +40,7 @@ class TransientTrouble(NamedTuple):
 
 _TIMEOUT = TransientTrouble(
     "a timeout ended the session",
-    "We set the timeouts to 0 in every session of ours; a proxy or a pooler may have timeouts of its own.",
+    "Millstream sets the timeouts to 0 in each of its sessions; check those of a proxy or pooler in between.",
 )
 _DISCONNECTED = TransientTrouble("the connection to the server was lost", "Check that the server runs.")
 
@@ -52,10 +52,10 @@ TRANSIENT: dict[str, TransientTrouble] = {
     "53": TransientTrouble("the server is short of resources", "See the server's log."),
     "53100": TransientTrouble("a disk of the server is full", "Make room on the server's disks."),
     "53200": TransientTrouble(
-        "the server is out of memory", "If it lasts, set max_locks_per_transaction higher, or work_mem lower."
+        "the server is out of memory", "If it happens again, raise max_locks_per_transaction, or lower work_mem."
     ),
     "53300": TransientTrouble(
-        "the server has no connection left", "End sessions (see pg_stat_activity), or set max_connections higher."
+        "the server has no free connection", "End sessions (see pg_stat_activity), or raise max_connections."
     ),
     "57P": TransientTrouble("the server ended the session", "Check that the server runs."),
     "57P05": _TIMEOUT,
@@ -65,16 +65,20 @@ TRANSIENT: dict[str, TransientTrouble] = {
 # By what Spark and Java say; the first that is found counts.
 OF_SPARK: dict[str, TransientTrouble] = {
     "No space left on device": TransientTrouble(
-        "a disk of Spark is full", "Make room in spark.local.dir: {directory}."
+        "the disk of Spark's local directory is full", "Make room in spark.local.dir: {directory}."
     ),
-    "Disk quota exceeded": TransientTrouble("a disk of Spark is full", "Make room in spark.local.dir: {directory}."),
-    "TimeoutException": TransientTrouble("a step of Spark took too long", "Is the machine overloaded?"),
-    "SocketTimeoutException": TransientTrouble("a connection of Spark timed out", "Is the machine overloaded?"),
+    "Disk quota exceeded": TransientTrouble(
+        "the disk of Spark's local directory is full", "Make room in spark.local.dir: {directory}."
+    ),
+    "TimeoutException": TransientTrouble("a step of Spark took too long", "Check whether the machine is overloaded."),
+    "SocketTimeoutException": TransientTrouble(
+        "a connection of Spark timed out", "Check whether the machine is overloaded."
+    ),
     "ExecutorLostFailure": TransientTrouble("Spark lost an executor", "See Spark's log."),
     "FetchFailed": TransientTrouble("Spark lost the rows of a step", "See Spark's log."),
     "OutOfMemoryError": TransientTrouble("Spark is out of memory", "Set spark_driver_memory higher."),
     "Too many open files": TransientTrouble(
-        "this machine has no file left to open", "Set the limit higher (ulimit -n)."
+        "this machine has no free file descriptors", "Raise the limit (ulimit -n)."
     ),
 }
 # Two transactions each waited for the other, or one has changed what the other had read.
@@ -112,7 +116,7 @@ def code_of(error: psycopg.Error) -> str:
     return error.sqlstate or ("08006" if isinstance(error, psycopg.OperationalError) else "")
 
 
-RIGHTS = "Ask an administrator for the right that is named; `millstream doctor` looks at those of the database."
+RIGHTS = "Ask an administrator for the privilege that is named; `millstream doctor` checks those on the database."
 
 
 def translate_error(error: psycopg.Error) -> MillstreamError:
@@ -160,7 +164,7 @@ def failure_here(name: str, error: Exception) -> MillstreamError:
     if type(error).__name__ in _LOST_JAVA:
         return ServerTrouble.of(name, "a connection to Java was lost", reason, "")
     if isinstance(error, OSError):
-        return ServerTrouble.of(name, "this machine refused something", reason, "")
+        return ServerTrouble.of(name, "the operating system refused an operation", reason, "")
     return RefreshFailed.because(name, reason)
 
 

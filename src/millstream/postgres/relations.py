@@ -66,7 +66,7 @@ def table(conn: Connection, oid: int, key: Sequence[str] = ()) -> Table:
     """The table of that oid as it is now, with its key (the one asked for, if it is one) and all of its members."""
     relation = conn.execute(_SQL["relation"], (oid,)).fetchone()
     if relation is None:
-        raise BadSource.of(str(oid), "It was dropped meanwhile.", "Try again.")
+        raise BadSource.of(str(oid), "It has just been dropped.", "Try again.")
     _, schema, name, _ = relation
     found = conn.execute(_SQL["key"], {"oid": oid, "wanted": list(key)}).fetchone()
     return Table(oid, schema, name, columns(conn, oid), tuple(found[0]) if found else (), partitions(conn, [oid])[oid])
@@ -149,7 +149,7 @@ def check_source(conn: Connection, oid: int, position: int | None = None) -> Non
         for row in conn.execute(_SQL["facts"], ([oid, *partitions(conn, [oid])[oid]],))
     ]
     if not found:
-        raise BadSource.of(str(oid), "It was dropped meanwhile.", "Try again.", position)
+        raise BadSource.of(str(oid), "It has just been dropped.", "Try again.", position)
     root = found[0]
     for facts in found:
         _check_kind(root, facts, position)
@@ -159,8 +159,8 @@ def check_source(conn: Connection, oid: int, position: int | None = None) -> Non
 
 # In the order of precedence: the first reason that holds is the one told.
 _KINDS = {
-    "v": ("It is a view that was not inlined.", "Name the tables underneath."),
-    "m": ("It is a materialized view; its rows change without events.", "Name the tables underneath."),
+    "v": ("It is a view that was not inlined.", "Read the tables under it instead."),
+    "m": ("It is a materialized view; changes of its rows cannot be captured.", "Read the tables under it instead."),
     "f": ("It is a foreign table; changes made elsewhere are not seen here.", "Copy it into a local table."),
     "S": ("It is a sequence.", "Name a table."),
 }
@@ -172,7 +172,7 @@ def _check_kind(root: RelationFacts, facts: RelationFacts, position: int | None)
         return
     why, way_round = reason
     if facts is not root:
-        why = f"Its partition or child {facts.name} stands in the way. {why}"
+        why = f"Its partition or child {facts.name} cannot be captured. {why}"
     raise BadSource.of(root.name.title, why, way_round, position)
 
 
@@ -189,7 +189,7 @@ def _reason_against(facts: RelationFacts) -> tuple[str, str] | None:
     if facts.persistence == "t":
         return "It is a temporary table; no other session can read it.", "Use a permanent table."
     if facts.persistence == "u":
-        return "It is unlogged; a crash empties it without an event.", "ALTER TABLE ... SET LOGGED."
+        return "It is unlogged; after a crash it is empty.", "ALTER TABLE ... SET LOGGED."
     return None
 
 
@@ -200,11 +200,11 @@ def _check_rights(facts: RelationFacts, position: int | None) -> None:
             f"capture changes from {name}",
             role=facts.role,
             grant=f"GRANT {quoted(facts.owner)} TO {quoted(facts.role)};",
-            reason="A trigger that always fires can be set by the table's owner only.",
+            reason="Only the owner of a table may create triggers on it that always fire.",
         )
     if not facts.is_readable:
         raise NoRights.to(f"read {name}", role=facts.role, grant=f"GRANT SELECT ON {name} TO {quoted(facts.role)};")
     if facts.hides_rows:
-        why = "Row level security hides rows of it from us, so its content is not what a query of ours would see."
+        why = "Row-level security hides some of its rows from the role that Millstream connects as."
         way_round = f"ALTER TABLE {name} NO FORCE ROW LEVEL SECURITY, or use a role with BYPASSRLS."
         raise BadSource.of(facts.name.title, why, way_round, position)

@@ -58,7 +58,7 @@ class Buffers:
         triggered = [pair for pair in pairs if not self._is_logged(*pair)]
         found = dict(zip(triggered, slices.pending(self.conn, triggered, sources=self.sources), strict=True))
         if logged:
-            assert self.log is not None, "the log has been waited for"
+            assert self.log is not None, "waited for WAL capture"
             waiting = slices.pending(self.log, logged, sources=self.sources, until=self.end)
             found |= dict(zip(logged, waiting, strict=True))
         return found
@@ -70,6 +70,6 @@ class Buffers:
             parts.append(slices.origin_condition(self.sources[relid]))
         if not self._is_logged(relid, frontier):
             return self.conn, " AND ".join(part.as_string(self.conn) for part in parts)
-        assert self.log is not None, "the log has been waited for"
+        assert self.log is not None, "waited for WAL capture"
         parts.append(slices.seen_condition(self.end))
         return self.log, " AND ".join(part.as_string(self.conn) for part in parts)

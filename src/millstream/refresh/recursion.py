@@ -207,7 +207,7 @@ class RecursionRefresh:
     def _check_there(self, *, full: bool) -> None:
         row = self.conn.execute(recursion.overdrawn_sql(self.names).encode()).fetchone() if not full else None
         if row and row[0]:
-            raise TargetDiffers.at(self.names.name, f"{row[0]} rows of a recursion that should go are not there.")
+            raise TargetDiffers.at(self.names.name, f"{row[0]} rows of a recursion to delete do not exist.")
 
     def _analyze(self, relation: str, rows: int) -> None:
         if rows > _ANALYZED:

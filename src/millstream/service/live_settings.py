@@ -70,7 +70,7 @@ def resolve(given: Settings, stored: Mapping[str, str]) -> Resolved:
 
 def _refusal(name: str) -> str | None:
     if name not in Settings.model_fields:
-        return "This version has no such setting."
+        return "This version of Millstream has no such setting."
     return NOT_FROM_DATABASE.get(name)
 
 

@@ -32,7 +32,7 @@ def java() -> Java:
     told = ran.stderr + ran.stdout
     found = re.search(r'version "(\d+)(?:\.(\d+))?', told)
     if found is None:
-        raise JavaMissing.found(f"{program} did not tell its version.")
+        raise JavaMissing.found(f"{program} did not print its version.")
     # Before 9, Java called itself 1.8.
     major = int(found[2] or 0) if found[1] == "1" else int(found[1])
     if major < OLDEST:

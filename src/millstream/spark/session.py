@@ -190,7 +190,7 @@ class Running:
         process: Popen[bytes] | None = getattr(self._gateway, "proc", None)
         if process is None:
             # Another process has started it.
-            return None if self._answers() else "Nobody listens at its port."
+            return None if self._answers() else "No process listens on its port."
         try:
             status = process.wait(patience)
         except TimeoutExpired:

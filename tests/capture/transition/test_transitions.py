@@ -60,7 +60,7 @@ def until(ms: Millstream, goal: str, name: str = "orders", seconds: float = 30.0
 
 @pytest.fixture
 def logged(ms: Millstream, conn: Connection) -> Millstream:
-    """Totals of orders, captured from the log."""
+    """Totals of orders, captured from WAL."""
     ms.create_stream_table("totals", TOTALS, schedule="continuous")
     until(ms, "WAL")
     ticked(ms)

@@ -15,20 +15,21 @@ if TYPE_CHECKING:
 
 SABOTAGE = {
     "disabled": ("ALTER TABLE t DISABLE TRIGGER millstream_insert_{}", 'insert_{} on "public"."t" is disabled'),
-    "not always": ("ALTER TABLE t ENABLE TRIGGER millstream_update_{}", 'on "public"."t" does not fire always'),
-    "replica only": ("ALTER TABLE t ENABLE REPLICA TRIGGER millstream_update_{}", "does not fire always"),
-    "dropped": ("DROP TRIGGER millstream_delete_{} ON t", 'millstream_delete_{} on "public"."t" is absent'),
-    "renamed": ("ALTER TRIGGER millstream_truncate_{} ON t RENAME TO other", 'truncate_{} on "public"."t" is absent'),
+    "not always": ("ALTER TABLE t ENABLE TRIGGER millstream_update_{}", 'on "public"."t" is not set to ENABLE ALWAYS'),
+    "replica only": ("ALTER TABLE t ENABLE REPLICA TRIGGER millstream_update_{}", "is not set to ENABLE ALWAYS"),
+    "dropped": ("DROP TRIGGER millstream_delete_{} ON t", 'millstream_delete_{} on "public"."t" is missing'),
+    "renamed": ("ALTER TRIGGER millstream_truncate_{} ON t RENAME TO other", 'truncate_{} on "public"."t" is missing'),
     "of another kind": (
         "CREATE OR REPLACE TRIGGER millstream_insert_{0} AFTER DELETE ON t REFERENCING OLD TABLE AS old_rows"
         " EXECUTE FUNCTION millstream_changes.capture_{0}(); ALTER TABLE t ENABLE ALWAYS TRIGGER millstream_insert_{0}",
-        "is of another kind",
+        "has another definition",
     ),
     "all disabled": ("ALTER TABLE t DISABLE TRIGGER ALL", "is disabled"),
     # What pg_restore --disable-triggers does: the triggers are enabled again, but not always.
-    "disabled and enabled": ("ALTER TABLE t DISABLE TRIGGER ALL; ALTER TABLE t ENABLE TRIGGER ALL", "not fire always"),
-    "function gone": ("DROP FUNCTION millstream_changes.capture_{} CASCADE", "is absent"),
-    "buffer gone": ("DROP TABLE millstream_changes.changes_{}", "the change buffer is absent"),
+    "disabled and "
+    "enabled": ("ALTER TABLE t DISABLE TRIGGER ALL; ALTER TABLE t ENABLE TRIGGER ALL", "not set to ENABLE ALWAYS"),
+    "function gone": ("DROP FUNCTION millstream_changes.capture_{} CASCADE", "is missing"),
+    "buffer gone": ("DROP TABLE millstream_changes.changes_{}", "the change buffer is missing"),
 }  # fmt: skip
 
 
@@ -57,5 +58,5 @@ def test_many_sources_are_looked_at_together(conn: Connection, watch: Watch) -> 
     conn.execute(f"DROP TRIGGER millstream_insert_{relids[1]} ON b; DROP TABLE c")
     found = gaps(conn, relids)
     assert found[relids[0]] == []
-    assert found[relids[1]] == [f'trigger millstream_insert_{relids[1]} on "public"."b" is absent']
+    assert found[relids[1]] == [f'trigger millstream_insert_{relids[1]} on "public"."b" is missing']
     assert found[relids[2]] == ["the table was dropped"]

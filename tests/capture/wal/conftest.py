@@ -40,7 +40,7 @@ BRISK = Options(
 
 
 def set_up(conn: Connection, name: str, columns: Sequence[str] | None = None) -> Source:
-    """Make a table a source that is captured from the log: its buffer, its place in the catalog, no triggers."""
+    """Make a table a source that is captured from WAL: its buffer, its place in the catalog, no triggers."""
     oid = conn.execute("SELECT %s::regclass::oid", (name,)).fetchall()[0][0]
     table = relations.table(conn, oid)
     made = trigger.install(conn, table, [c.name for c in table.columns] if columns is None else columns)
@@ -57,7 +57,7 @@ def set_up(conn: Connection, name: str, columns: Sequence[str] | None = None) ->
 
 @dataclass
 class Logged:
-    """A table captured from the log, and what is known of it at the last cut."""
+    """A table captured from WAL, and what is known of it at the last cut."""
 
     reader: Connection
     source: Source

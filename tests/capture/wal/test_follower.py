@@ -1,4 +1,4 @@
-"""A process that cannot follow the log holds up what is captured from the log, and nothing else."""
+"""A process that cannot follow the log holds up what is captured from WAL, and nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRIGGERED = "SELECT id FROM triggered"
 
 @pytest.fixture
 def writer(ms: Millstream, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> psycopg.Connection:
-    """One source captured from the log, which spills beyond 100 kB, and one by triggers."""
+    """One source captured from WAL, which spills beyond 100 kB, and one by triggers."""
     conn = psycopg.connect(database, autocommit=True)
     conn.execute("CREATE TABLE logged (id int PRIMARY KEY, v text); ALTER TABLE logged REPLICA IDENTITY FULL")
     conn.execute("CREATE TABLE triggered (id int PRIMARY KEY)")

@@ -172,13 +172,13 @@ def test_a_slot_made_anew_under_the_same_name_is_noticed(conn: Connection, log: 
     conn.execute("SELECT pg_drop_replication_slot(%s)", (name,))
     conn.execute("INSERT INTO t VALUES (1, 'lost')")
     conn.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (name,))
-    assert "we have stored only" in _lost(log).detail
+    assert "has stored changes only up to" in _lost(log).detail
 
 
 def test_a_slot_that_somebody_advanced_is_noticed(conn: Connection, log: Log, t: Logged) -> None:
     conn.execute("INSERT INTO t VALUES (1, 'lost')")
     conn.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_flush_lsn())", (slot.name_of(conn),))
-    assert "we have stored only" in _lost(log).detail
+    assert "has stored changes only up to" in _lost(log).detail
 
 
 def test_a_slot_whose_log_was_removed_is_noticed(own_server: Server, make_log: Callable[[str], Log]) -> None:

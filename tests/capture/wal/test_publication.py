@@ -16,7 +16,7 @@ TABLE = "CREATE TABLE t (id int PRIMARY KEY, v text); ALTER TABLE t REPLICA IDEN
 
 
 def told(conn: Connection, *, has_slot: bool = False, may_set_identity: bool = False) -> str:
-    """Why the table t cannot be captured from the log."""
+    """Why the table t cannot be captured from WAL."""
     oid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
     source = Source(oid, "public", "t", "TRIGGER", (), partitions(conn, [oid])[oid])
     return publication.obstacle(conn, source, has_slot=has_slot, may_set_identity=may_set_identity)
@@ -31,7 +31,7 @@ def test_nothing_stands_in_the_way(conn: Connection) -> None:
     ("table", "why"),
     [
         ("CREATE TABLE t (id int PRIMARY KEY)", 'ALTER TABLE "public"."t" REPLICA IDENTITY FULL; Or set'),
-        ("CREATE TABLE t (id int); ALTER TABLE t REPLICA IDENTITY NOTHING", "does not tell old rows whole"),
+        ("CREATE TABLE t (id int); ALTER TABLE t REPLICA IDENTITY NOTHING", "does not contain its old rows in full"),
         ("CREATE UNLOGGED TABLE t (id int); ALTER TABLE t REPLICA IDENTITY FULL", "SET LOGGED"),
         (
             "CREATE TABLE t (id int) PARTITION BY LIST (id); CREATE TABLE t1 PARTITION OF t FOR VALUES IN (1)",

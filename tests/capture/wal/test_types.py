@@ -1,4 +1,4 @@
-"""A value captured from the log is the value a trigger captures, bit for bit, whatever its type."""
+"""A value captured from WAL is the value a trigger captures, bit for bit, whatever its type."""
 
 from __future__ import annotations
 

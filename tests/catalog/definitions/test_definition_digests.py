@@ -89,7 +89,7 @@ def test_a_unique_index_of_ours_that_is_gone_is_an_error(
     create = caught.value.hint.partition(": ")[2].partition("; Or drop")[0]
     writer.execute(create.encode())
     # Nothing but a comment says that a table is ours; the second hint has the statement that makes it again.
-    with pytest.raises(TargetMoved, match="not have Millstream's mark") as unmarked:
+    with pytest.raises(TargetMoved, match="not have Millstream's comment") as unmarked:
         ms.refresh("st")
     hint = unmarked.value.hint
     writer.execute(hint[hint.index("COMMENT") : hint.index(". Or keep")].encode())

@@ -200,7 +200,7 @@ def test_a_table_without_our_mark_is_left_alone_and_the_hint_works(conn: Connect
     conn.execute(f"COMMENT ON INDEX {index} IS NULL")
     acts: list[Callable[[], None]] = [lambda: stream_table.drop_stream_table("s0"), stream_table.uninstall]
     for act in acts:
-        with pytest.raises(TargetMoved, match="not have Millstream's mark") as refused:
+        with pytest.raises(TargetMoved, match="not have Millstream's comment") as refused:
             act()
     assert [target.state for target in targets.inspect(conn)] == ["unmarked"]
     hint = refused.value.hint

@@ -54,7 +54,7 @@ def test_a_frame_shows_service_tables_capture_refreshes_and_trouble(line: Line) 
     ended = line("top", "--once")
     assert ended.code == Exit.OK
     for part in (
-        "service: process 77 on here, 1 standby", "1 stream tables, 1 stale", "slot STREAMING, 3.0 MB behind", "5 min",
+        "service: process 77 on here, 1 standby", "1 stream tables, 1 stale", "slot STREAMING, 3.0MB behind", "5 min",
         "1,234", "2 MS402", "shop.orders", "from WAL", "0.2 s", "FAILED MS402", "WARN stream table shop.totals",
     ):  # fmt: skip
         assert part in ended.out, part

@@ -33,5 +33,5 @@ def test_limit_and_offset_are_printed_together() -> None:
 
 
 def test_a_limit_that_may_change_is_refused() -> None:
-    with pytest.raises(Unsupported, match="LIMIT or OFFSET by a subquery"):
+    with pytest.raises(Unsupported, match="LIMIT or OFFSET that is a subquery"):
         limit_text(parsed("SELECT a FROM t LIMIT (SELECT max(n) FROM u)"))

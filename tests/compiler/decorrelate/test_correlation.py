@@ -68,7 +68,7 @@ def test_a_subquery_is_keyed_if_equalities_are_its_only_outer_references(text: s
 
 def test_an_aggregate_over_outer_columns_only_is_refused() -> None:
     query = select("SELECT o.id FROM o WHERE o.total < sum(c.bound)")
-    with pytest.raises(Unsupported, match="aggregate of the query around it"):
+    with pytest.raises(Unsupported, match="aggregate of the outer query"):
         refuse_outer_aggregates(outer_columns(query, outer()), query, outer(), AGGREGATES)
     mixed = select("SELECT sum(o.total + c.bound) FROM o")
     refuse_outer_aggregates(outer_columns(mixed, outer()), mixed, outer(), AGGREGATES)

@@ -50,5 +50,5 @@ def test_over_both_sides_of_a_full_join_it_is_refused(build: Build) -> None:
         "SELECT t.id FROM t FULL JOIN u "
         "ON (((u.a = t.a) AND (EXISTS ( SELECT FROM w WHERE ((w.b = t.b) AND (w.a = u.b))))))"
     )
-    with pytest.raises(Unsupported, match="FULL JOIN that is tied to both sides"):
+    with pytest.raises(Unsupported, match="FULL JOIN that is correlated with both sides"):
         build(text)

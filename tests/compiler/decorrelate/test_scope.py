@@ -125,5 +125,5 @@ def test_a_projected_column_is_never_null_if_its_input_is() -> None:
 
 def test_a_relation_that_refers_too_far_out_is_refused() -> None:
     scan = Scan(table("l", "id int4"), "l")
-    with pytest.raises(Unsupported, match="more than the query right around it"):
+    with pytest.raises(Unsupported, match="more than the query directly around it"):
         refuse_unresolved(lambda: Filter(scan, Expr('"far"."x" > 0')))

@@ -113,7 +113,7 @@ ALTERATIONS = {
     ),
     "generated column": Alteration(
         "ALTER TABLE st DROP COLUMN v; ALTER TABLE st ADD COLUMN v int GENERATED ALWAYS AS (id) STORED",
-        "Column v computes its own values", "ALTER TABLE st DROP COLUMN v; ALTER TABLE st ADD COLUMN v int",
+        "Column v is generated or an identity column", "ALTER TABLE st DROP COLUMN v; ALTER TABLE st ADD COLUMN v int",
     ),
     "rule": Alteration("CREATE RULE r AS ON INSERT TO st DO INSTEAD NOTHING", "Rule r rewrites what is written to it"),
     "rule besides": Alteration("CREATE RULE r AS ON UPDATE TO st DO ALSO NOTIFY x", "Rule r rewrites"),

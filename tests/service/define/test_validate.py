@@ -92,7 +92,7 @@ def test_sources_come_with_the_columns_that_are_read_and_how_they_would_be_captu
 
 def test_capture_by_triggers_is_no_fault_where_it_is_wanted(shop: Millstream) -> None:
     [source] = shop.validate(TOTALS, cdc_mode="trigger").sources
-    assert (source.capture, source.reason) == ("TRIGGER", "Triggers are wanted (cdc_mode).")
+    assert (source.capture, source.reason) == ("TRIGGER", "The setting or parameter cdc_mode asks for trigger capture.")
 
 
 def test_capture_from_wal_where_it_is_impossible_is_a_refusal(shop: Millstream) -> None:

@@ -63,7 +63,7 @@ def test_gaps_in_capture_are_named(conn: Connection, database: str) -> None:
     conn.execute("CREATE TABLE t (id int)")
     oid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
     triggers.install(conn, relations.table(conn, oid), ["id"])
-    assert checked(database)["capture"] == Check("capture", True, "sources: 1, all captured whole")
+    assert checked(database)["capture"] == Check("capture", True, "sources: 1, all fully captured")
     conn.execute("ALTER TABLE t DISABLE TRIGGER ALL; ALTER TABLE t RENAME id TO other")
     found = checked(database)["capture"]
     assert found.ok is False

@@ -33,6 +33,7 @@ from millstream.observe import log
 from millstream.postgres import notifications
 from millstream.postgres.connection import Connection
 from millstream.postgres.failures import code_of, transient_trouble
+from millstream.settings import print_size
 
 # Seconds between two checks of all sources, and between two checks of a source that must stay on triggers.
 EVERY = 1.0
@@ -108,7 +109,7 @@ def _unwanted(context: TransitionContext, wish: WantedCapture) -> str:
     if wish.is_stream_table:
         return "It is a stream table, read in the transaction that writes it."
     modes = {mode or context.settings.cdc_mode for mode in wish.modes}
-    return "A reader wants triggers." if "trigger" in modes else ""
+    return "A stream table that reads it asks for trigger capture." if "trigger" in modes else ""
 
 
 # -- from triggers to WAL --------------------------------------------------------------------
@@ -152,8 +153,8 @@ def require(context: TransitionContext, wanted: Sequence[Source]) -> None:
     for source in wanted:
         why = obstacle(context, source)
         if why:
-            hint = "Or leave it to Millstream: cdc_mode => 'auto' captures it by triggers until it can be."
-            raise BadSource.of(f"{source.schema}.{source.name}", f"It cannot be captured from the log: {why}", hint)
+            hint = "Or use cdc_mode => 'auto': triggers capture it until WAL capture is possible."
+            raise BadSource.of(f"{source.schema}.{source.name}", f"It cannot be captured from WAL: {why}", hint)
 
 
 def _rests(source: Source) -> bool:
@@ -163,12 +164,12 @@ def _rests(source: Source) -> bool:
 
 
 def _go_on(context: TransitionContext, source: Source, unwanted: str) -> None:
-    """Take the next step of a source that is on its way to WAL."""
+    """Take the next step of a source that is moving to WAL."""
     assert source.mode_changed_at is not None
     waited, longest = datetime.now(UTC) - source.mode_changed_at, context.settings.wal_transition_timeout
     if unwanted or waited > longest:
         late = (
-            f"{RETURNED}the hand-over took longer than {longest.total_seconds():.0f} s. {_waits_for(context, source)}"
+            f"{RETURNED}the transition took longer than {longest.total_seconds():.0f} s. {_waits_for(context, source)}"
         )
         _give_up(context, source, unwanted or late)
     elif source.published_at is None:
@@ -206,7 +207,7 @@ def _waits_for(context: TransitionContext, source: Source) -> str:
         "SELECT format('prepared transaction %%L since %%s', gid, prepared) FROM pg_prepared_xacts LIMIT 1"
     )
     row = context.conn.execute(query).fetchone()
-    return f"It waits for {row[0]}." if row else "The log did not come."
+    return f"It waits for {row[0]}." if row else "WAL capture did not catch up."
 
 
 # -- captured from WAL -----------------------------------------------------------------------
@@ -215,7 +216,7 @@ def _waits_for(context: TransitionContext, source: Source) -> str:
 def _trouble(context: TransitionContext, source: Source, behind: int) -> str:
     """Return why a source should return to triggers while WAL still holds every change; "" if it should not."""
     if behind > context.settings.slot_lag_critical:
-        return f"{RETURNED}the slot lags {behind >> 20} MB behind."
+        return f"{RETURNED}the replication slot lags more than {print_size(context.settings.slot_lag_critical)} behind."
     lacking = publication.without_old_rows(context.conn, source)
     if lacking:
         return f"{RETURNED}the replica identity of {', '.join(map(str, lacking))} is no longer FULL."

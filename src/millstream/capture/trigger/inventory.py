@@ -49,7 +49,7 @@ def gaps_of(conn: Connection, known: Sequence[Source]) -> dict[int, list[str]]:
         publication = slot.name_of(conn)
         buffered = {relid for (relid,) in conn.execute(_SQL["buffers"], ([source.relid for source in logged],))}
         for source in logged:
-            absent = [] if source.relid in buffered else ["the change buffer is absent"]
+            absent = [] if source.relid in buffered else ["the change buffer is missing"]
             found[source.relid] = absent + published.gaps(conn, publication, source)
     return found
 
@@ -96,19 +96,19 @@ def _gaps(tree: Tree | None, found: Sequence[Found], has_buffer: bool) -> list[s
     there = {(each.table.oid, each.name): each for each in found}
     wrong = [_wrong(trigger, there.get((trigger.table.oid, trigger.name))) for trigger in tree.triggers()]
     left = [f"trigger {each.name} on {each.table} is left over" for each in superfluous(tree, found)]
-    buffer = [] if has_buffer else ["the change buffer is absent"]
+    buffer = [] if has_buffer else ["the change buffer is missing"]
     return [*buffer, *(each for each in wrong if each), *left]
 
 
 def _wrong(trigger: Trigger, found: Found | None) -> str:
     """What is wrong with a trigger; empty when nothing is."""
     if found is None:
-        return f"trigger {trigger} is absent"
+        return f"trigger {trigger} is missing"
     if found.enabled == "D":
         return f"trigger {trigger} is disabled"
     if found.enabled != "A":
-        return f"trigger {trigger} does not fire always"
+        return f"trigger {trigger} is not set to ENABLE ALWAYS"
     kind = (found.function, found.by_row, found.operation)
     if kind != (trigger.function, trigger.level == "ROW", _BITS[trigger.operation]):
-        return f"trigger {trigger} is of another kind"
+        return f"trigger {trigger} has another definition"
     return ""

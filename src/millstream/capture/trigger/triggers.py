@@ -68,7 +68,7 @@ def install(
     except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
         raise _moved(root) from error
     except errors.TooManyColumns as error:
-        why = "More of its columns are used than the change buffer, itself a table, can have."
+        why = "Stream tables use more of its columns than its change buffer, which is a table, can have."
         raise BadSource.of(root.title, why, "Use fewer of its columns in stream tables.") from error
 
 

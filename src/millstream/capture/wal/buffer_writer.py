@@ -123,7 +123,7 @@ class BufferWriter:
         return store
 
     def look(self) -> None:
-        """Read from the catalog which sources are captured from the log, and what of them."""
+        """Read from the catalog which sources are captured from WAL, and what of them."""
         self.strangers = set()
         found = {source.relid: source for source in sources.every(self.conn) if source.uses_wal}
         if found != self.sources:
@@ -143,7 +143,7 @@ class BufferWriter:
         try:
             self._write(batch, marker, progress, careful=False)
         except UNREADABLE as error:
-            log.warning("a value of the log could not be read back", slot=self.slot, error=str(error).strip())
+            log.warning("a value from WAL could not be parsed", slot=self.slot, error=str(error).strip())
             self._write(batch, marker, progress, careful=True)
         failpoint("log_durable")
         return self.ledger.acknowledged
@@ -183,7 +183,7 @@ class BufferWriter:
             self.routes |= {member: root for root, below in partitions.items() for member in below}
             if relid not in self.routes:
                 self.strangers.add(relid)
-                log.debug("rows of a table that no source has are passed over", slot=self.slot, relid=relid)
+                log.debug("ignored rows of a table that is not a source", slot=self.slot, relid=relid)
         return self.routes.get(relid)
 
 

@@ -91,8 +91,8 @@ class Follower:
             if self._has_reached(conn, position, deadline - time.monotonic()):
                 return
         pipeline = self._reading()
-        reason = pipeline.health.reason if pipeline else "Another process reads it."
-        raise WalBehind.after(self.patience, reason or "There is much to read.")
+        reason = pipeline.health.reason if pipeline else "Another process reads WAL."
+        raise WalBehind.after(self.patience, reason or "WAL capture lags behind.")
 
     def _has_reached(self, conn: Connection, position: int, seconds: float) -> bool:
         pipeline = self._reading()

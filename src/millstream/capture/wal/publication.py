@@ -90,13 +90,14 @@ def _of_server(conn: Connection, *, has_slot: bool) -> str:
         0
     ]
     if standby:
-        return "The server is a standby: markers cannot be written to its log."
+        return "The server is a standby: no messages can be written to its WAL."
     if level != "logical":
         return f"wal_level is {level}. Set it to logical and restart the server."
     major, minor = divmod(version, 10000)
     if minor < _SOUND.get(major, 0):
         return (
-            f"PostgreSQL {major}.{minor} can lose changes of a table just published. Update to {major}.{_SOUND[major]}."
+            f"PostgreSQL {major}.{minor} can lose changes of a table that was just published. Update to "
+            f"{major}.{_SOUND[major]}."
         )
     if not may_replicate:
         return f'Role "{role}" may not replicate. ALTER ROLE "{role}" REPLICATION;'
@@ -118,14 +119,14 @@ def _of_table(
     table: Name, kind: str, persistence: str, is_owned: bool, generated: Sequence[str], is_subscribed: bool
 ) -> str:
     if kind not in ("r", "p"):
-        return f"{table} is {_KINDS.get(kind, 'no table')}: the log does not tell its rows."
+        return f"{table} is {_KINDS.get(kind, 'no table')}: logical decoding does not return its rows."
     if persistence != "p":
         return f"{table} is not logged. ALTER TABLE {table} SET LOGGED;"
     if not is_owned:
-        return f"{table} is another role's: only its owner may publish it."
+        return f"{table} belongs to another role: only its owner may publish it."
     if generated:
         listed = ", ".join(f'"{name}"' for name in generated)
-        return f"The log does not tell the generated columns of {table} ({listed})."
+        return f"Logical decoding does not return the generated columns of {table} ({listed})."
     if is_subscribed:
         return f"{table} is written by a subscription."
     return ""
@@ -136,4 +137,4 @@ def _of_identity(conn: Connection, source: Source) -> str:
     if not lacking:
         return ""
     alters = " ".join(f"ALTER TABLE {table} REPLICA IDENTITY FULL;" for table in lacking)
-    return f"The log does not tell old rows whole. {alters} Or set auto_replica_identity."
+    return f"WAL does not contain its old rows in full. {alters} Or set auto_replica_identity."

@@ -72,7 +72,7 @@ def create(conn: Connection, dsn: str) -> Slot:
     """Create the slot, after the publication, and record both as they were made."""
     name = name_of(conn)
     if slots.get(conn, name) is not None:
-        raise ValueError(f"slot {name} is there already")
+        raise ValueError(f"slot {name} already exists")
     # Of an attempt that was killed before it was recorded; the name is of this installation only.
     slots.drop_on_server(conn, name)
     with replication(dsn, "millstream slot", lock_timeout=PATIENCE) as server:
@@ -119,13 +119,18 @@ def check(conn: Connection, dsn: str, slot: Slot) -> None:
     with replication(dsn, "millstream slot") as server:
         system, timeline, end, _ = server.execute("IDENTIFY_SYSTEM").fetchall()[0]
     if system != slot.system_identifier or timeline != slot.timeline:
-        raise SlotLost.because(slot.name, "The server was restored, promoted or replaced since.")
+        raise SlotLost.because(slot.name, "The server has been restored, promoted or replaced.")
     if conn.execute(_SQL["database"]).fetchall()[0][0] != slot.database_oid:
-        raise SlotLost.because(slot.name, "The database is another one.")
+        raise SlotLost.because(slot.name, "It belongs to another database.")
     if lsn.parse(end) < slot.cursor:
-        raise SlotLost.because(slot.name, f"The log ends at {end}, before what was read: the server was set back.")
+        raise SlotLost.because(
+            slot.name,
+            f"WAL ends at {end}, before the last position that was read: the server was reset to an earlier state.",
+        )
     if _publication(conn, slot.publication) != slot.publication_oid:
-        raise SlotLost.because(slot.name, "The publication was made anew since: what came between was not published.")
+        raise SlotLost.because(
+            slot.name, "The publication was created again: changes made in between were not published."
+        )
     _check_slot(conn, slot)
 
 
@@ -135,12 +140,14 @@ def _check_slot(conn: Connection, slot: Slot) -> None:
         raise SlotLost.because(slot.name, "It was dropped.")
     plugin, database, _, confirmed, wal_status, reason, conflicting = row
     if plugin != PLUGIN or database != slot.database_oid:
-        raise SlotLost.because(slot.name, "There is another slot under its name.")
+        raise SlotLost.because(slot.name, "Another slot has its name now.")
     if wal_status == "lost" or reason or conflicting:
-        raise SlotLost.because(slot.name, f"The server has invalidated it ({reason or 'its log was removed'}).")
+        raise SlotLost.because(slot.name, f"The server has invalidated it ({reason or 'its WAL was removed'}).")
     if confirmed is not None and lsn.parse(confirmed) > slot.cursor:
         ours = lsn.printed(slot.cursor)
-        raise SlotLost.because(slot.name, f"It stands at {confirmed}, and we have stored only what is before {ours}.")
+        raise SlotLost.because(
+            slot.name, f"Its confirmed position is {confirmed}, but Millstream has stored changes only up to {ours}."
+        )
 
 
 def end_stale_sender(conn: Connection, name: str) -> bool:

@@ -48,7 +48,7 @@ def not_a_member(conn: Connection, owner: str) -> NoRights:
         f'maintain a stream table of role "{owner}"',
         role=role,
         grant=f"GRANT {quoted(owner)} TO {quoted(role)};",
-        reason="Its rights are checked under that role, and rows are written with its rights: both need membership.",
+        reason="Millstream checks privileges and writes rows as that role, which needs membership in it.",
     )
 
 

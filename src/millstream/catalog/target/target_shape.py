@@ -58,7 +58,7 @@ def check(conn: Connection, stream_table_id: int, name: str, relid: int, columns
     own = [quoted(column.name) for column in columns]
     for column in computed:
         if quoted(column.strip('"').replace('""', '"')) in own:
-            raise TargetAltered.column(name, f"Column {column} computes its own values.")
+            raise TargetAltered.column(name, f"Column {column} is generated or an identity column.")
     for rule in rules:
         raise TargetAltered.has(name, f"Rule {rule} rewrites what is written to it.", f"DROP RULE {rule} ON {table}")
     for child in children:

@@ -29,7 +29,8 @@ def run(
     dsn: Dsn,
     name: Name,
     schedule: Annotated[
-        str | None, typer.Option(help="500ms, 1s, 5m, 1h, a cron expression, continuous, calculated or manual.")
+        str | None,
+        typer.Option(help=("A duration (500ms, 1s, 5m, 1h), a cron expression, continuous, calculated or manual.")),
     ] = None,
     mode: Annotated[
         Mode | None,
@@ -40,7 +41,9 @@ def run(
     status: Annotated[
         Status | None,
         typer.Option(
-            case_sensitive=False, metavar="STATUS", help="SUSPENDED: not refreshed. ACTIVE: resumed, without errors."
+            case_sensitive=False,
+            metavar="STATUS",
+            help=("SUSPENDED: do not refresh it by schedule. ACTIVE: resume, and reset its errors."),
         ),
     ] = None,
     cdc_mode: Annotated[
@@ -51,7 +54,7 @@ def run(
     direct: Direct = False,
     as_json: AsJson = False,
 ) -> None:
-    """Change the schedule, the mode, the query or the status of a stream table; all that is given, or nothing.
+    """Change the schedule, the mode, the query or the status of a stream table, in one transaction.
 
     A stream table that was suspended, by you or after errors in a row, is resumed with --status active.
     """
@@ -64,7 +67,7 @@ def run(
     }
     given = {option: value for option, value in changes.items() if value is not None}
     if not given:
-        raise typer.BadParameter("say what is to be changed, for example --schedule 5m or --status suspended")
+        raise typer.BadParameter("specify what to change, for example --schedule 5m or --status suspended")
     with served(ctx, dsn, f"altering {name}", direct=direct) as client:
         report = client.alter_stream_table(name, **given)
     if as_json:

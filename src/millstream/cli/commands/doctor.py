@@ -26,13 +26,13 @@ def run(
     ctx: typer.Context,
     dsn: Annotated[
         str | None,
-        typer.Option("--dsn", envvar="MILLSTREAM_DSN", help="The database; without it only this machine is looked at."),
+        typer.Option("--dsn", envvar="MILLSTREAM_DSN", help="The database. Without it, only this machine is checked."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look at Python, Java, Spark, the server, the role's rights and the capture triggers.
+    """Check Python, Java, Spark, the server, the role's privileges and the capture triggers.
 
-    Ends with exit code 1 if something is wrong; each fault comes with what to do.
+    Ends with exit code 1 if something is wrong; each fault has a hint.
     """
     doors: Doors = ctx.obj
     with Waiting("looking round"):

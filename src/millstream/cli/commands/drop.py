@@ -17,12 +17,12 @@ def run(
     ctx: typer.Context,
     dsn: Dsn,
     name: Name,
-    cascade: Annotated[bool, typer.Option("--cascade", help="Drop what depends on it, too.")] = False,
-    forget: Annotated[bool, typer.Option("--forget", help="Leave its table alone, as a table like any other.")] = False,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Also drop the objects that depend on it.")] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Keep its table, as an ordinary table.")] = False,
     direct: Direct = False,
     as_json: AsJson = False,
 ) -> None:
-    """Drop a stream table, its state, and the capture of sources that nobody else reads."""
+    """Drop a stream table, its state, and the capture of sources that no other stream table reads."""
     if forget:
         with opened(ctx, dsn, f"forgetting {name}") as client:
             client.drop_stream_table(name, cascade=cascade, forget=True)

@@ -12,9 +12,9 @@ EXAMPLE = "millstream health"
 
 
 def run(ctx: typer.Context, dsn: Dsn, as_json: AsJson = False) -> None:
-    """Show whether each stream table keeps up, how each source is captured and why, and how far the log is behind.
+    """Show whether each stream table is fresh, how each source is captured and why, and how far WAL capture lags.
 
-    Ends with exit code 1 if something is wrong; what is wrong comes with what to do.
+    Ends with exit code 1 if something is wrong; each fault has a hint.
     """
     with opened(ctx, dsn, "looking round") as client:
         checks = client.health()

@@ -35,7 +35,7 @@ def run(
     ctx: typer.Context,
     dsn: Dsn,
     name: Name,
-    count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many, the latest first.")] = 20,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="Number of refreshes, latest first.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """Show the last refreshes: what was done and why, what it read, what it changed, how long it took."""

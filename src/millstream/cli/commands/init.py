@@ -15,7 +15,7 @@ EXAMPLE = "millstream init"
 def run(ctx: typer.Context, dsn: Dsn, as_json: AsJson = False) -> None:
     """Install Millstream's catalog (schemas millstream, millstream_changes, millstream_state).
 
-    Safe to run again: an installation that is there is brought up to date. Every other command does
+    Safe to run again: an existing installation is upgraded. Every other command does
     the same when the catalog is missing; this one does nothing else.
     """
     with opened(ctx, dsn, "installing the catalog") as client:

@@ -25,14 +25,14 @@ def run(
     ctx: typer.Context,
     dsn: Dsn,
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="The stream tables.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them, at one moment.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Compute anew and apply the difference.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Refresh all stream tables, at one snapshot.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Recompute the query in full and apply the difference.")] = False,
     direct: Direct = False,
     as_json: AsJson = False,
 ) -> None:
     """Refresh stream tables now, whatever their schedule.
 
-    With --all, every stream table moves to the same moment in one transaction.
+    With --all, all stream tables are refreshed in one transaction and show the same snapshot.
     """
     if every == bool(names):
         raise typer.BadParameter("give the names of stream tables, or --all")
@@ -51,7 +51,7 @@ def run(
         out().print(table("", COLUMNS, [_row(report) for report in reports]))
         for report in reports:
             for behind in report.held_back_by:
-                err().print(f"{report.name} is as old as what it reads: {behind}", style="yellow", markup=False)
+                err().print(f"{report.name} has older data, because {behind}", style="yellow", markup=False)
 
 
 def summary(report: RefreshReport) -> str:

@@ -26,7 +26,7 @@ def run(
 ) -> None:
     """Keep every stream table of a database fresh, until SIGTERM or Ctrl-C.
 
-    One process per database works; further ones stand by, and one of them takes over within five seconds. It waits for
+    One process per database works; others are standbys, and one of them takes over within five seconds. It waits for
     the server, at the start and whenever it is lost. SIGHUP reads the settings again, SIGUSR1 prints where each thread
     is. The log goes to stderr; with --json each line is a document.
     """

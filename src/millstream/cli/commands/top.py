@@ -23,19 +23,19 @@ EXAMPLE = "millstream top --once"
 TABLES = ("stream table", "status", "#age of data", "schedule", "#rows", "last action", "reason", "#errors")
 SOURCES = ("source", "captured", "#behind", "decoder", "note")
 REFRESHES = ("at", "stream table", "action", "status", "#took", "#read", "#changed")
-MODES = {"TRIGGER": "by triggers", "TRANSITIONING": "on its way to WAL", "WAL": "from WAL"}
+MODES = {"TRIGGER": "by triggers", "TRANSITIONING": "moving to WAL", "WAL": "from WAL"}
 
 
 def run(
     ctx: typer.Context,
     dsn: Dsn,
-    once: Annotated[bool, typer.Option("--once", help="Print one frame and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one frame and exit.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two frames.")] = 1.0,
     as_json: AsJson = False,
 ) -> None:
     """Watch stream tables, their capture, refreshes and the service, until Ctrl-C.
 
-    Reads the SQL functions for monitoring only, so a member of millstream_reader may use it. Prints one frame where
+    Uses only the SQL functions for monitoring, so a member of millstream_reader may use it. Prints one frame if
     the output is no terminal, and one document with --json.
     """
     doors: Doors = ctx.obj
@@ -85,7 +85,7 @@ def _head(overview: Overview) -> Text:
 
 
 def _slot(one: Row) -> tuple[str, str]:
-    lag = f"{(one['confirmed_lag_bytes'] or 0) / (1 << 20):.1f} MB behind"
+    lag = f"{(one['confirmed_lag_bytes'] or 0) / (1 << 20):.1f}MB behind"
     return f"  slot {one['decoder_status']}, {lag}, {number(one['reconnects'])} reconnects", "dim"
 
 

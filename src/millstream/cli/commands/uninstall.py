@@ -18,11 +18,13 @@ def run(
     ctx: typer.Context,
     dsn: Dsn,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    cascade: Annotated[bool, typer.Option("--cascade", help="Drop what was built on stream tables, too.")] = False,
-    forget: Annotated[bool, typer.Option("--forget", help="Leave the stream tables as tables like any other.")] = False,
+    cascade: Annotated[
+        bool, typer.Option("--cascade", help="Also drop the objects that depend on stream tables.")
+    ] = False,
+    forget: Annotated[bool, typer.Option("--forget", help="Keep the stream tables as ordinary tables.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove all stream tables, their triggers and the catalog; your own tables are left as they are."""
+    """Remove all stream tables, their triggers and the catalog; your own tables stay as they are."""
     if not yes and not sys.stdin.isatty():
         raise typer.BadParameter("give --yes: all stream tables of this database are dropped")
     if not yes:

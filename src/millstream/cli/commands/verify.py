@@ -28,9 +28,9 @@ def run(
     direct: Direct = False,
     as_json: AsJson = False,
 ) -> None:
-    """Refresh, run the defining query at that very moment, and compare row by row.
+    """Refresh, run the defining query at the same snapshot, and compare row by row.
 
-    Exact while the application goes on writing; a row that was wrong before the refresh still shows. Sums of
+    Exact while applications write; a row that was wrong before the refresh is still found. Sums of
     floating point numbers are compared to 12 digits. Ends with exit code 1 if a row is missing or extra.
     """
     if every == bool(names):

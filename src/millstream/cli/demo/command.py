@@ -40,13 +40,13 @@ SIZE = Size()
 LENGTH_WITHOUT_TERMINAL = 30.0
 
 WELCOME = """\
-A shop sells; its application writes to four plain PostgreSQL tables. Beside the
+A shop sells; its application writes to four ordinary PostgreSQL tables. Next to the
 database runs the service, `millstream run`, which keeps three SQL views over them
-fresh. It does not run the views again: it reads what changed, and the rows that
-this can meet. All that you see here is asked and answered by SQL.
+fresh. It does not run the views again: it reads what changed and the rows that
+can join it. Everything you see here is requested and answered by SQL.
 
-Changes are captured by triggers at first; then the sources are handed over to the
-log, and writers pay no more for it. In the middle a table is altered.
+Changes are captured by triggers at first. Then the sources move to WAL capture,
+which costs writers nothing more. In the middle a table is altered.
 """
 
 
@@ -64,13 +64,13 @@ def run(
     ctx: typer.Context,
     seconds: Annotated[
         float | None,
-        typer.Option(envvar="DEMO_SECONDS", min=1, help="End after so long by itself; otherwise Ctrl-C ends it."),
+        typer.Option(envvar="DEMO_SECONDS", min=1, help="Stop after this time. Without it, Ctrl-C stops the demo."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """See it at work: a private PostgreSQL, a shop with live traffic, and the service, which keeps three stream tables.
+    """Run a demonstration: a private PostgreSQL, a shop with live traffic, and the service with three stream tables.
 
-    The stream tables are created, watched and verified by SQL. While all is live, a table that they read is
+    The stream tables are created, watched and verified by SQL. While the shop sells, a table that they read is
     altered. At the end each stream table is compared with its query, while the traffic goes on. Ends with exit code 1
     if one differs.
     """

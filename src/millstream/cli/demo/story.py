@@ -55,7 +55,7 @@ GROUP BY c.region
     ),
     Chapter(
         name="price_range",
-        shows="min and max: only the products touched are computed anew",
+        shows="min and max: only products with a change are recomputed",
         query="""
 SELECT p.name, count(*) AS sold,
        min(l.unit_price) AS lowest, max(l.unit_price) AS highest

@@ -90,13 +90,13 @@ def _shop(board: Board) -> Panel:
 
 WAYS = {
     "TRIGGER": ("by trigger", "yellow"),
-    "TRANSITIONING": ("handing over", "magenta"),
-    "WAL": ("from the log", "green"),
+    "TRANSITIONING": ("moving to WAL", "magenta"),
+    "WAL": ("from WAL", "green"),
 }
 
 
 def _captured(board: Board) -> list[str | tuple[str, str]]:
-    """The tables that the application writes to, and how each is captured: triggers first, then the log."""
+    """The tables that the application writes to, and how each is captured: triggers first, then WAL."""
     parts: list[str | tuple[str, str]] = ["The application writes to "]
     for name in board.sizes:
         way, style = WAYS.get(board.modes.get(name, ""), ("", ""))

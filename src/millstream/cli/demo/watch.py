@@ -122,7 +122,7 @@ def follow(reader: Connection, board: Board, console: Console) -> None:
     kept = kept_query(reader)
     if kept != alteration.kept:
         alteration.followed_after = time.monotonic() - alteration.at
-        _say(console, f"{followed(alteration, line)} The query that is kept now:")
+        _say(console, f"{followed(alteration, line)} Its query is now:")
         _say(console, kept)
         if board.modes.get(ALTERED_SOURCE) == "TRIGGER":
             _say(console, f"Since its columns have changed, triggers capture {ALTERED_SOURCE} for a while.")

@@ -73,7 +73,7 @@ def _expanded(node: Expand, flat: FlatBranch) -> FlatBranch:
     if home is None:
         raise Unsupported.construct(
             f"the function {expansion.call} over several tables, or over the optional side of a join",
-            reason="It is called while one table is read.",
+            reason="Millstream calls such a function while it reads the rows of one table.",
             way_round="Call it in a subquery over that table.",
         )
     grown = replace(home, expansions=(*home.expansions, expansion))
@@ -139,8 +139,8 @@ def _check_parts(node: Join, lefts: list[FlatBranch], rights: list[FlatBranch]) 
     if len(rights) > 1 or (node.kind == "full" and len(lefts) > 1):
         raise Unsupported.construct(
             "a UNION ALL on the optional side of a join, or in EXISTS or IN",
-            reason="Whether a row meets anything cannot be told part by part.",
-            way_round="Use UNION, or group the parts.",
+            reason="Whether a row has a match cannot be decided for each part alone.",
+            way_round="Use UNION, or GROUP BY over the UNION ALL.",
         )
 
 

@@ -294,7 +294,7 @@ def agreed_columns(placed: list[list[tuple[str, Placement]]]) -> list[tuple[str,
     travelling = [[(name, one.wire) for name, one in branch] for branch in placed]
     if any(branch != travelling[0] for branch in travelling):
         raise Unsupported.construct(
-            "an aggregate over a UNION ALL whose parts travel in different ways",
+            "an aggregate over a UNION ALL whose parts have different representations in Spark",
             reason="One column has different types in its parts.",
             way_round=UNITE_STREAM_TABLES,
         )

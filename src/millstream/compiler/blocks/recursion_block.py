@@ -37,8 +37,8 @@ def check_free(relation: Relation) -> None:
     around = (one.table.recursion for one in relation.walk() if isinstance(one, Scan))
     if any(depth is not None and depth != own for depth in around):
         raise Unsupported.construct(
-            "DISTINCT, GROUP BY, a window function, LIMIT or what else looks at several rows, over the recursive table "
-            "in its own term",
+            "DISTINCT, GROUP BY, a window function, LIMIT or another operation on several rows of the recursive "
+            "table, in its own term",
             reason="PostgreSQL applies it to the rows of each step alone, so the result depends on the steps taken.",
             way_round="Apply it to the result of the recursion.",
         )
@@ -81,7 +81,7 @@ def _check_equality(columns: Sequence[Column]) -> None:
         if not wire_of(column.type).equal or column.type.keeps_blanks:
             raise Unsupported.construct(
                 f"a recursive UNION of {column.type}",
-                reason="Whether two of its values are equal cannot be told by what is stored of them.",
+                reason="The form in which its values are stored does not show whether two of them are equal.",
                 way_round="Use UNION ALL, or cast the column to text.",
             )
 
@@ -102,7 +102,7 @@ class _Branch:
             raise Unsupported.construct(
                 "a recursive term that reads the recursive table more than once, or not in each of its parts",
                 reason="PostgreSQL applies such a term to the rows of each step alone.",
-                way_round="Read it once; put what does not read it into the non-recursive term.",
+                way_round="Read it once; move the parts that do not read it to the non-recursive term.",
             )
         return found[0]
 
@@ -145,8 +145,8 @@ class _Branch:
 def _all_pairs(condition: Expr) -> Unsupported:
     return Unsupported.construct(
         f"the condition {condition} in a recursive query",
-        reason="Spark cannot evaluate it, and no equality ties the tables it is over: all pairs would be compared.",
-        way_round="Tie the tables by an equality.",
+        reason="Spark cannot evaluate it, and no equality joins its tables: all pairs of rows would be compared.",
+        way_round="Join the tables by an equality.",
     )
 
 

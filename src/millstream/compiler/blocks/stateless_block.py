@@ -72,7 +72,7 @@ def _columns_of(placed: list[list[tuple[str, Placement]]], columns: Sequence[Col
         if len(wires) > 1:
             raise Unsupported.construct(
                 f'column "{column.name}" of a UNION ALL',
-                reason="Its parts travel to Spark in different ways.",
+                reason="Its parts have different representations in Spark.",
                 way_round=UNITE_STREAM_TABLES,
             )
         name, one = placed[0][position]

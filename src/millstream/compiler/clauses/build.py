@@ -238,9 +238,9 @@ class _Builder:
             relation = refuse_unresolved(lambda: host.apply_joins(source.rows))
         if scope.outer_refs.found:
             raise Unsupported.construct(
-                "a subquery that is tied to the query around it in this place",
+                "a correlated subquery in this place",
                 reason="Millstream does not maintain it yet.",
-                way_round="Write it as a join, or tie it in the WHERE clause of the subquery itself.",
+                way_round="Write it as a join, or move the correlation to the WHERE clause of the subquery itself.",
             )
         exprs, binding_refs = exprs[: len(wanted)], exprs[len(wanted) :]
         if binding_refs:
@@ -263,7 +263,7 @@ class _Builder:
             or any(item.find(exp.Window) for item in select.expressions)
         ):
             raise Unsupported.construct(
-                "DISTINCT, LIMIT or a window function beside GROUPING SETS",
+                "DISTINCT, LIMIT or a window function together with GROUPING SETS",
                 reason="Millstream does not maintain it yet.",
                 way_round="Put the GROUPING SETS into a subquery.",
             )

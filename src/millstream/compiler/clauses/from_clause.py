@@ -169,9 +169,9 @@ class FromClause:
         optional = join.side == "LEFT"
         if _cannot_be_called_per_row(join):
             raise Unsupported.construct(
-                "a function over a table that is joined by USING, or LEFT JOIN by a subquery in ON",
-                reason="It is called while a row is read.",
-                way_round="Call it in a subquery of FROM, over the table it is of.",
+                "a function in FROM that is joined by USING, or by LEFT JOIN with a subquery in ON",
+                reason="Millstream calls such a function while it reads the rows of the table.",
+                way_round="Join the table and the function in a subquery of FROM.",
             )
         function = function_item(join.this)
         if clock.mentions_clock(function.call) or any(map(clock.mentions_clock, on)):

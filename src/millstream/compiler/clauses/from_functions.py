@@ -61,7 +61,7 @@ def function_item(item: exp.Expression) -> FunctionItem:
         raise Unsupported.construct(
             "a function in FROM with a list of column definitions",
             reason="Millstream does not maintain it yet.",
-            way_round="Use a function that tells its columns itself.",
+            way_round="Use a function whose result columns are declared.",
         )
     call = inner.copy()
     for name in ("alias", "offset"):

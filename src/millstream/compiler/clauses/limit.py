@@ -92,8 +92,8 @@ def limit_text(query: exp.Expression) -> str:
     found = [query.args.get(name) for name in ("limit", "offset")]
     if any(one is not None and (one.find(exp.Select) or clock.mentions_clock(one)) for one in found):
         raise Unsupported.construct(
-            "LIMIT or OFFSET by a subquery or by the time",
-            reason="How many rows there are would change without a change of them.",
+            "LIMIT or OFFSET that is a subquery or depends on the time",
+            reason="The number of rows would change without a change in the data.",
             way_round="Write a number.",
         )  # fmt: skip
     return " ".join(printed(one).strip() for one in found if one is not None)

@@ -101,8 +101,8 @@ def _constant(node: exp.Expression) -> str:
         return _constant(inner.this)
     if not isinstance(inner, exp.Literal) or not inner.name.isdigit():
         raise Unsupported.construct(
-            f"LIMIT or OFFSET by {printed(node)} in a subquery that is given values",
-            reason="Only a number is known to be the same for all of them, and not to be negative.",
+            f"LIMIT or OFFSET by {printed(node)} in a correlated subquery",
+            reason="Only a constant is certainly the same for all outer rows, and not negative.",
             way_round="Write a number, or number the rows with row_number() and compare that.",
         )
     return str(inner.name)
@@ -169,9 +169,9 @@ def measure_or_default(measure: Measure, alias: str) -> Expr:
     function = measure.call.function
     if "." in function:
         raise Unsupported.construct(
-            f"the aggregate {function} in a subquery that may aggregate nothing",
-            reason="What it is of no rows is known for the server's own aggregates only.",
-            way_round="Group by the columns that tie the subquery, and join it.",
+            f"the aggregate {function} in a correlated subquery that may have no rows",
+            reason="The result over no rows is known only for PostgreSQL's own aggregates.",
+            way_round="Group by the correlated columns, and join the subquery.",
         )
     ref = Expr.ref(alias, measure.name)
     return Expr.parse(f"COALESCE({ref.sql}, {VALUE_OF_NO_ROWS[function]})") if function in VALUE_OF_NO_ROWS else ref

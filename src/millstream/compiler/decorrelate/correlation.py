@@ -96,7 +96,7 @@ def refuse_outer_aggregates(
         values = [scope.peek(column.table, column.name) for column in call.find_all(exp.Column)]
         if values and all(value in columns for value in values):
             raise Unsupported.construct(
-                "an aggregate of the query around it inside a subquery",
+                "an aggregate of the outer query inside a subquery",
                 reason="The subquery would have to be computed for each of its values.",
                 way_round="Compute the aggregate in a subquery of FROM.",
             )

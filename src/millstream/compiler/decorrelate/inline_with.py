@@ -31,9 +31,11 @@ def inline_correlated_with(query: exp.Expression, scope: Scope | None) -> exp.Ex
             continue
         if clause.args.get("recursive"):
             raise Unsupported.construct(
-                "a recursive query that names a column of the query around it",
+                "a recursive query that refers to a column of an outer query",
                 reason="Millstream does not maintain it yet.",
-                way_round="Let it recurse for all values, carry the column along, and join by it.",
+                way_round=(
+                    "Run the recursion for all values of that column, select the column in both terms, and join on it."
+                ),
             )
         cte.pop()
         query = _inline(query, cte)

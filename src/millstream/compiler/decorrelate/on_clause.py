@@ -92,9 +92,9 @@ def join_on_subqueries(on: Sequence[exp.Expression], sides: OnSides, subqueries:
             sides = sides.attach(part, subqueries, full=full)
     if over_both and full:
         raise Unsupported.construct(
-            "a subquery in the ON of a FULL JOIN that is tied to both sides",
-            reason="Which rows of either side meet none would have to be told pair by pair.",
-            way_round="Write it as the union of a LEFT JOIN and what the other side has besides.",
+            "a subquery in the ON of a FULL JOIN that is correlated with both sides",
+            reason="Whether a row has a match would have to be decided for every pair of rows.",
+            way_round="Write it as a LEFT JOIN, UNION ALL the rows of the other side without a match.",
         )
     if not over_both:
         return sides

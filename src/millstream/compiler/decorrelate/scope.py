@@ -176,13 +176,13 @@ class Scope:
         if resolved is None and column.name not in _SYSTEM_COLUMNS:
             raise Unsupported.construct(
                 f"a reference to {column.sql()} from inside parentheses around a join",
-                reason="What stands before them is not in sight there.",
+                reason="Items before the parentheses cannot be referenced there.",
                 way_round="Join the tables in another order, without the parentheses.",
             )
         if resolved is None:
             raise Unsupported.construct(
                 f'system column "{column.name}"',
-                reason="It tells where a row is stored, which changes without a change in the data.",
+                reason="It is the place where a row is stored, which changes without a change in the data.",
                 way_round="Use a column of the table.",
             )
         return resolved
@@ -227,7 +227,7 @@ def refuse_unresolved(make: Callable[[], RelationT]) -> RelationT:
         return make()
     except ValueError as error:
         raise Unsupported.construct(
-            "a subquery that is tied to more than the query right around it",
+            "a subquery that is correlated with more than the query directly around it",
             reason=f"Millstream does not maintain it yet: {error}.",
             way_round="Write it as a join.",
         ) from error

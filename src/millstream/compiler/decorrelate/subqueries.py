@@ -143,6 +143,6 @@ def _refuse_row_comparison(node: exp.Subquery) -> None:
     if isinstance(comparison, exp.Binary) and isinstance(unwrapped(comparison.this), exp.Tuple):
         raise Unsupported.construct(
             f"the row {printed(comparison.this)} compared with a subquery",
-            reason="Millstream does not maintain a subquery that stands for several values yet.",
+            reason="Millstream does not maintain scalar subqueries with several columns yet.",
             way_round="Compare each column with a subquery of its own, or join the subquery.",
         )

@@ -64,7 +64,7 @@ def refuse_before_join(expression: Expr) -> Unsupported:
     """Return the refusal of an expression that may raise for rows that a join discards."""
     return Unsupported.construct(
         f"the expression {expression} before a join",
-        reason="It may fail for a row that is not in the result.",
+        reason="It may raise an error for a row that is not in the result.",
         way_round=TWO_STEPS,
     )
 

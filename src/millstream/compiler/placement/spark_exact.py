@@ -271,7 +271,7 @@ def _common(placed: list[Placement], node: exp.Expression) -> Wire | Unsupported
         before, after = max(d[0] for d in digits), max(d[1] for d in digits)
         precision = min(38, before + after)
         return Wire("string", f"decimal({precision},{after})", equal=True, ordered=True, number="decimal", scale=after)
-    return refuse_across_tables(Expr.of(node), "Its alternatives travel in different ways.")
+    return refuse_across_tables(Expr.of(node), "Its alternatives have different representations in Spark.")
 
 
 def _is(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:

@@ -43,7 +43,7 @@ def _range(number: int) -> Callable[[Node], bool]:
 REFUSALS: tuple[Refusal, ...] = (
     Refusal("a data-modifying statement in WITH", _query(lambda q: q.flag("hasModifyingCTE")),
             ("INSERT", "UPDATE", "DELETE", "MERGE"),
-            "A stream table only reads.", "Run the statement on its own."),
+            "The query of a stream table only reads.", "Run the statement on its own."),
     Refusal("FOR UPDATE or FOR SHARE", _query(lambda q: q.filled("rowMarks")), ("FOR",),
             "A stream table takes no row locks.", "Leave it out."),
     Refusal("TABLESAMPLE", _ranged(lambda r: r.filled("tablesample")), ("TABLESAMPLE",),
@@ -51,7 +51,8 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal("XMLTABLE or JSON_TABLE", _range(4), ("XMLTABLE", "JSON_TABLE")),
     Refusal("current_user and its like", lambda node: node.kind == "SQLVALUEFUNCTION" and not tells_time(node),
             ("CURRENT_USER", "CURRENT_ROLE", "SESSION_USER", "USER", "CURRENT_SCHEMA", "CURRENT_CATALOG"),
-            "Its value depends on who asks.", "Write the name itself, or filter in a view over the stream table."),
+            "Its value depends on the role that runs the query.",
+            "Write the name itself, or filter in a view over the stream table."),
 )  # fmt: skip
 
 

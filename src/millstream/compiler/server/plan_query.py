@@ -260,7 +260,7 @@ def _check_names(names: Sequence[str], query: str) -> None:
             where = position.find(query, name)
             raise Unsupported.construct(
                 f'a column named "{name}"',
-                reason="Names that begin with __ms_ are kept for Millstream's own columns.",
+                reason="Names that begin with __ms_ are reserved for Millstream's own columns.",
                 way_round="Give the column another name.",
                 position=where,
                 excerpt=position.excerpt(query, where),

@@ -201,7 +201,9 @@ class Apply:
                 holistic = group_rows.holistic_sql(self.block, head, self.names)
                 self._run(state.merge_sql(head, self.names, holistic))
             except psycopg.errors.CheckViolation as error:
-                raise TargetDiffers.at(self.names.name, f"A group lost rows it did not have: {error}") from error
+                raise TargetDiffers.at(
+                    self.names.name, f"The stored state of a group has fewer rows than were removed from it: {error}"
+                ) from error
         failpoint("state_merged")
 
     def _merge_target(self, *, full: bool) -> None:
@@ -239,24 +241,24 @@ class Apply:
             with write_guard.write_permit(self.conn, self.names.target), users_path(self.conn):
                 done = self._run(statement)
         except psycopg.errors.UniqueViolation as error:
-            raise TargetDiffers.at(self.names.name, f"A row came that is there already: {error}") from error
+            raise TargetDiffers.at(self.names.name, f"A row to insert already exists: {error}") from error
         if self.row_triggers:
             self._check_written(done, expected)
         if done != expected:
-            raise TargetDiffers.at(self.names.name, f"{expected} rows were to change, {done} did.")
+            raise TargetDiffers.at(self.names.name, f"{expected} rows should have changed, {done} did.")
 
     def _check_written(self, done: int, expected: int) -> None:
         """Rows written are rows planned: a BEFORE ROW trigger may have dropped some, or stored others instead."""
         unwritten = self.conn.execute(target.unwritten_sql(self.block, self.names).encode()).fetchall()[0][0]
         if done != expected or unwritten:
-            what = f"Of {expected} rows, {done} were written, {unwritten} of them not as the query has them."
+            what = f"Of {expected} rows, {done} were written, {unwritten} of them different from the query's rows."
             raise TriggerInterferes.by(self.names.name, self.names.target, self.row_triggers, what)
 
     def _counts(self) -> dict[str, int]:
         query = f"SELECT op, count(*) FROM {self.names.rows} WHERE op IS NOT NULL GROUP BY op"
         counts: dict[str, int] = dict(self.conn.execute(query.encode()).fetchall())
         if "?" in counts:
-            raise TargetDiffers.at(self.names.name, f"{counts['?']} rows that should go are not there.")
+            raise TargetDiffers.at(self.names.name, f"{counts['?']} rows to delete do not exist.")
         return counts
 
     def _analyze(self, relation: str, rows: int) -> None:

@@ -235,7 +235,9 @@ class AccessPaths:
         estimate = self._estimate(query, one)
         rows = fetch(self.cut.conn, query, read_sql.schema_of(one, located=True))
         if rows.num_rows > self.max_lookup_rows:
-            return self.everything(one, before=1, why=f"more than {self.max_lookup_rows} rows flipped")
+            return self.everything(
+                one, before=1, why=f"more than {self.max_lookup_rows} rows crossed a temporal filter"
+            )
         self._note(one, "filter" if estimate.sequential else "lookup", rows.num_rows, "flipped")
         return rows
 

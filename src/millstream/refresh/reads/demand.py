@@ -89,7 +89,7 @@ def _answer(
         return None
     input_ = branch.input(message.receiver)
     if scanned or everything:
-        why = "everything is asked for" if scanned or message.sender_columns else "no equality ties it"
+        why = "the whole input is needed" if scanned or message.sender_columns else "no equality joins it"
         receiver.whole = access.everything(input_, before=before, why=why)
         return receiver.whole
     joining = [reduction.rows(message.sender, rows, away=message.receiver, number=message.round) for rows in tables]

@@ -148,7 +148,7 @@ def _name(app: App, name: str) -> tuple[str, str]:
         raise BadSetting.of("name", name, "a name with a schema: there is none on the search_path")
     if schema.startswith("pg_") or schema in RESERVED:
         raise BadSetting.of(
-            "name", name, f"a name in a schema of your own: \"{schema}\" is the server's or Millstream's"
+            "name", name, f'a name in a schema of your own: "{schema}" belongs to the server or to Millstream'
         )
     _check_free(app, schema, parts[-1])
     return schema, parts[-1]

@@ -191,7 +191,7 @@ def _why_by_triggers(app: App, source: Source | None, cdc_mode: str) -> str:
     if source is None:
         return "It is a stream table, read in the transaction that writes it."
     if cdc_mode == "trigger":
-        return "Triggers are wanted (cdc_mode)."
+        return "The setting or parameter cdc_mode asks for trigger capture."
     known = sources.get(app.conn, source.relid)
     if known is not None and known.uses_wal:
         return ""

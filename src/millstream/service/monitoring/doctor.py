@@ -125,7 +125,8 @@ def _role(conn: Connection) -> Check:
     if role not in install.SCHEMAS:
         return Check("role", True, found)
     hint = (
-        "The role is named like a schema of ours, so tables that it makes without naming a schema land there: "
+        "The role has the name of one of Millstream's schemas, so tables that it creates without a schema are "
+        "put there: "
         f"ALTER ROLE {quoted(role)} SET search_path = public, or use another role."
     )
     return Check("role", None, found, hint)
@@ -143,7 +144,7 @@ def _rights(conn: Connection) -> Check:
 def _wal_level(conn: Connection) -> Check:
     level = conn.execute("SELECT current_setting('wal_level')").fetchall()[0][0]
     fine = level == "logical"
-    hint = "" if fine else "Only capture from the log needs wal_level = logical; triggers do not."
+    hint = "" if fine else "WAL capture needs wal_level = logical; trigger capture does not."
     return Check("wal level", True if fine else None, level, hint)
 
 
@@ -170,12 +171,12 @@ def _event_triggers(conn: Connection) -> Check:
         return Check(name, None, "not installed")
     is_there = event_triggers.are_there(conn)
     if Settings().block_source_ddl and not conn.execute(_SQL["blocks_ddl"]).fetchall():
-        hint = "Set it where event triggers read it: millstream settings set block_source_ddl true"
-        return Check(name, None, "block_source_ddl is set outside of the database, and has no effect", hint)
+        hint = "Event triggers read it from the database: millstream settings set block_source_ddl true"
+        return Check(name, None, "block_source_ddl is not set in the database and has no effect", hint)
     if is_there:
         return Check(name, True, "DDL is noticed at once, and refused if block_source_ddl is set in the database")
     hint = "DDL is noticed at the next refresh. For event triggers run as a superuser: millstream init"
-    return Check(name, None, "none: block_source_ddl has no effect", hint)
+    return Check(name, None, "missing: block_source_ddl has no effect", hint)
 
 
 def _capture(conn: Connection) -> Check:
@@ -186,7 +187,7 @@ def _capture(conn: Connection) -> Check:
     wrong = [*sources.drift(conn).items()]
     wrong += [(relid, "; ".join(what)) for relid, what in gaps_of(conn, captured).items() if what]
     if not wrong:
-        return Check("capture", True, f"sources: {len(captured)}, all captured whole")
+        return Check("capture", True, f"sources: {len(captured)}, all fully captured")
     trusted_roles = Settings().trusted_roles
     hints = dict.fromkeys(repair_hint.hint(conn, relid, trusted_roles) for relid in dict(wrong))
     return Check("capture", False, " | ".join(f"{names[relid]}: {what}" for relid, what in wrong), " ".join(hints))

@@ -35,7 +35,7 @@ def health(app: App) -> list[Check]:
     return [*tables, *captured, *_slot(app)]
 
 
-_WAYS = {"TRIGGER": "captured by triggers", "TRANSITIONING": "on its way to the log", "WAL": "captured from the log"}
+_WAYS = {"TRIGGER": "captured by triggers", "TRANSITIONING": "moving to WAL", "WAL": "captured from WAL"}
 
 
 def _source(app: App, source: Source, trouble: str) -> Check:
@@ -57,17 +57,15 @@ def _lagging(
 ) -> Check:
     name = f"slot {slot}"
     if trouble:
-        return Check(
-            name, False, trouble, "Its sources return to triggers by themselves, where a scheduler runs (tick)."
-        )
-    found = f"{_size(behind or 0)} behind, the server keeps {_size(kept or 0)} of log for it"
+        return Check(name, False, trouble, "If a service runs, it returns the sources to trigger capture.")
+    found = f"{_size(behind or 0)} behind, the server keeps {_size(kept or 0)} of WAL for it"
     if held_by:
         return Check(name, None, found, f"Held by {held_by}, not by Millstream.")
     return Check(name, (behind or 0) <= app.settings.slot_lag_warning, found)
 
 
 def _size(count: int) -> str:
-    return f"{count / (1 << 20):.1f} MB"
+    return f"{count / (1 << 20):.1f}MB"
 
 
 def _behind(app: App, tables: Sequence[StreamTable]) -> dict[int, str]:
@@ -75,7 +73,7 @@ def _behind(app: App, tables: Sequence[StreamTable]) -> dict[int, str]:
     held = [one for one in tables if one.cut_at and one.data_timestamp and one.data_timestamp < one.cut_at]
     found = {one.id: upstreams.behind(app.conn, [one.id], one.cut_at) for one in held if one.cut_at}
     return {
-        id: f"Its data is as old as what it reads: {'; '.join(map(str, found[id][id]))}." for id in found if found[id]
+        id: f"Stream tables that it reads are older: {'; '.join(map(str, found[id][id]))}." for id in found if found[id]
     }
 
 
@@ -83,7 +81,7 @@ def _unguarded(app: App, tables: Sequence[StreamTable]) -> dict[int, Check]:
     """Return a check for each stream table whose guard is not as it was made."""
     relids = [table.relid for table in tables if table.is_guarded and table.relid]
     wrong = write_guard.broken_guards(app.conn, relids) if not app.settings.allow_direct_writes else {}
-    hint = "Others may have written to it. The next refresh puts the guard back and repairs the rows."
+    hint = "Others may have written to it. The next refresh restores the guard and repairs the rows."
     return {
         table.id: Check(_title(table), False, f"its guard is {wrong[table.relid]}", hint)
         for table in tables
@@ -107,7 +105,7 @@ def _table(table: StreamTable, age: timedelta | None, behind: str) -> Check:
     every = Cadence.parse(table.schedule).every
     # Twice the schedule, and a second for the work itself: then it no longer keeps up.
     late = every is not None and age > 2 * every + timedelta(seconds=1) and not behind
-    hint = "Is a service running (millstream run)?" if late else behind
+    hint = "Check that the service runs (millstream run)." if late else behind
     return Check(name, not late, f"{age.total_seconds():.1f} s old, schedule {table.schedule}", hint)
 
 
@@ -118,7 +116,7 @@ def _last_failure(table: StreamTable) -> tuple[str, str] | None:
         return _first_line(table.last_error), see
     if table.transient_errors and table.last_transient_error:
         what = f"{_first_line(table.last_transient_error)}, {table.transient_errors} times in a row"
-        return what, f"It passes by itself; a tick or this tries again: millstream refresh {table.typed}"
+        return what, f"It usually passes. The service tries again; to try now: millstream refresh {table.typed}"
     return None
 
 

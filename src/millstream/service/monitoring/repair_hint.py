@@ -11,7 +11,7 @@ from millstream.catalog.stream_tables import StreamTable
 from millstream.errors import MillstreamError
 from millstream.postgres.connection import Connection
 
-REPAIRED = "The next refresh sets capture up again and reinitialises what reads it."
+REPAIRED = "The next refresh restores capture and reinitialises the stream tables that read it."
 
 
 def hint(conn: Connection, relid: int, trusted_roles: tuple[str, ...]) -> str:
@@ -21,7 +21,10 @@ def hint(conn: Connection, relid: int, trusted_roles: tuple[str, ...]) -> str:
         return REPAIRED
     drops = "; ".join(f"millstream drop {table.typed}" for table, _ in found)
     _, why = found[0]
-    return f"No refresh can repair it: {why}. Give the source back what the queries use, or drop what reads it: {drops}"
+    return (
+        f"No refresh can repair it: {why}. Restore what the queries use of the source, or drop the stream "
+        f"tables: {drops}"
+    )
 
 
 def _readers(conn: Connection, relid: int) -> list[StreamTable]:

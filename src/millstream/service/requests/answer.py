@@ -207,7 +207,7 @@ def _error(asked: _OpenedRequest, error: MillstreamError) -> Document:
         "code": error.code,
         "message": f'the request to {asked.request.kind} "{asked.request.stream_table}" failed',
         "detail": "The text of the error may quote values of rows: only the owner of the stream table sees it.",
-        "hint": "Ask its owner to repeat the request, or to look into millstream.status().",
+        "hint": "Ask its owner to repeat the request, or to see millstream.status().",
     }
 
 

@@ -87,7 +87,7 @@ REFUSED = {
     "of several types": recursive("SEARCH DEPTH FIRST BY id, t SET seq SELECT id FROM r ORDER BY seq LIMIT 3"),
     'by the array "a"': "WITH RECURSIVE r AS (SELECT s, a FROM edges UNION ALL SELECT e.d, r.a FROM r JOIN edges AS e "
     "ON e.s = r.s) CYCLE a SET again USING path SELECT s, again FROM r",
-    '"path", which SEARCH or CYCLE makes': recursive(
+    '"path", which SEARCH or CYCLE adds': recursive(
         "CYCLE id SET again USING path SELECT DISTINCT cardinality(p) AS n FROM (SELECT path AS p FROM r) AS q"
     ),
     "in a subquery of its own term": "WITH RECURSIVE r AS (SELECT s FROM edges UNION ALL SELECT e.d FROM "

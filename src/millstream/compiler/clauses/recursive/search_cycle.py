@@ -60,15 +60,15 @@ def check_types(cte: exp.CTE, types: Callable[[exp.Expression], tuple[PgType, ..
         if found[quoted(name)].element is not None:
             raise Unsupported.construct(
                 f'SEARCH or CYCLE by the array "{name}"',
-                reason="The way to each row is kept as an array, and an array of arrays is not one.",
+                reason="The path to each row is an array of these values, and PostgreSQL has no arrays of arrays.",
                 way_round="Search by one of its elements, x[1], or by another column.",
             )
     kinds = {found[quoted(name)].base for name in together}
     if len(kinds) > 1 and not kinds <= _EXACT:
         raise Unsupported.construct(
             "the order of SEARCH DEPTH FIRST by columns of several types",
-            reason="The way to each row is kept as an array, whose values are of one type.",
-            way_round="Search by one column, or make them of one type in both terms.",
+            reason="The path to each row is an array, whose values must have one type.",
+            way_round="Search by one column, or cast them to one type in both terms.",
         )
 
 
@@ -276,7 +276,7 @@ def _replace(column: exp.Column, fields: list[str], width: int) -> None:
         above.replace(_expression(f"(cardinality({printed(own[0])}) / {width})"))
     else:
         raise Unsupported.construct(
-            f'"{column.name}", which SEARCH or CYCLE makes, in this place',
-            reason="It is a record, or an array of records, without a type that a table could hold.",
-            way_round="Order by it, ask for its cardinality, or keep a path of your own: path || id in both terms.",
+            f'"{column.name}", which SEARCH or CYCLE adds, in this place',
+            reason="It is a record or an array of records; a table has no column type for that.",
+            way_round="Order by it, select its cardinality, or compute a path of your own: path || id in both terms.",
         )
