@@ -15,7 +15,7 @@ def test_adopt_says_what_was_adopted_forgotten_or_could_not_be(line: Line) -> No
     )
     printed = line("adopt", "--dry-run", "--forget", "b").out
     assert "public.a  would be adopted" in printed
-    assert "public.b  would be forgotten, its table is left alone" in printed
+    assert "public.b  would be forgotten, its table is kept" in printed
     assert "public.c  cannot be adopted: gone" in printed
     assert json.loads(line("adopt", "--json").out) == facts
     assert line.double.called("adopt") == [

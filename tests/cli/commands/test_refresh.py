@@ -24,7 +24,7 @@ def test_refresh_tells_what_holds_a_stream_table_back(line: Line) -> None:
     behind = Behind(7, "public.base", "SUSPENDED", AT, "it failed [MS402]\nDETAIL: much")
     line.double.answers["refresh"] = lambda name: report(name=name, held_back_by=(behind,))
     ended = line("refresh", "a")
-    assert "a is as old as what it reads: public.base is SUSPENDED: it failed [MS402]" in ended.err
+    assert "a has older data, because public.base is SUSPENDED: it failed [MS402]" in ended.err
     assert "public.base" not in ended.out
 
 

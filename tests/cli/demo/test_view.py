@@ -52,8 +52,8 @@ def test_a_sparkline_is_as_tall_as_its_values() -> None:
 def test_how_each_source_is_captured_is_shown() -> None:
     board = filled_board()
     board.modes = {"orders": "WAL", "customers": "TRIGGER", "products": "TRANSITIONING"}
-    assert "orders from the log" in " ".join(shown(board).split())
-    assert "captured: orders from the log, customers by trigger, products handing over" in plain(board)
+    assert "orders from WAL" in " ".join(shown(board).split())
+    assert "captured: orders from WAL, customers by trigger, products moving to WAL" in plain(board)
 
 
 def test_the_trouble_of_a_stream_table_is_shown() -> None:
