@@ -1,6 +1,7 @@
 """A process with a Spark of its own, whose Java is killed.
 
     python child.py DSN killed      between two refreshes, amid one, and at every try
+    python child.py DSN hangs       amid a refresh; it is stopped and does not end
     python child.py DSN given       the session was handed in
 
 It prints what it found, as JSON.
@@ -12,7 +13,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import psycopg
@@ -25,7 +26,7 @@ from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
 from millstream.settings import Settings
-from millstream.spark import session
+from millstream.spark import pulse, session
 from millstream.spark.engine import Engine, Rows
 from millstream.testing import oracle
 
@@ -45,16 +46,21 @@ def kill_java() -> None:
 TUNE = Engine._tune
 
 
-def kill_amid(times: int) -> None:
-    """Kill it amid the next evaluations, so many of them."""
+def amid(times: int, act: Callable[[], None]) -> None:
+    """Do this to it amid the next evaluations, so many of them."""
     left = iter(range(times))
 
     def tune(engine: Engine, views: Mapping[str, Rows]) -> None:
         if next(left, None) is not None:
-            kill_java()
+            act()
         TUNE(engine, views)
 
     Engine._tune = tune  # type: ignore[assignment,method-assign]  # as a function, not as a method
+
+
+def stop_java() -> None:
+    """Have it hang: its connections stay open, and nothing comes over them."""
+    os.kill(pid(), signal.SIGSTOP)
 
 
 def exact(now: Cut, job: Job, report: RefreshReport) -> None:
@@ -76,14 +82,25 @@ def killed(dsn: str) -> dict[str, Any]:
         change(dsn)
         found["between"] = {"actions": actions(ms), "javas": len(javas := javas | {pid()})}
         change(dsn)
-        kill_amid(1)
+        amid(1, kill_java)
         found["amid"] = {"actions": actions(ms), "javas": len(javas := javas | {pid()})}
         change(dsn)
-        kill_amid(100)
+        amid(100, kill_java)
         found["at every try"] = refused(ms)
-        kill_amid(0)
+        amid(0, kill_java)
         found["then"] = {"actions": actions(ms)}
     return found
+
+
+def hangs(dsn: str) -> dict[str, Any]:
+    # Long enough for a Java that is alive on a busy machine.
+    pulse.EVERY, pulse.LIMIT, pulse.AGAIN = 0.5, 5.0, 3.0
+    with millstream.connect(dsn, settings=Settings(spark_master="local[2]")) as ms:
+        javas = {pid()} if make(ms) else set[int]()
+        ms.app.witness = exact
+        change(dsn)
+        amid(1, stop_java)
+        return {"actions": actions(ms), "javas": len(javas | {pid()})}
 
 
 def make(ms: Millstream) -> bool:
@@ -128,4 +145,4 @@ def given(dsn: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"killed": killed, "given": given}[sys.argv[2]](sys.argv[1])))
+    print(json.dumps({"killed": killed, "hangs": hangs, "given": given}[sys.argv[2]](sys.argv[1])))

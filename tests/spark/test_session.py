@@ -48,5 +48,10 @@ def test_java_killed_between_refreshes_or_amid_one_is_started_again_and_the_refr
     }
 
 
+def test_a_java_that_hangs_amid_a_refresh_is_killed_and_the_refresh_is_exact(orders: str) -> None:
+    """Such a refresh never ended, and its graph waited until the service was started again."""
+    assert ran(orders, "hangs") == {"actions": ["DIFFERENTIAL", "DIFFERENTIAL"], "javas": 2}
+
+
 def test_a_given_session_that_has_ended_is_not_replaced_but_named(orders: str) -> None:
     assert ran(orders, "given") == {"code": "MS012", "message": "the Spark session passed to Millstream has ended"}

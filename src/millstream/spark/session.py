@@ -1,5 +1,7 @@
 """One warm Spark session per process, in a Java of its own; where that Java has ended, another one is started.
 
+One that hangs is killed first (see `pulse.py`).
+
 Settings that decide results are fixed here: ANSI mode (an overflow is an error, not a NULL), UTC,
 exact decimals. Settings that decide speed are chosen per refresh, in `engine.py`.
 
@@ -33,7 +35,7 @@ from pyspark.sql import SparkSession
 
 from millstream.errors import JavaMissing
 from millstream.observe import log
-from millstream.spark import class_archive, private_files
+from millstream.spark import class_archive, private_files, pulse
 from millstream.spark.java import java
 from millstream.spark.watchdog import ARCHIVING, GRACE, Watchdog
 
@@ -153,6 +155,8 @@ def _launched(conf: SparkConf) -> JavaGateway:
     if process is not None:
         grace = ARCHIVING if class_archive.AT_EXIT in conf.get(_JAVA, "") else GRACE
         _watchdogs[process.pid] = Watchdog(process.pid, directories, grace=grace)
+        parameters = gateway.gateway_parameters
+        pulse.watch(process, pulse.Address(parameters.address, parameters.port, parameters.auth_token), _heard.append)
     return gateway
 
 

@@ -1,0 +1,70 @@
+"""Ask Java again and again whether it is there, and kill one that hangs, so that whoever waits for it goes on.
+
+A Java that hangs (its process is stopped, it waits for memory that does not come) keeps its connections open. A refresh
+would wait for it for ever. So a thread opens a connection of its own, which Java answers from a thread of its own,
+whatever its other threads are doing:
+
+    ask ──▶ answer                                   ask again after EVERY seconds
+    ask ──▶ refused, or the connection is closed     it is ending by itself; ask again
+    ask ──▶ nothing for LIMIT seconds ──▶ ask once more ──▶ nothing for AGAIN seconds ──▶ SIGKILL
+
+The second question is for a process that was itself stopped together with Java: both go on, and the time is over.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from subprocess import Popen, TimeoutExpired
+from threading import Thread
+
+from millstream.observe import log
+
+# Seconds. Collecting garbage in a few gigabytes stops Java for some seconds.
+EVERY, LIMIT, AGAIN = 10.0, 45.0, 15.0
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where Java listens, and the token that opens a connection."""
+
+    host: str
+    port: int
+    token: str
+
+
+def watch(java: Popen[bytes], address: Address, killed: Callable[[str], None]) -> None:
+    """Begin to watch beside a Java until it ends; `killed` is told why just before it is killed."""
+    Thread(target=_watch, args=(java, address, killed), name="java's pulse", daemon=True).start()
+
+
+def _watch(java: Popen[bytes], address: Address, killed: Callable[[str], None]) -> None:
+    while _runs_on(java, EVERY):
+        if hangs(address, LIMIT) and hangs(address, AGAIN) and java.poll() is None:
+            log.error("Java does not answer and is killed", pid=java.pid, seconds=LIMIT + AGAIN)
+            killed(f"It had not answered for {LIMIT + AGAIN:g} s.")
+            java.kill()
+
+
+def _runs_on(java: Popen[bytes], seconds: float) -> bool:
+    """Wait for so long; return False at once when Java has ended."""
+    try:
+        java.wait(seconds)
+    except TimeoutExpired:
+        return True
+    return False
+
+
+def hangs(address: Address, seconds: float) -> bool:
+    """Return True if Java neither answers nor refuses within that time."""
+    try:
+        with socket.create_connection((address.host, address.port), timeout=seconds) as line:
+            # Py4J's question for the token, and a new line for each of its parts.
+            line.sendall(f"A\n{address.token}\ne\n".encode())
+            line.recv(16)
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+    return False
