@@ -100,6 +100,13 @@ def another(database: str) -> Iterator[Callable[[], Connection]]:
         connection.close()
 
 
+@pytest.fixture
+def writer(database: str) -> Iterator[psycopg.Connection]:
+    """A connection of an application, which changes tables; a test file may give it tables of its own."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        yield connection
+
+
 @cache
 def started() -> SparkSession:
     """This process's Spark, or the whole run's: compiled as well as can be, which after minutes is a quarter faster."""

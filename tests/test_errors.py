@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -162,10 +161,9 @@ def run(dsn: str, hint: str, verb: str) -> str:
 
 
 @pytest.fixture
-def writer(ms: Millstream, database: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(database, autocommit=True) as conn:
-        conn.execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1)")
-        yield conn
+def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1)")
+    return writer
 
 
 @pytest.mark.spark

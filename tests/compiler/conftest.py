@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import LiteralString
 
 import psycopg
 import pytest
 
+from millstream.algebra.block import Block
 from millstream.algebra.dialect import parsed
 from millstream.algebra.relation import Relation
 from millstream.algebra.table import Table
-from millstream.algebra.types import PgType
+from millstream.algebra.types import Column, PgType
 from millstream.bundled.server import Server
 from millstream.catalog.installation import install
+from millstream.compiler.blocks.split import split_into_blocks
 from millstream.compiler.clauses.build import build_relation
 from millstream.postgres.connection import Connection, connect
-from millstream.testing.planning_server import pg_type, table
+from millstream.testing.planning_server import PlanningServerDouble, pg_type, table
 
 TABLES = """
     CREATE TABLE regions (id int PRIMARY KEY, name text NOT NULL, code text COLLATE "C");
@@ -100,3 +103,13 @@ class Integers:
 def build() -> Callable[[str], Relation]:
     """Return a function that builds the relation of a canonical query text, without a server."""
     return lambda text: build_relation(text, Integers())
+
+
+def planned(text: str, columns: str, types: Mapping[str, str] = MappingProxyType({})) -> tuple[Block, ...]:
+    """Return the blocks of a canonical query over tables of integers, without a server; all its columns are integers.
+
+    `types` are types of expressions that the double of the server cannot tell.
+    """
+    known = {expression: pg_type(type_) for expression, type_ in types.items()}
+    outputs = [Column(name, pg_type("int4")) for name in columns.split()]
+    return split_into_blocks(build_relation(text, Integers()), outputs, PlanningServerDouble(known))

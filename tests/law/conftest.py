@@ -142,6 +142,39 @@ class Law:
         raise Held
 
 
+Lawful = Callable[..., list[RefreshReport]]
+
+# Tables of tests of one operator.
+SHOP = """
+    CREATE TABLE customers (id int PRIMARY KEY, region text, credit int);
+    CREATE TABLE orders (id int PRIMARY KEY, customer int, amount numeric(12,2), status text);
+    CREATE INDEX ON orders (customer);
+    INSERT INTO customers SELECT i, 'r' || i % 3, i FROM generate_series(1, 9) AS i;
+    INSERT INTO orders SELECT i, 1 + i % 9, i * 1.10, CASE i % 3 WHEN 0 THEN 'open' ELSE 'paid' END
+        FROM generate_series(1, 40) AS i;
+"""
+
+TWO_TABLES = """
+    CREATE TABLE a (id int PRIMARY KEY, x int, big bigint, t text, v varchar(3), c char(3), m numeric(5,2), ok boolean);
+    CREATE TABLE b (
+        id int PRIMARY KEY, y int, z int, small smallint, t text, v varchar(6), c char(6), n numeric(12,6), ok boolean
+    );
+    INSERT INTO a SELECT i, i % 4, i, 'a' || i % 3, left('abc', i % 4), left('abc', i % 4), i * 1.25, i % 3 = 0
+        FROM generate_series(1, 9) AS i;
+    INSERT INTO b SELECT i, i % 5, i % 2, i, 'b' || i % 3, left('abcdef', i % 6), left('abcdef', i % 6), i * 0.625,
+        nullif(i % 3, 1) = 0 FROM generate_series(1, 9) AS i;
+"""
+TWO_CHANGES = (
+    """
+    UPDATE a SET x = nullif(x + 1, 3), ok = NOT ok;
+    UPDATE b SET y = nullif(y + 1, 2), z = y, t = NULL WHERE id % 2 = 0;
+    DELETE FROM a WHERE id = 4;
+    DELETE FROM b WHERE id = 4
+    """,
+    "INSERT INTO a (id, x) VALUES (20, 1), (21, NULL); UPDATE b SET ok = NOT ok, t = 'new'",
+)
+
+
 @pytest.fixture
 def law(ms: Millstream, database: str) -> Iterator[Law]:
     """The law over a fresh database."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+import traceback
 
 import psycopg
 import pytest
@@ -13,9 +14,17 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream, Settings
+from millstream.bundled.server import free_port
 from millstream.capture.transition.context import TransitionMemory
 from millstream.catalog import sources
-from millstream.postgres.connection import Connection, connect, session, watchful
+from millstream.errors import (
+    BadSetting,
+    MillstreamError,
+    ServerDown,
+    WrongVersion,
+)
+from millstream.postgres import connection
+from millstream.postgres.connection import Connection, connect, pinned, session, watchful
 from millstream.refresh.reads import access_paths
 from millstream.testing import oracle
 from millstream.testing.waiting import wait_until
@@ -180,3 +189,75 @@ def test_both_sides_of_a_connection_look_whether_the_other_is_there(database: st
         assert "-c tcp_keepalives_idle=10" in given["options"]
     with connect(make_conninfo(database, keepalives_idle=60)) as conn:
         assert conn.info.get_parameters()["keepalives_idle"] == "60"
+
+
+TRAPS = """
+    CREATE FUNCTION public.unnest(integer[]) RETURNS SETOF integer LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.unnest(bigint[]) RETURNS SETOF bigint LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.unnest(text[]) RETURNS SETOF text LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.count(anyelement) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.current_schema() RETURNS name LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.parse_ident(text) RETURNS text[] LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE FUNCTION public.sprung(tid, tid) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE OPERATOR public.= (LEFTARG = tid, RIGHTARG = tid, FUNCTION = public.sprung);
+    CREATE FUNCTION public.sprung(text, text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'trap'; END $$;
+    CREATE OPERATOR public.= (LEFTARG = text, RIGHTARG = text, FUNCTION = public.sprung)
+"""
+
+
+@pytest.mark.spark
+def test_functions_of_others_with_the_servers_names_are_not_called_by_us(
+    database: str, spark: SparkSession, writer: psycopg.Connection
+) -> None:
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, v int, w text); CREATE TABLE u (g int PRIMARY KEY)")
+    writer.execute("INSERT INTO t SELECT i, i % 3, i, i FROM generate_series(1, 9) AS i; INSERT INTO u VALUES (1), (2)")
+    writer.execute(TRAPS)
+    query = "SELECT t.g, sum(t.v) AS s, max(t.w) AS m FROM t JOIN u ON u.g = t.g GROUP BY t.g"
+    with millstream.connect(make_conninfo(database, options="-csearch_path=public,pg_catalog"), spark=spark) as ms:
+        ms.create_stream_table("st", query)
+        writer.execute("UPDATE t SET v = v + 1 WHERE id IN (1, 2); DELETE FROM t WHERE id = 8")
+        assert ms.refresh("st").action == "DIFFERENTIAL"
+        assert ms.verify("st").ok
+        ms.drop_stream_table("st")
+
+
+def test_scans_run_with_our_path_too(database: str) -> None:
+    with psycopg.connect(pinned(make_conninfo(database, options="-csearch_path=public"))) as conn:
+        assert conn.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://me:hush@127.0.0.1:1/nowhere",
+        "host=127.0.0.1 port=1 user=me password=hush sslpassword=hush",
+        "postgresql://me:hush@127.0.0.1:none/nowhere?x",
+        "user=me password=hush hush",
+    ],
+)
+def test_no_error_tells_a_password(dsn: str) -> None:
+    with pytest.raises(MillstreamError) as caught:
+        connect(dsn)
+    assert "hush" not in str(caught.value.as_dict())
+    assert "hush" not in "".join(traceback.format_exception(caught.value, chain=True)[1:])
+
+
+def test_a_server_that_is_down_is_said_to_be_down() -> None:
+    with pytest.raises(ServerDown) as caught:
+        millstream.connect(f"postgresql://nobody@127.0.0.1:{free_port()}/nothing")
+    assert caught.value.code == "MS001"
+    assert caught.value.retryable
+
+
+def test_a_dsn_that_is_none_is_refused() -> None:
+    with pytest.raises(BadSetting, match="dsn"):
+        millstream.connect("this is not a dsn")
+
+
+def test_a_server_of_another_version_is_refused(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "OLDEST", 99)
+    monkeypatch.setattr(connection, "NEWEST", 99)
+    with pytest.raises(WrongVersion) as caught:
+        millstream.connect(database)
+    assert caught.value.code == "MS002"
+    assert "99" in caught.value.detail

@@ -8,8 +8,10 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from millstream.client import Millstream
 from millstream.postgres import copy
 from millstream.postgres.connection import Connection
+from millstream.testing import oracle
 from millstream.testing.disk import files_of_at_most
 
 NUMBERS = pa.schema([("n", pa.int32()), ("word", pa.string())])
@@ -103,3 +105,13 @@ def test_tables_that_follow_each_other_are_sent_as_one(conn: Connection) -> None
     assert copy.send_each(conn, "words", NUMBERS, []) == 0
     assert copy.send_each(conn, "words", NUMBERS, iter([empty, one, empty, one])) == 4
     assert conn.execute("SELECT n, word FROM words").fetchall() == [(1, ""), (2, None)] * 2
+
+
+@pytest.mark.spark
+def test_a_mark_at_the_beginning_of_the_first_text_is_kept(ms: Millstream, writer: psycopg.Connection) -> None:
+    writer.execute("CREATE TABLE t (note text, id int); INSERT INTO t VALUES (U&'\\FEFFfirst', 1), ('', 2), (NULL, 3)")
+    ms.create_stream_table("st", "SELECT note, id FROM t")
+    oracle.check(ms.app.conn, "SELECT note, id FROM t", "st")
+    writer.execute("INSERT INTO t VALUES (U&'\\FEFFsecond', 4)")
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    oracle.check(ms.app.conn, "SELECT note, id FROM t", "st")

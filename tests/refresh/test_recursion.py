@@ -100,12 +100,6 @@ def ms(database: str) -> Iterator[Millstream]:
         yield client
 
 
-@pytest.fixture
-def writer(database: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(database, autocommit=True) as conn:
-        yield conn
-
-
 def kept(ms: Millstream, query: str) -> None:
     ms.create_stream_table("st", query, schedule="1h", refresh_mode="DIFFERENTIAL")
 

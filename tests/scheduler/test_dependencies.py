@@ -50,12 +50,6 @@ def ms(database: str) -> Iterator[Millstream]:
         yield client
 
 
-@pytest.fixture
-def writer(database: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(database, autocommit=True) as conn:
-        yield conn
-
-
 def change(writer: psycopg.Connection, dice: random.Random) -> None:
     with writer.transaction():
         for _ in range(dice.randint(1, 4)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -32,14 +32,13 @@ MEND = "DROP TRIGGER fail ON a_st"
 
 
 @pytest.fixture
-def writer(ms: Millstream, database: str) -> Iterator[psycopg.Connection]:
+def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
     """Two sources, t and u, with a stream table over each: a_st and b_st."""
-    with psycopg.connect(database, autocommit=True) as conn:
-        conn.execute("CREATE TABLE t (id int PRIMARY KEY, v int, w int); INSERT INTO t VALUES (1, 1, 1)")
-        conn.execute("CREATE TABLE u (id int PRIMARY KEY, v int, w int); INSERT INTO u VALUES (1, 1, 1)")
-        ms.create_stream_table("a_st", "SELECT id, v FROM t", schedule="continuous")
-        ms.create_stream_table("b_st", "SELECT id, v FROM u", schedule="continuous")
-        yield conn
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY, v int, w int); INSERT INTO t VALUES (1, 1, 1)")
+    writer.execute("CREATE TABLE u (id int PRIMARY KEY, v int, w int); INSERT INTO u VALUES (1, 1, 1)")
+    ms.create_stream_table("a_st", "SELECT id, v FROM t", schedule="continuous")
+    ms.create_stream_table("b_st", "SELECT id, v FROM u", schedule="continuous")
+    return writer
 
 
 # JSON values have many types.

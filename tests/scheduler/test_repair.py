@@ -20,15 +20,14 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def writer(ms: Millstream, database: str) -> psycopg.Connection:
-    conn = psycopg.connect(database, autocommit=True)
+def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
     for name in ("t", "u"):
-        conn.execute(
+        writer.execute(
             f"CREATE TABLE {name} (id int PRIMARY KEY, v int, w int); INSERT INTO {name} VALUES (1, 1, 1)".encode()
         )
     ms.create_stream_table("a_st", "SELECT id, v FROM t", schedule="continuous")
     ms.create_stream_table("b_st", "SELECT id, v FROM u", schedule="continuous")
-    return conn
+    return writer
 
 
 def ticked(ms: Millstream) -> dict[str, str]:

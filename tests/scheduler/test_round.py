@@ -38,12 +38,11 @@ BEGIN PERFORM pg_sleep(seconds) FROM public.slowness; RETURN v; END $$;
 
 
 @pytest.fixture
-def writer(ms: Millstream, database: str) -> psycopg.Connection:
-    conn = psycopg.connect(database, autocommit=True)
-    conn.execute(SLOW)
+def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
+    writer.execute(SLOW)
     ms.create_stream_table("st", QUERY, schedule="continuous")
-    conn.execute("INSERT INTO slowness VALUES (60); INSERT INTO t VALUES (2, 2)")
-    return conn
+    writer.execute("INSERT INTO slowness VALUES (60); INSERT INTO t VALUES (2, 2)")
+    return writer
 
 
 @contextmanager

@@ -15,11 +15,11 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def writer(ms: Millstream, database: str) -> psycopg.Connection:
-    conn = psycopg.connect(database, autocommit=True)
-    conn.execute("CREATE TABLE t (id int PRIMARY KEY, g int, v numeric(8,2)); CREATE TABLE other (id int PRIMARY KEY)")
-    conn.execute("INSERT INTO t SELECT i, i % 3, i FROM generate_series(1, 9) AS i; INSERT INTO other VALUES (1)")
-    return conn
+def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, v numeric(8,2))")
+    writer.execute("CREATE TABLE other (id int PRIMARY KEY)")
+    writer.execute("INSERT INTO t SELECT i, i % 3, i FROM generate_series(1, 9) AS i; INSERT INTO other VALUES (1)")
+    return writer
 
 
 def equal(ms: Millstream, name: str, query: str) -> None:

@@ -25,9 +25,9 @@ ODD = ['a"b', "a.b", "a b", "A", "é☃", "select", "100%", "%s", "{x}", "it's",
 
 
 @pytest.fixture
-def writer(ms: Millstream, database: str) -> psycopg.Connection:
+def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
     ms.app.witness = witness
-    return psycopg.connect(database, autocommit=True)
+    return writer
 
 
 def witness(now: Cut, job: Job, report: RefreshReport) -> None:

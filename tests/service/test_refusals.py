@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -20,18 +19,13 @@ from millstream.errors import (
     BadQuery,
     BadSetting,
     BadSource,
-    JavaMissing,
     MillstreamError,
     NameTaken,
     NoRights,
     NoSuchStreamTable,
-    ServerDown,
     Unsupported,
     Volatile,
-    WrongVersion,
 )
-from millstream.postgres import connection
-from millstream.spark import java
 
 SCHEMA = """
     CREATE TABLE orders (id int PRIMARY KEY, customer int, amount numeric(12,2), note text, at timestamptz, doc json);
@@ -202,45 +196,6 @@ def test_a_role_that_the_catalog_is_not_of_is_told_whose_it_is(ms: millstream.Mi
         assert caught.value.hint == 'Connect as role "tester".'
     finally:
         conn.execute("DROP ROLE stranger")
-
-
-def test_a_server_that_is_down_is_said_to_be_down() -> None:
-    with pytest.raises(ServerDown) as caught:
-        millstream.connect(f"postgresql://nobody@127.0.0.1:{free_port()}/nothing")
-    assert caught.value.code == "MS001"
-    assert caught.value.retryable
-
-
-def test_a_dsn_that_is_none_is_refused() -> None:
-    with pytest.raises(BadSetting, match="dsn"):
-        millstream.connect("this is not a dsn")
-
-
-def test_a_server_of_another_version_is_refused(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "OLDEST", 99)
-    monkeypatch.setattr(connection, "NEWEST", 99)
-    with pytest.raises(WrongVersion) as caught:
-        millstream.connect(database)
-    assert caught.value.code == "MS002"
-    assert "99" in caught.value.detail
-
-
-def test_a_missing_java_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    with pytest.raises(JavaMissing) as caught:
-        java.java()
-    assert caught.value.code == "MS003"
-    assert "apt-get install" in caught.value.hint
-
-
-def test_an_old_java_is_named_with_its_version(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    program = tmp_path / "bin" / "java"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaMissing, match="Java 17"):
-        java.java()
 
 
 def run(*arguments: str, dsn: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -20,13 +20,18 @@ from millstream.testing.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
+
 TOTALS = "SELECT g, sum(v) AS total, count(*) AS n FROM t GROUP BY g"
+
+
 TABLES = """
     CREATE TABLE t (id int PRIMARY KEY, g int, v int, w varchar(10));
     CREATE TABLE names (g int PRIMARY KEY, name text);
     INSERT INTO t SELECT i, i % 3, i, 'w' || i FROM generate_series(1, 9) AS i;
     INSERT INTO names VALUES (0, 'zero'), (1, 'one'), (2, 'two')
 """
+
+
 CHANGE = (
     "UPDATE {t} SET {g} = 1 WHERE {id} = 3; DELETE FROM {t} WHERE {id} = 4; INSERT INTO {t} VALUES ({n}, 2, 7, 'x')"
 )
@@ -84,72 +89,6 @@ def test_renamed_columns_and_tables_are_followed(
         assert [found for found in one.health() if not found.ok] == []
 
 
-DECORATED = """
-    CREATE INDEX by_total ON totals (total) WHERE n > 0;
-    COMMENT ON COLUMN totals.total IS 'ours';
-    GRANT SELECT ON totals TO PUBLIC;
-    CREATE TABLE seen (n bigint);
-    CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
-        $$ BEGIN INSERT INTO public.seen VALUES (NEW.n); RETURN NULL; END $$;
-    CREATE TRIGGER note AFTER UPDATE ON totals FOR EACH ROW EXECUTE FUNCTION note();
-"""
-DECORATION = """
-    SELECT c.oid, c.relacl::text, col_description(c.oid, 2), array_agg(DISTINCT i.indexrelid::regclass::text),
-        array_agg(DISTINCT t.tgname::text)
-    FROM pg_class AS c
-    JOIN pg_index AS i ON i.indrelid = c.oid
-    JOIN pg_trigger AS t ON t.tgrelid = c.oid
-    WHERE c.oid = 'totals'::regclass GROUP BY c.oid, c.relacl
-"""
-
-
-def test_retyped_columns_are_followed_and_the_table_stays_the_same_one(
-    ms: Millstream, writer: psycopg.Connection
-) -> None:
-    """Every refresh failed until the stream table was created again, without its indexes, rights and triggers."""
-    make(ms)
-    ms.create_stream_table("texts", "SELECT w, count(*) AS n, max(v) AS last FROM t GROUP BY w HAVING min(v) > 0")
-    writer.execute(DECORATED)
-    decoration = writer.execute(DECORATION).fetchall()
-    for n, (ddl, type) in enumerate(
-        [
-            ("ALTER TABLE t ALTER v TYPE bigint, ALTER w TYPE varchar(20)", "numeric"),
-            ('ALTER TABLE t ALTER v TYPE numeric(12,2), ALTER w TYPE text COLLATE "C"', "numeric"),
-            # The keys of `texts` are no numbers, and cannot be converted.
-            (
-                "ALTER TABLE t ALTER v TYPE smallint, ALTER w TYPE int USING length(w), ALTER g TYPE text; "
-                "ALTER TABLE names ALTER g TYPE text",
-                "bigint",
-            ),
-        ]
-    ):
-        change(writer, 20 + n)
-        writer.execute(ddl.encode())
-        writer.execute("INSERT INTO t (id, g, v) VALUES (%s, 5, 1)", (30 + n,))
-        done = actions(ms)
-        assert (done["totals"], done["texts"]) == ("REINITIALIZE", "REINITIALIZE")
-        check(ms)
-        query = "SELECT w, count(*) AS n, max(v) AS last FROM t GROUP BY w HAVING min(v) > 0"
-        oracle.check(ms.app.conn, query, "texts")
-        assert writer.execute("SELECT DISTINCT pg_typeof(total)::text FROM totals").fetchall() == [(type,)]
-        assert writer.execute(DECORATION).fetchall() == decoration
-        writer.execute("UPDATE t SET v = v + 1 WHERE id IN (1, 2)")
-        assert set(actions(ms).values()) == {"DIFFERENTIAL"}
-
-
-def test_a_view_over_a_stream_table_that_stands_in_the_way_is_named(ms: Millstream, writer: psycopg.Connection) -> None:
-    ms.create_stream_table("totals", TOTALS, schedule="continuous")
-    writer.execute("CREATE VIEW shown AS SELECT total FROM totals; ALTER TABLE t ALTER v TYPE bigint")
-    with pytest.raises(SourceChanged, match="cannot get the columns") as caught:
-        ms.refresh("totals")
-    assert "view public.shown" in caught.value.detail
-    assert ms.app.named("totals").status == "ERROR"
-    writer.execute("DROP VIEW shown")
-    end_backoff(ms.app.conn)
-    assert [report.action for report in ms.tick()] == ["REINITIALIZE"]
-    assert (ms.app.named("totals").status, ms.verify("totals").ok) == ("ACTIVE", True)
-
-
 def test_a_query_that_does_not_hold_waits_and_a_dropped_source_leaves_nothing_behind(
     ms: Millstream, writer: psycopg.Connection
 ) -> None:
@@ -184,9 +123,6 @@ def test_a_query_that_does_not_hold_waits_and_a_dropped_source_leaves_nothing_be
     assert (ms.app.named("totals").status, ms.verify("totals").ok) == ("ACTIVE", True)
 
 
-# -- the stream table itself -----------------------------------------------------------------------
-
-
 def test_a_stream_table_that_its_owner_renames_is_refreshed_under_its_new_name(
     ms: Millstream, writer: psycopg.Connection
 ) -> None:
@@ -208,9 +144,6 @@ def test_a_stream_table_that_its_owner_renames_is_refreshed_under_its_new_name(
     oracle.check(ms.app.conn, f"SELECT count(*) AS groups, sum(total) AS total FROM ({TOTALS}) AS q", "above")
     ms.drop_stream_table("aside.sums", cascade=True)
     assert [table.name for table in ms.status()] == ["named"]
-
-
-# -- captured from WAL, partitioned ----------------------------------------------------------------
 
 
 def test_a_source_that_is_captured_from_wal_is_followed_and_leaves_no_slot(

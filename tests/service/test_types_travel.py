@@ -79,17 +79,16 @@ NAMES = {type_: f"c{number}" for number, type_ in enumerate(TYPES)}
 
 
 @pytest.fixture
-def writer(ms: Millstream, database: str) -> psycopg.Connection:
+def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
     """A table of all types, and a connection that writes to it."""
-    conn = psycopg.connect(database, autocommit=True)
-    conn.execute("CREATE TYPE mood AS ENUM ('sad', 'happy', 'a b'); CREATE DOMAIN posint AS int CHECK (VALUE > 0)")
-    conn.execute("CREATE TYPE pair AS (a int, b text)")
+    writer.execute("CREATE TYPE mood AS ENUM ('sad', 'happy', 'a b'); CREATE DOMAIN posint AS int CHECK (VALUE > 0)")
+    writer.execute("CREATE TYPE pair AS (a int, b text)")
     columns = ", ".join(f"{NAMES[type_]} {type_}" for type_ in TYPES)
-    conn.execute(f"CREATE TABLE t (id int PRIMARY KEY, grp int, {columns})".encode())
+    writer.execute(f"CREATE TABLE t (id int PRIMARY KEY, grp int, {columns})".encode())
     for number in range(6):
-        insert(conn, number)
+        insert(writer, number)
     ms.app.witness = witness
-    return conn
+    return writer
 
 
 def insert(conn: psycopg.Connection, number: int) -> None:

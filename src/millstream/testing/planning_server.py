@@ -41,6 +41,8 @@ _CONDITIONS = (
     exp.And, exp.Or, exp.Not, exp.Is, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ,
     exp.NullSafeNEQ, exp.Between, exp.In, exp.Like, exp.Boolean,
 )  # fmt: skip
+# Operators whose result may be known although an operand is NULL.
+_NOT_STRICT = (exp.Connector, exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ)
 _FUNCTIONS = {"lower": "text", "upper": "text", "length": "int4", "scale": "int4", "starts_with": "bool"}
 _OF_ARGUMENT = frozenset({"abs", "round", "trunc", "greatest", "least"})
 _DECLARED = re.compile(r"^\s*([a-zA-Z0-9_ ]+?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*$")
@@ -91,7 +93,7 @@ class PlanningServerDouble:
         return tuple(self._type(expression.tree, columns) for expression in expressions)
 
     def values(self, expressions: Sequence[str]) -> tuple[Constant, ...]:
-        """Return the values of constants; of an expression in which each operand is NULL, NULL."""
+        """Return the values of constants; of a strict operator or function with an operand that is NULL, NULL."""
         return tuple(self._value(text) for text in expressions)
 
     def declare(self, block: Block) -> Table:
@@ -126,8 +128,8 @@ class PlanningServerDouble:
         if isinstance(node, exp.Literal):
             return str(node.this) if node.is_string or "." in node.name else int(node.name)
         operands = list(node.iter_expressions())
-        strict = isinstance(node, exp.Binary | exp.Neg | exp.Anonymous) and not isinstance(node, exp.Connector | exp.Is)
-        if isinstance(node, exp.Null) or (strict and all(self._value(printed(child)) is None for child in operands)):
+        strict = isinstance(node, exp.Binary | exp.Neg | exp.Anonymous) and not isinstance(node, _NOT_STRICT)
+        if isinstance(node, exp.Null) or (strict and any(self._value(printed(child)) is None for child in operands)):
             return None
         raise LookupError(f"the double cannot evaluate {text}: give it in `known_values`")
 

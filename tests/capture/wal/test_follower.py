@@ -25,11 +25,12 @@ TRIGGERED = "SELECT id FROM triggered"
 
 
 @pytest.fixture
-def writer(ms: Millstream, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> psycopg.Connection:
+def writer(
+    ms: Millstream, writer: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> psycopg.Connection:
     """One source captured from WAL, which spills beyond 100 kB, and one by triggers."""
-    conn = psycopg.connect(database, autocommit=True)
-    conn.execute("CREATE TABLE logged (id int PRIMARY KEY, v text); ALTER TABLE logged REPLICA IDENTITY FULL")
-    conn.execute("CREATE TABLE triggered (id int PRIMARY KEY)")
+    writer.execute("CREATE TABLE logged (id int PRIMARY KEY, v text); ALTER TABLE logged REPLICA IDENTITY FULL")
+    writer.execute("CREATE TABLE triggered (id int PRIMARY KEY)")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     ms.app.follower._options = replace(ms.app.follower._options, budget=100_000)
     ms.create_stream_table("logged_st", LOGGED, schedule="continuous", refresh_mode="DIFFERENTIAL")
@@ -40,7 +41,7 @@ def writer(ms: Millstream, database: str, tmp_path: Path, monkeypatch: pytest.Mo
         ms.app.steps = TransitionMemory()
         ms.tick()
     ms.tick()
-    return conn
+    return writer
 
 
 def test_a_full_spill_disk_stops_only_what_is_captured_from_the_log(

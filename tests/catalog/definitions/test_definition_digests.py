@@ -13,12 +13,11 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def writer(ms: Millstream, database: str) -> psycopg.Connection:
-    conn = psycopg.connect(database, autocommit=True)
-    conn.execute(
+def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
+    writer.execute(
         "CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT i, i FROM generate_series(1, 9) AS i"
     )
-    return conn
+    return writer
 
 
 def restarted(ms: Millstream) -> None:

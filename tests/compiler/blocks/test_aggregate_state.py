@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 from tests.law.conftest import Law, law
+
+from millstream.client import Millstream
+from millstream.errors import RefreshFailed
+from millstream.testing import oracle
 
 __all__ = ["law"]  # a fixture
 
@@ -65,3 +70,28 @@ def test_numerics_of_any_size_are_added_and_compared(law: Law) -> None:
     law.change(TABLES)
     law.conn.cursor().executemany("INSERT INTO odd VALUES (%s, %s)", list(enumerate(VALUES)))
     law.holds_for(QUERIES, CHANGES)
+
+
+@pytest.mark.spark
+def test_having_guards_the_select_list(ms: Millstream, writer: psycopg.Connection) -> None:
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, x int, y int)")
+    writer.execute("INSERT INTO t VALUES (1, 1, 4, 2), (2, 2, 5, 0)")
+    query = "SELECT g, sum(x) / sum(y) AS q FROM t GROUP BY g HAVING sum(y) <> 0"
+    ms.create_stream_table("st", query)
+    writer.execute("UPDATE t SET y = 0 WHERE id = 1; INSERT INTO t VALUES (3, 2, 1, 3)")
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    oracle.check(ms.app.conn, query, "st")
+    assert writer.execute("SELECT * FROM st").fetchall() == [(2, 2)]
+
+
+@pytest.mark.spark
+def test_a_sum_that_leaves_its_range_is_an_error(ms: Millstream, writer: psycopg.Connection) -> None:
+    query = "SELECT g, sum(v) AS s, avg(v) AS m FROM f GROUP BY g"
+    writer.execute("CREATE TABLE f (id int PRIMARY KEY, g int, v float8); INSERT INTO f VALUES (1, 1, 1e308)")
+    ms.create_stream_table("st", query, schedule="1h")
+    writer.execute("INSERT INTO f VALUES (2, 1, 1e308)")
+    with pytest.raises(RefreshFailed, match="out of range"):
+        ms.refresh("st")
+    writer.execute("UPDATE f SET v = 'Infinity' WHERE id = 2")
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    oracle.check(ms.app.conn, query, "st")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 from tests.law.conftest import Law, law
+
+from millstream.client import Millstream
+from millstream.testing import oracle
 
 __all__ = ["law"]  # a fixture
 
@@ -36,3 +40,30 @@ def test_values_may_stand_first_in_a_join(law: Law) -> None:
         "JOIN o ON o.q = w.s",
     }
     law.holds_for(queries, ["INSERT INTO o VALUES (7, 5), (8, NULL); DELETE FROM o WHERE id = 1", "DELETE FROM o"])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH q (v, id) AS (SELECT id, v FROM a) SELECT id, v FROM q",
+        "WITH q (k) AS (SELECT id, v FROM a) SELECT k, v FROM q",
+        "WITH q (one, two) AS (SELECT sum(v), sum(w) FROM b GROUP BY id) SELECT one, two FROM q",
+        "SELECT one, two FROM (SELECT id AS n, v AS n FROM a) AS q (one, two)",
+        "WITH q (one, two) AS (SELECT id AS n, v AS n FROM a UNION ALL SELECT id, w FROM b) SELECT two, one FROM q",
+        "SELECT j.id, j.w FROM (a JOIN b USING (id)) AS j",
+        "SELECT j.av, j.bv, c.v FROM (a JOIN b ON a.id = b.w) AS j (id, av, bid, bv) JOIN c ON c.id = j.id",
+        "SELECT id, a.v, c.v AS cv FROM a JOIN (b JOIN c USING (id)) USING (id)",
+    ],
+)
+def test_columns_are_known_by_the_names_that_the_query_gives_them(
+    ms: Millstream, writer: psycopg.Connection, query: str
+) -> None:
+    writer.execute("CREATE TABLE a (id int PRIMARY KEY, v int); CREATE TABLE c (id int PRIMARY KEY, v int)")
+    writer.execute("CREATE TABLE b (id int PRIMARY KEY, v int, w int); INSERT INTO b VALUES (1, 20, 2), (2, 30, 1)")
+    writer.execute("INSERT INTO a VALUES (1, 5), (2, 6), (3, 7); INSERT INTO c VALUES (1, 50), (2, 60)")
+    ms.create_stream_table("st", query)
+    oracle.check(ms.app.conn, query, "st")
+    writer.execute("UPDATE a SET v = v + 1 WHERE id = 1; UPDATE b SET w = 3 WHERE id = 2; INSERT INTO c VALUES (3, 70)")
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    oracle.check(ms.app.conn, query, "st")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Scan
+from millstream.client import Millstream
 from millstream.compiler.blocks.region import BranchNames, Region
 from millstream.compiler.placement.place import Placer
 from millstream.compiler.placement.placement import Placement
 from millstream.errors import Unsupported
+from millstream.testing import oracle
 from millstream.testing.planning_server import PlanningServerDouble, table
 
 T = Scan(table("t", "id int4, m numeric(9,2), f float8, word text", key="id"), "t")
@@ -55,3 +58,35 @@ def test_an_operator_that_spark_computes_otherwise_is_refused_at_any_depth(text:
     refused = place(text)
     assert isinstance(refused, Unsupported)
     assert reason in refused.detail
+
+
+COMPARED = {
+    "an average of more digits": "SELECT t.id FROM t WHERE t.x > (SELECT avg(CASE WHEN u.id = 3 THEN 1 ELSE 0 END) "
+    "FROM u WHERE u.g = t.g)",
+    "of any kind": "SELECT t.id, u.id AS other FROM t JOIN u ON u.g = t.g AND t.x <= u.x",
+    "with integers": "SELECT t.id, u.id AS other FROM t JOIN u ON u.g = t.g WHERE t.id < u.x OR t.x <> u.id",
+    "padded": "SELECT t.id, u.id AS other FROM t LEFT JOIN u ON u.g = t.g AND t.x >= u.x",
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("what", COMPARED)
+def test_numbers_of_any_digits_are_compared_across_tables(
+    ms: Millstream, writer: psycopg.Connection, what: str
+) -> None:
+    for name in "tu":
+        writer.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, g int, x numeric)".encode())
+        writer.execute(f"CREATE INDEX ON {name} (g)".encode())
+    values = [
+        "0", "1", "-1", "0.05", "0.5", "0.50", "-0.5", "-0.55", "12", "12.5", "-12", "-12.5", "99", "100", "NULL",
+        "0.000000000000000000000001", "0.000000000000000000000002", "-0.000000000000000000000001", "'NaN'",
+        "123456789012345678901234567890.5", "-123456789012345678901234567890", "'Infinity'", "'-Infinity'",
+    ]  # fmt: skip
+    for n, value in enumerate(values):
+        writer.execute(f"INSERT INTO t VALUES ({n}, {n % 2}, {value})".encode())
+        writer.execute(f"INSERT INTO u VALUES ({n}, {n % 2}, {value})".encode())
+    ms.create_stream_table("st", COMPARED[what], refresh_mode="DIFFERENTIAL")
+    oracle.check(ms.app.conn, COMPARED[what], "st")
+    writer.execute("UPDATE t SET g = 1 - g WHERE id % 3 = 0; DELETE FROM u WHERE id = 4; UPDATE u SET x = x / 7")
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    oracle.check(ms.app.conn, COMPARED[what], "st")

@@ -139,3 +139,11 @@ def test_a_defect_of_the_planner_is_named_and_creates_nothing(
     assert "report it" in caught.value.hint
     assert ms.status() == []
     assert ms.create_stream_table("mended", query) is not None
+
+
+def test_an_operator_that_the_path_decides_is_refused_where_ours_would_mean_another(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    writer.execute("CREATE EXTENSION citext; CREATE TABLE t (id int PRIMARY KEY, c citext)")
+    with pytest.raises(Unsupported, match="syntax"):
+        ms.create_stream_table("st", "SELECT id, NULLIF(c, 'x') AS c FROM t")

@@ -28,11 +28,10 @@ CHANGES = (
 
 
 @pytest.fixture
-def writer(ms: Millstream, database: str) -> psycopg.Connection:
-    conn = psycopg.connect(database, autocommit=True)
-    conn.execute("CREATE TABLE t (id int PRIMARY KEY, g int, v int)")
-    conn.execute("INSERT INTO t SELECT i, nullif(i % 3, 0), i FROM generate_series(1, 9) AS i")
-    return conn
+def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, v int)")
+    writer.execute("INSERT INTO t SELECT i, nullif(i % 3, 0), i FROM generate_series(1, 9) AS i")
+    return writer
 
 
 def hang(writer: psycopg.Connection, body: str, events: str = "INSERT OR UPDATE OR DELETE") -> None:

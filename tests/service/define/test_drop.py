@@ -10,7 +10,7 @@ import pytest
 
 import millstream
 from millstream import Millstream
-from millstream.errors import LockNotHad, StillUsed
+from millstream.errors import LockNotHad, StillUsed, TargetMoved
 from millstream.postgres.connection import Connection, connect
 from millstream.postgres.table_locks import Patience
 from millstream.service.define import drop
@@ -130,3 +130,18 @@ def test_a_source_that_another_stream_table_reads_stays_captured(conn: Connectio
     mill.create_stream_table("n", "SELECT id, amount FROM shop.orders", initialize=False)
     mill.drop_stream_table("n")
     assert left(conn) == before
+
+
+@pytest.mark.spark
+def test_drop_takes_neither_a_renamed_table_nor_one_that_has_its_name(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    ms.create_stream_table("st", "SELECT id FROM t")
+    writer.execute("ALTER TABLE st RENAME TO st_kept; CREATE TABLE st AS SELECT 'precious' AS word")
+    with pytest.raises(TargetMoved, match="st_kept"):
+        ms.drop_stream_table("st")
+    ms.drop_stream_table("st", forget=True)
+    assert writer.execute("SELECT word FROM st").fetchall() == [("precious",)]
+    assert writer.execute("SELECT count(*) FROM st_kept").fetchone() == (0,)
+    assert ms.status() == []

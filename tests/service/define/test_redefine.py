@@ -14,12 +14,15 @@ from millstream.testing import oracle
 
 pytestmark = pytest.mark.spark
 
+
 TABLES = """
     CREATE TABLE t (id int PRIMARY KEY, g int, v int, w text);
     CREATE TABLE u (g int PRIMARY KEY, name text);
     INSERT INTO t SELECT i, i % 3, i, 'w' || i % 2 FROM generate_series(1, 9) AS i;
     INSERT INTO u VALUES (0, 'zero'), (1, 'one')
 """
+
+
 # Each from the one before: another filter, columns, types, keys, sources; and back.
 QUERIES = [
     "SELECT g, sum(v) AS total, count(*) AS n FROM t WHERE v > 2 GROUP BY g",
@@ -31,6 +34,8 @@ QUERIES = [
     "SELECT g, n FROM (SELECT g, count(*) AS n, max(v) AS m FROM t GROUP BY g) AS q WHERE m > 4",
     "SELECT g, sum(v) AS total, count(*) AS n FROM t GROUP BY g",
 ]
+
+
 CHANGE = "INSERT INTO t VALUES ({n}, 1, 5, 'w1'); UPDATE t SET v = v + 1 WHERE id = 2; UPDATE u SET name = name || 'x'"
 
 
@@ -85,13 +90,3 @@ def test_what_cannot_be_done_changes_nothing(ms: Millstream, writer: psycopg.Con
     writer.execute(CHANGE.format(n=20).encode())
     assert ms.refresh("st").action == "DIFFERENTIAL"
     oracle.check(ms.app.conn, QUERIES[0], "st")
-
-
-def test_create_or_replace_creates_alters_or_does_nothing(ms: Millstream, writer: psycopg.Connection) -> None:
-    done = list[str]()
-    for query, schedule in ((QUERIES[0], "1m"), (QUERIES[0], "5m"), (QUERIES[2], "5m"), (QUERIES[2], "5m")):
-        report = ms.create_or_replace_stream_table("st", query, schedule=schedule)
-        done.append(report.reason if report else "nothing")
-        assert ms.app.named("st").schedule == schedule
-        oracle.check(ms.app.conn, query, "st")
-    assert done == ["INITIAL", "nothing", "QUERY_CHANGED", "nothing"]

@@ -17,10 +17,9 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def writer(ms: Millstream, database: str) -> psycopg.Connection:
-    conn = psycopg.connect(database, autocommit=True)
-    conn.execute("CREATE TABLE t (id int PRIMARY KEY, v int, w int); INSERT INTO t VALUES (1, 1, 1)")
-    return conn
+def writer(ms: Millstream, writer: psycopg.Connection) -> psycopg.Connection:
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY, v int, w int); INSERT INTO t VALUES (1, 1, 1)")
+    return writer
 
 
 def health(ms: Millstream, name: str) -> Check:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 from tests.law.conftest import Law, law
+
+from millstream.client import Millstream
 
 __all__ = ["law"]  # a fixture
 
@@ -36,3 +39,16 @@ def test_calls_in_every_clause_make_groups(law: Law) -> None:
     """
     law.change(TABLES)
     law.holds_for(QUERIES, CHANGES)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("query", ["SELECT sum(note ORDER BY id) AS s FROM t", "SELECT max(word) AS m FROM t"])
+def test_an_aggregate_from_outside_with_a_name_of_the_servers_is_that_aggregate(
+    ms: Millstream, writer: psycopg.Connection, query: str
+) -> None:
+    writer.execute("CREATE EXTENSION citext; CREATE TABLE t (id int PRIMARY KEY, note text, word citext)")
+    writer.execute("CREATE AGGREGATE sum (text) (SFUNC = textcat, STYPE = text)")
+    ms.create_stream_table("st", query)
+    writer.execute("INSERT INTO t VALUES (1, 'a', 'B'), (2, 'c', 'a'), (3, NULL, 'b')")
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    assert ms.verify("st").ok

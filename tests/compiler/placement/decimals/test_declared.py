@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from millstream.algebra.expr import Expr
+from millstream.client import Millstream
 from millstream.compiler.placement.decimals.declared import Digits, digits_of, digits_of_type
+from millstream.testing import oracle
 from millstream.testing.planning_server import pg_type
 
 COLUMNS = {"price": Digits(10, 2), "rate": Digits(3, 4), "quantity": Digits(10, 0)}
@@ -41,3 +44,17 @@ def test_types_declare_digits_or_do_not() -> None:
     assert digits_of_type(pg_type("int2")) == Digits(5, 0)
     assert digits_of_type(pg_type("numeric")) is None
     assert digits_of_type(pg_type("float8")) is None
+
+
+@pytest.mark.spark
+def test_numbers_without_their_last_digits_are_added(ms: Millstream, writer: psycopg.Connection) -> None:
+    writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, x numeric(3,-2))")
+    writer.execute("INSERT INTO t SELECT n, n % 2, n * 150 FROM generate_series(1, 9) AS n")
+    query = "SELECT g, sum(x) AS s, avg(x) AS a, min(x) AS l, sum(x * 2) AS d FROM t GROUP BY g"
+    ms.create_stream_table("st", query, refresh_mode="DIFFERENTIAL")
+    oracle.check(ms.app.conn, query, "st")
+    writer.execute(
+        "UPDATE t SET x = 99900 WHERE id = 3; DELETE FROM t WHERE id IN (2, 5); INSERT INTO t VALUES (10, 3, 49)"
+    )
+    assert ms.refresh("st").action == "DIFFERENTIAL"
+    oracle.check(ms.app.conn, query, "st")

@@ -1,15 +1,9 @@
-"""Queries that once went wrong, or nearly: each is exact now, or refused aloud."""
+"""Clauses of every kind, each in a query that once went wrong, or nearly: all are kept side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import psycopg
 import pytest
-
-import millstream
-from millstream import Millstream
-from millstream.errors import Unsupported
+from tests.law.conftest import Law
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +20,7 @@ CHANGE = """
     INSERT INTO u VALUES (9, NULL), (1, 4);
     DELETE FROM u WHERE b = 2;
 """
-KEPT = {
+QUERIES = {
     "a text that looks like a column of ours": """SELECT a, '"g"."k0"' || max(word) AS m FROM t GROUP BY a""",
     "sums of real": "SELECT a, sum(x) AS s, avg(x) AS m FROM t GROUP BY a",
     "rows without columns": "SELECT id FROM t WHERE EXISTS (SELECT FROM u WHERE b > 3 LIMIT 1)",
@@ -67,32 +61,8 @@ KEPT = {
     "rows without columns, united": "SELECT id FROM t WHERE EXISTS (SELECT FROM u WHERE b > 3 UNION SELECT FROM u)",
     "all alternatives in one": "SELECT id FROM t JOIN u ON (t.a = u.a AND u.b = 1) OR (t.a = u.a AND t.id > 9)",
 }
-REFUSED = {
-    "LIMIT or OFFSET that is a subquery": "SELECT id FROM t ORDER BY id LIMIT (SELECT count(*) FROM u)",
-}
 
 
-@pytest.fixture
-def ms(database: str) -> Iterator[Millstream]:
-    with psycopg.connect(database, autocommit=True) as conn:
-        conn.execute(TABLES)
-    with millstream.connect(database) as client:
-        yield client
-
-
-def test_each_is_exact(ms: Millstream, database: str) -> None:
-    names = {what: f"st_{number}" for number, what in enumerate(KEPT)}
-    for what, query in KEPT.items():
-        ms.create_stream_table(names[what], query, schedule="1h", refresh_mode="DIFFERENTIAL")
-    with psycopg.connect(database, autocommit=True) as writer:
-        writer.execute(CHANGE)
-    reports = {report.name: report.action for report in ms.refresh_all()}
-    wrong = [what for what, name in names.items() if not ms.verify(name).ok]
-    assert not wrong
-    assert set(reports.values()) == {"DIFFERENTIAL"}
-
-
-@pytest.mark.parametrize("what", REFUSED)
-def test_each_is_refused(ms: Millstream, what: str) -> None:
-    with pytest.raises(Unsupported, match=what):
-        ms.create_stream_table("st", REFUSED[what])
+def test_each_is_exact(law: Law) -> None:
+    law.change(TABLES)
+    law.holds_for(QUERIES, [CHANGE])
