@@ -42,7 +42,7 @@ def test_the_step_of_a_union_carries_the_row_that_it_derives_from() -> None:
 @pytest.mark.parametrize(
     ("step", "says"),
     [
-        ("SELECT max(u.b) FROM public.u JOIN r ON r.n = u.a GROUP BY u.a", "over the recursive table"),
+        ("SELECT max(u.b) FROM public.u JOIN r ON r.n = u.a GROUP BY u.a", "of the recursive table"),
         ("SELECT u.b FROM public.u LEFT JOIN r ON r.n = u.a", "reads the recursive table more than once"),
     ],
 )
