@@ -18,6 +18,7 @@ from psycopg import errors, sql
 from psycopg.pq import TransactionStatus
 
 from millstream.errors import LockNotHad
+from millstream.postgres import fence
 from millstream.postgres.connection import Connection
 from millstream.postgres.relations import Name
 from millstream.postgres.sql_files import load
@@ -55,13 +56,16 @@ def read_committed(conn: Connection) -> Iterator[None]:
     """A transaction whose every statement sees what has committed before it, whatever the server's default.
 
     What is looked at under a lock must be as it is now, not as it was when we began to wait for the lock.
-    Within a transaction of the caller's it is a savepoint, and the caller's isolation stands.
+    Within a transaction of the caller's it is a savepoint, and the caller's isolation stands. The session's fence is
+    held at its end; of a savepoint the caller holds it.
     """
     is_outermost = conn.info.transaction_status == TransactionStatus.IDLE
     with conn.transaction():
         if is_outermost:
             conn.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
         yield
+        if is_outermost:
+            fence.hold(conn)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ from millstream.errors import (
     TargetMoved,
 )
 from millstream.observe import log
-from millstream.postgres import notifications, relations
+from millstream.postgres import fence, notifications, relations
 from millstream.postgres.failures import failure_from
 from millstream.postgres.relations import Name
 from millstream.postgres.table_locks import Patience, under_lock
@@ -135,6 +135,7 @@ def _record_sources(context: SchedulerContext, table: StreamTable) -> None:
             sources.add_dependency(context.conn, table.id, relid, columns)
         sources.remove_other_dependencies(context.conn, table.id, list(read))
         dependencies.record(context.conn, table.id, context.plan(table).upstreams)
+        fence.hold(context.conn)
 
 
 def _new_sources(job: Job, again: Job | MillstreamError) -> set[int]:

@@ -28,6 +28,7 @@ from millstream.compiler.server import renames
 from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query, version_stamp
 from millstream.errors import Closed, JavaEnded, MillstreamError
 from millstream.observe import log
+from millstream.postgres import fence
 from millstream.postgres.connection import Connection, hang_up, session
 from millstream.postgres.table_locks import waiting_at_most
 from millstream.refresh.batches import Footprints
@@ -73,8 +74,7 @@ class App:
         self.journal = self._journal()
         self.progress: Progress = progress or (lambda step, share: None)
         self.witness: Witness | None = None
-        self.epoch: Epoch | None = None
-        """In a service: its leadership."""
+        self._epoch: Epoch | None = None
         self.pruned_history_at = float("-inf")
         """When old entries of the history were last removed, by the clock of the process."""
         self.follower = Follower(dsn, settings, reader=self._shared.reader)
@@ -84,6 +84,16 @@ class App:
         self.footprints = Footprints()
         self._memory = DigestCache()
         self._is_closed = False
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """In a service: its leadership, which every transaction of the main session holds."""
+        return self._epoch
+
+    @epoch.setter
+    def epoch(self, epoch: Epoch | None) -> None:
+        self._epoch = epoch
+        fence.put(self.conn, epoch.hold if epoch else None)
 
     def use(self, settings: Settings) -> None:
         """Work with these settings from now on. Spark keeps those that it was started with."""
@@ -225,6 +235,7 @@ class App:
                 if (table.planned_by, table.reads_clock) != (version_stamp(), planned.reads_clock):
                     stamp, reads_clock = version_stamp(), planned.reads_clock
                     stream_tables.set_planned(self.conn, table.id, planned_by=stamp, reads_clock=reads_clock)
+                self.hold_epoch()
             self._shared.kept.add(table.id)
 
     def _mutex(self) -> Mutex:
@@ -260,8 +271,8 @@ class App:
         conn = _main_session(self.dsn)
         try:
             if self.epoch is not None:
-                with conn.transaction():
-                    self.epoch.hold(conn)
+                fence.put(conn, self.epoch.hold)
+                fence.hold(conn)
         except BaseException:
             conn.close()
             raise
@@ -269,8 +280,7 @@ class App:
 
     def hold_epoch(self) -> None:
         """In a service: keep leading until the transaction ends; raise Deposed if another process leads."""
-        if self.epoch is not None:
-            self.epoch.hold(self.conn)
+        fence.hold(self.conn)
 
     def hang_up(self) -> None:
         """End what is being done, from another thread: its transaction is rolled back, and it raises ServerDown."""

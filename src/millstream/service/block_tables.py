@@ -19,6 +19,7 @@ from millstream.compiler.blocks.demand import crossing_lookups, lookups
 from millstream.compiler.server.plan_query import QueryPlan, state_sql
 from millstream.large_stack import on_large_stack
 from millstream.observe import log
+from millstream.postgres import fence
 from millstream.postgres.connection import Connection
 from millstream.store import state
 from millstream.store.names import BlockNames
@@ -63,6 +64,7 @@ def replace(conn: Connection, table: StreamTable, planned: QueryPlan) -> bool:
         drop(conn, table)
         create(conn, table, planned)
         stream_tables.start_over(conn, table.id)
+        fence.hold(conn)
     return True
 
 

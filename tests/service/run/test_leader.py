@@ -162,7 +162,9 @@ def test_who_waits_for_a_source_on_wal_that_nobody_writes_to_is_not_kept_waiting
     monkeypatch.setattr(follower, "_options", lambda settings: never)
     writer.execute("ALTER TABLE orders REPLICA IDENTITY FULL")
     ms.create_stream_table("totals", TOTALS, schedule="200ms")
-    with serving(database, spark, scheduler_interval="50ms", heartbeat_interval="1h", heartbeat_timeout="2h"):
+    with serving(
+        database, spark, scheduler_interval="50ms", heartbeat_interval="1h", heartbeat_timeout="2h", verify_budget=0
+    ):
         wait_until(lambda: writer.execute("SELECT cdc_mode FROM millstream.sources").fetchall() == [("WAL",)])
         for number in range(3):
             # WAL goes on, with nothing in it that is captured.

@@ -22,7 +22,7 @@ from millstream.catalog import slots
 from millstream.catalog.slots import Slot
 from millstream.errors import SlotLost
 from millstream.frontier import lsn
-from millstream.postgres import relations
+from millstream.postgres import fence, relations
 from millstream.postgres.connection import Connection
 from millstream.postgres.relations import Name
 from millstream.postgres.sql_files import load
@@ -74,6 +74,7 @@ def create(conn: Connection, dsn: str) -> Slot:
     if slots.get(conn, name) is not None:
         raise ValueError(f"slot {name} already exists")
     # Of an attempt that was killed before it was recorded; the name is of this installation only.
+    fence.hold(conn)
     slots.drop_on_server(conn, name)
     with replication(dsn, "millstream slot", lock_timeout=PATIENCE) as server:
         system, timeline, *_ = server.execute("IDENTIFY_SYSTEM").fetchall()[0]
@@ -106,6 +107,7 @@ def withdraw(conn: Connection, tables: Sequence[Name]) -> None:
 
 def drop(conn: Connection, name: str) -> None:
     """Drop the slot and the publication, and forget them. The slot first: a publication alone holds nothing."""
+    fence.hold(conn)
     slots.drop_on_server(conn, name)
     conn.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
     slots.remove(conn, name)
