@@ -177,7 +177,7 @@ def test_a_lock_on_a_stream_table_holds_no_snapshot(conn: Connection, make: Make
 
 CHILD = """
 import sys, time
-from millstream.catalog.mutex import Mutex
+from millstream.catalog.processes.mutex import Mutex
 mutex = Mutex(sys.argv[1])
 with mutex.exclusive("leader") as leads, mutex.stream_tables([int(sys.argv[2])]) as free:
     print(leads, free, flush=True)
