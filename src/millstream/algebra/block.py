@@ -11,10 +11,11 @@ plan: it reads and writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from millstream.algebra.choice import Choice
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import JoinKind, Relation, Scan
 from millstream.algebra.temporal_filter import TemporalFilter
@@ -443,6 +444,12 @@ class Block:
     materialized: MaterializedRows | None = None
     terms: tuple[RecursionTerm, ...] = ()
     """For a recursion: its terms, each evaluated on its own."""
+    choices: tuple[Choice, ...] = ()
+    """Why the block is there, and why it is maintained as it is. They are not part of the printed form."""
+
+    def with_choices(self, choices: Sequence[Choice]) -> Block:
+        """Return the block with more choices, each once."""
+        return replace(self, choices=tuple(dict.fromkeys((*self.choices, *choices))))
 
     def inputs(self) -> Iterator[Input]:
         """Yield the inputs of all branches."""

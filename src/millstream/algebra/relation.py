@@ -391,6 +391,11 @@ class Window(Relation):
     def columns(self) -> tuple[Ref, ...]:
         return tuple(Ref(self.alias, name) for name in self.names)
 
+    def over(self, input: Relation, replacements: Mapping[Ref, Expr]) -> Window:
+        """Return this window over other rows; `replacements` maps the old columns to expressions over the new."""
+        calls = tuple(Named(call.name, call.expr.substitute(replacements)) for call in self.calls)
+        return Window(input, tuple(key.substitute(replacements) for key in self.keys), calls, self.alias)
+
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the columns: c0, c1, ... for the input's, then those of the calls."""

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.algebra.block import Block, Branch, Input
+from millstream.algebra.choice import Choice
 from millstream.algebra.relation import Scan
 from millstream.catalog import history
 from millstream.catalog.history import HistoryEntry
 from millstream.catalog.stream_tables import StreamTable
+from millstream.compiler.blocks.choices import printed_choices
 from millstream.compiler.blocks.demand import group_seed, messages
 from millstream.compiler.lowering import printed
 from millstream.compiler.server.plan_query import QueryPlan
@@ -34,6 +36,7 @@ class Explanation:
             ("Query, as PostgreSQL reads it", self.table.canonical_query),
             ("Relation", str(self.planned.relation)),
             ("Blocks", "\n".join(str(one) for one in self.planned.blocks)),
+            ("Choices", printed_choices(blocks)),
             ("Demand", _of_each(blocks, _demand)),
             ("Leaf reads (PostgreSQL)", _of_each(blocks, _leaves)),
             ("Spark SQL", _of_each(blocks, _spark)),
@@ -48,9 +51,14 @@ class Explanation:
             "name": self.table.name, "schema": self.table.schema_name, "query": self.table.query,
             "canonical_query": self.table.canonical_query, "relation": str(self.planned.relation),
             "blocks": [str(one) for one in self.planned.blocks], "demand": _of_each(blocks, _demand).splitlines(),
+            "choices": [_as_dict(block, choice) for block in blocks for choice in block.choices],
             "leaf_reads": _of_each(blocks, _leaves).splitlines(), "spark_sql": _of_each(blocks, _spark),
             "last_refresh": self.last.as_dict() if self.last else None,
         }  # fmt: skip
+
+
+def _as_dict(block: Block, choice: Choice) -> dict[str, str]:
+    return {"block": block.name, "what": choice.what, "why": choice.why}
 
 
 @verb

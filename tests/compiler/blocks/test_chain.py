@@ -15,6 +15,7 @@ from millstream.algebra.types import Column
 from millstream.compiler.blocks.chain import Chain, is_one_table
 from millstream.compiler.blocks.flatten import FlatBranch
 from millstream.compiler.blocks.stateless_block import build_stateless_block
+from millstream.compiler.refusal import accepted
 from millstream.errors import Unsupported
 from millstream.testing.planning_server import PlanningServerDouble, pg_type, table
 
@@ -54,10 +55,10 @@ def bag_of(chain: Chain, relation: Relation) -> Block:
     """Build the block of a relation's columns."""
     columns = [Column(ref.column, pg_type("text")) for ref in relation.columns]
 
-    def make(flats: Sequence[FlatBranch]) -> Block:
+    def make(flats: Sequence[FlatBranch]) -> Block | Unsupported:
         return build_stateless_block(relation.columns, flats, columns, chain.server)
 
-    return chain.build_block(relation, relation.columns, make)
+    return accepted(chain.build_block(relation, relation.columns, make))
 
 
 def test_a_condition_that_spark_cannot_evaluate_filters_the_materialized_join() -> None:

@@ -18,7 +18,7 @@ from typing import Literal
 
 from millstream.algebra.block import Accumulator, Function, HolisticAggregate, Strategy, Use
 from millstream.algebra.expr import Expr
-from millstream.algebra.relation import Call
+from millstream.algebra.relation import Call, Measure
 from millstream.algebra.table import quoted
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import (
@@ -77,6 +77,21 @@ def arguments(call: Call) -> tuple[Argument, ...]:
     if call.function in ("min", "max"):
         return (Argument(value, "carry"),)
     return (Argument(value, "number"),)
+
+
+def argument_columns(measures: Sequence[Measure]) -> dict[int, str]:
+    """Return the column of the body that holds the argument of each measure that has one; equal arguments share it."""
+    needs = [arguments(measure.call) for measure in measures]
+    return {number: f"a{needs.index(need)}" for number, need in enumerate(needs) if need}
+
+
+def refuse_extreme(function: str) -> Unsupported:
+    """Return the refusal of a least or greatest value whose type only Spark knows."""
+    return Unsupported.construct(
+        f"{function} of an expression over several tables",
+        reason="Its type is not known exactly.",
+        way_round=TWO_STEPS,
+    )
 
 
 @dataclass(frozen=True)
@@ -206,12 +221,7 @@ class GroupState:
 
     def _extreme(self, function: Literal["min", "max"], over: ArgumentColumns) -> str:
         name, placed = over.name, over.placed
-        if placed.type is None:
-            raise Unsupported.construct(
-                f"{function} of an expression over several tables",
-                reason="Its type is not known exactly.",
-                way_round=TWO_STEPS,
-            )
+        assert placed.type is not None, "an extreme without a type is refused"
         order = name if placed.wire.ordered else over.order
         # The count of values tells when the last one is deleted: then there is nothing to recompute.
         self._state("present", "sum", name, INT8, wire_of(INT8))

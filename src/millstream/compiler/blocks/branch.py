@@ -24,7 +24,7 @@ from millstream.compiler.blocks.push_filters import all_conditions, joinable, pu
 from millstream.compiler.blocks.region import BranchNames, OuterJoin, Region
 from millstream.compiler.placement.place import Placer
 from millstream.compiler.placement.placement import Placement, leaf_ref
-from millstream.compiler.refusal import accepted
+from millstream.compiler.refusal import collect
 from millstream.compiler.server.questions import PlanningServer
 from millstream.errors import Unsupported
 
@@ -64,10 +64,11 @@ class BranchPlan:
         """True if Spark can compute an expression after the join."""
         return not isinstance(self.placer.place(expression, "carry"), Unsupported)
 
-    def finish(self, outputs: Sequence[tuple[str, Placement]]) -> Branch:
-        """Return the branch; all its outputs must be placed."""
-        body = _Deferred(self)
-        joined = body.region(self.flat.region)
+    def finish(self, outputs: Sequence[tuple[str, Placement]]) -> Branch | Unsupported:
+        """Return the branch, or the refusal of a condition; all its outputs must be placed."""
+        joined = _Deferred(self).region(self.flat.region)
+        if isinstance(joined, Unsupported):
+            return joined
         inputs = self.placer.inputs(self._filters, self._moving)
         relation = joined.built({one.name: Read(one) for one in inputs})
         named = tuple(Named(name, placed.expr) for name, placed in outputs)
@@ -87,8 +88,11 @@ class BranchPlan:
 
     # -- conditions ------------------------------------------------------------------------
 
-    def sort(self, conditions: Iterable[Expr], pushable: Iterable[Scan]) -> _Sorted:
-        """Sort conditions into filters, equalities and the residual; reads of `pushable` tables may be filtered."""
+    def sort(self, conditions: Iterable[Expr], pushable: Iterable[Scan]) -> _Sorted | Unsupported:
+        """Sort conditions into filters, equalities and the residual; reads of `pushable` tables may be filtered.
+
+        Return the refusal of a condition that is none of these.
+        """
         found, open_to = _Sorted(), [scan.alias for scan in pushable]
         for condition in conditions:
             # A condition without columns may filter any of these tables.
@@ -98,7 +102,10 @@ class BranchPlan:
             elif (pair := self._pair(condition)) is not None:
                 found.pairs.append(pair)
             else:
-                found.rest.append(accepted(self.placer.place(condition, "carry")).expr)
+                placed = self.placer.place(condition, "carry")
+                if isinstance(placed, Unsupported):
+                    return placed
+                found.rest.append(placed.expr)
                 self._filters += [(alias, one) for alias in open_to if (one := self._implied(condition, alias))]
         return found
 
@@ -137,12 +144,13 @@ class BranchPlan:
         fits = self.placer.never_null_extended if nulls else self.placer.null_if_extended
         if not all(fits(side) for side in sides):
             return None
-        return Pair(self._end(sides[0]), self._end(sides[1]), nulls)
-
-    def _end(self, side: Expr) -> Ref:
-        ref = leaf_ref(accepted(self.placer.leaf(side, "key")))
-        assert ref is not None
-        return ref
+        leaves = collect(self.placer.leaf(side, "key") for side in sides)
+        if isinstance(leaves, Unsupported):
+            return None
+        one, other = map(leaf_ref, leaves)
+        assert one is not None, "a side of an equality is a leaf"
+        assert other is not None, "a side of an equality is a leaf"
+        return Pair(one, other, nulls)
 
     def edge(
         self, left: _Joined, right: _Joined, pairs: Sequence[Pair], kind: JoinKind, *, needed: bool = False
@@ -214,9 +222,14 @@ class _Deferred:
         self.plan = plan
         self.names = plan.placer.names
 
-    def region(self, region: Region) -> _Joined:
-        waiting = [self._item(item, region) for item in region.items]
+    def region(self, region: Region) -> _Joined | Unsupported:
+        """Return the join of a region, or the refusal of a condition in it."""
+        waiting = collect(self._item(item, region) for item in region.items)
+        if isinstance(waiting, Unsupported):
+            return waiting
         found = self.plan.sort(region.conditions, region.certain())
+        if isinstance(found, Unsupported):
+            return found
         joined, pairs = waiting.pop(0), found.pairs
         while waiting:
             joined = self._with_next(joined, waiting, pairs)
@@ -240,14 +253,19 @@ class _Deferred:
         names, cover = joined.names + new.names, joined.cover + new.cover
         return _Joined(names, cover, (joined, new), "inner", tuple(ready))
 
-    def _item(self, item: Scan | OuterJoin, region: Region) -> _Joined:
+    def _item(self, item: Scan | OuterJoin, region: Region) -> _Joined | Unsupported:
         if isinstance(item, Scan):
             name = self.names[item.alias]
             return _Joined((name,), (name,))
         with self.plan.placer.inside(item):
-            left, right = self.region(item.left), self.region(item.right)
+            sides = collect(map(self.region, (item.left, item.right)))
+            if isinstance(sides, Unsupported):
+                return sides
+            left, right = sides
             pushable = () if item.kind == "full" else item.right.certain()
             found = self.plan.sort(item.on, pushable)
+            if isinstance(found, Unsupported):
+                return found
             across = [pair for pair in found.pairs if _connects(pair, left, right)]
             within = [pair.condition for pair in found.pairs if not _connects(pair, left, right)]
         asked = {Expr.of(unwrapped(one.tree)).as_ref for one in region.conditions}

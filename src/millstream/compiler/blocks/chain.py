@@ -11,11 +11,11 @@ Spark cannot. Two operators with the same meaning share one block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from millstream.algebra.block import Block, MaterializedRows
+from millstream.algebra.choice import Choice
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.query_part import planning
 from millstream.algebra.relation import (
@@ -37,11 +37,30 @@ from millstream.algebra.rename import canonical
 from millstream.algebra.table import Table
 from millstream.algebra.types import Column
 from millstream.compiler.blocks.branch import BranchPlan
+from millstream.compiler.blocks.choices import (
+    DISTINCT_VALUES,
+    FIRST_ROWS,
+    FUNCTION_OF_A_JOIN,
+    GROUPS,
+    LIMIT_OF_A_JOIN,
+    OPTIONAL_UNION,
+    RECURSION,
+    WINDOW,
+    distinct_values_recomputed,
+    evaluated_by_postgresql,
+    keys_by_postgresql,
+    lenient_arithmetic,
+)
 from millstream.compiler.blocks.count_distinct import has_distinct, split_distinct_counts
 from millstream.compiler.blocks.filter_groups import filter_groups_first
 from millstream.compiler.blocks.flatten import FlatBranch, find_scan_for, flatten
 from millstream.compiler.blocks.group_block import Peeled, build_group_block, peel
-from millstream.compiler.blocks.recursion_block import build_recursion_block, check_free, recursion_shape, without_level
+from millstream.compiler.blocks.recursion_block import (
+    build_recursion_block,
+    open_recursion,
+    recursion_shape,
+    without_level,
+)
 from millstream.compiler.blocks.region import BranchNames, Region
 from millstream.compiler.blocks.stateless_block import UNKNOWN_TYPE, build_stateless_block, one_branch
 from millstream.compiler.blocks.window_and_limit import limit_block, window_block
@@ -51,10 +70,15 @@ from millstream.compiler.placement.decimals.unbounded import (
     unbounded_group_columns,
     unbounded_window_columns,
 )
+from millstream.compiler.refusal import accepted, collect
 from millstream.compiler.server.questions import PlanningServer
-from millstream.errors import BadQuery, Unsupported
+from millstream.errors import Unsupported
 
 Stateful = Aggregate | Window | Limit | Recursion
+Make = Callable[[Sequence[FlatBranch]], Block | Unsupported]
+"""Builds a block over these branches, or returns its refusal."""
+Rows = tuple[Scan, dict[Ref, Expr]]
+"""A scan of materialized rows, and what each column of the relation is there."""
 
 
 class Chain:
@@ -64,69 +88,81 @@ class Chain:
         self.server = server
         self.blocks: list[Block] = []
         self._tables: dict[Relation, Table] = {}
+        self._not_split: dict[Aggregate, Unsupported] = {}
 
     def cleared(self, relation: Relation) -> Relation:
         """Replace each stateful operator in a relation by a scan of the block that stores its rows."""
         if isinstance(relation, Filter):
             relation = filter_groups_first(relation)
-        if isinstance(relation, Aggregate):
-            return Scan(self._table(self.over_tables(relation)), relation.alias)
-        if isinstance(relation, Window):
-            return Scan(self._table(replace(relation, input=self.cleared(relation.input))), relation.alias)
-        if isinstance(relation, Limit):
-            return Scan(self._table(self._over_one_table(relation)), relation.alias)
-        if isinstance(relation, Recursion):
-            terms = replace(relation, base=self.cleared(relation.base), step=self.cleared(relation.step))
-            return Scan(self._table(terms), relation.alias)
-        if isinstance(relation, Expand):
-            return self._expand(replace(relation, input=self.cleared(relation.input)))
-        if isinstance(relation, Filter | Project):
-            return replace(relation, input=self.cleared(relation.input))
-        if isinstance(relation, Join):
-            left, right = self.cleared(relation.left), self.cleared(relation.right)
-            return self._without_optional_unions(replace(relation, left=left, right=right))
-        if isinstance(relation, UnionAll):
-            return replace(relation, parts=tuple(map(self.cleared, relation.parts)))
+        match relation:
+            case Aggregate():
+                return self._scan(self.over_tables(relation))
+            case Window():
+                return self._scan(replace(relation, input=self.cleared(relation.input)))
+            case Limit():
+                return self._scan(self._over_one_table(relation))
+            case Recursion():
+                terms = replace(relation, base=self.cleared(relation.base), step=self.cleared(relation.step))
+                return self._scan(terms)
+            case Expand():
+                return self._expand(replace(relation, input=self.cleared(relation.input)))
+            case Filter() | Project():
+                return replace(relation, input=self.cleared(relation.input))
+            case Join():
+                left, right = self.cleared(relation.left), self.cleared(relation.right)
+                return self._without_optional_unions(replace(relation, left=left, right=right))
+            case UnionAll():
+                return replace(relation, parts=tuple(map(self.cleared, relation.parts)))
         return relation
+
+    def _scan(self, stateful: Stateful) -> Scan:
+        """Return a scan of the rows of a stateful operator; raise its refusal."""
+        return Scan(accepted(self.table(stateful)), stateful.alias)
 
     def over_tables(self, aggregate: Aggregate) -> Aggregate:
         """Replace the stateful operators below an aggregate by scans of their blocks."""
         plain = replace(aggregate, input=self.cleared(aggregate.input))
-        return self._split_distinct(plain) if has_distinct(plain) else plain
+        return self._with_distinct_values(plain) if has_distinct(plain) else plain
 
-    def _split_distinct(self, aggregate: Aggregate) -> Aggregate:
+    def _with_distinct_values(self, aggregate: Aggregate) -> Aggregate:
         """Give count(DISTINCT x) a block that stores each x once, if there can be one."""
+        draft = self._draft()
 
-        def add_block(distinct: Aggregate) -> Scan:
-            return Scan(self._table(distinct), distinct.alias)
+        def add_block(distinct: Aggregate) -> Scan | Unsupported:
+            table = draft.table(distinct, DISTINCT_VALUES)
+            return table if isinstance(table, Unsupported) else Scan(table, distinct.alias)
 
-        try:
-            with self._rollback_on_refusal():
-                return split_distinct_counts(aggregate, add_block, self.server) or aggregate
-        except (Unsupported, BadQuery):  # x has a type that cannot be grouped by, or that no column can have
+        split = split_distinct_counts(aggregate, add_block, self.server)
+        if isinstance(split, Unsupported):
+            self._not_split[aggregate] = split
             return aggregate
+        self._adopt(draft)
+        return split
 
     def _over_one_table(self, limit: Limit) -> Limit:
         """The same over one table or block; rows of a join are kept first."""
         below = self.cleared(limit.input)
         if is_one_table(below):
             return replace(limit, input=below)
-        rows, over = self._rows(below, below.columns)
+        rows, over = accepted(self._rows(below, below.columns, LIMIT_OF_A_JOIN))
         order = tuple(Order(one.expr.substitute(over), one.how) for one in limit.order)
         return replace(limit, input=rows, order=order)
 
-    def _rows(self, relation: Relation, wanted: Sequence[Ref]) -> tuple[Scan, dict[Ref, Expr]]:
+    def _rows(self, relation: Relation, wanted: Sequence[Ref], choice: Choice) -> Rows | Unsupported:
         """Materialize these columns of a join; return a scan of its rows, and what each column is there."""
-        check_free(relation)
+        if refusal := open_recursion(relation):
+            return refusal
         columns = _numbered_columns(len(wanted))
 
-        def make(flats: Sequence[FlatBranch]) -> Block:
+        def make(flats: Sequence[FlatBranch]) -> Block | Unsupported:
             return build_stateless_block(wanted, flats, columns, self.server)
 
         block = self.build_block(relation, wanted, make)
+        if isinstance(block, Unsupported):
+            return block
         unbounded = unbounded_columns(flatten(relation), wanted)
         names = (column.name for column, ref in zip(columns, wanted, strict=True) if ref in unbounded)
-        rows = self._add_bag(block, frozenset(names))
+        rows = self._add_bag(block.with_choices([choice]), frozenset(names))
         return rows, dict(zip(wanted, _exprs(rows), strict=True))
 
     def _expand(self, expand: Expand) -> Expand:
@@ -134,7 +170,7 @@ class Chain:
         flats = flatten(expand.input)
         if all(find_scan_for(flat, expand.expansion.substitute(flat.outputs)) for flat in flats):
             return expand
-        rows, over = self._rows(expand.input, expand.input.columns)
+        rows, over = accepted(self._rows(expand.input, expand.input.columns, FUNCTION_OF_A_JOIN))
         return replace(expand, input=rows, expansion=expand.expansion.substitute(over))
 
     def _without_optional_unions(self, join: Join) -> Join:
@@ -148,12 +184,10 @@ class Chain:
         aliases = {ref.alias for ref in relation.columns}
         if len(flatten(relation)) == 1 or len(aliases) > 1:
             return relation
-        rows, over = self._rows(relation, relation.columns)
+        rows, over = accepted(self._rows(relation, relation.columns, OPTIONAL_UNION))
         return Project(rows, tuple(Named(ref.column, expr) for ref, expr in over.items()), aliases.pop())
 
-    def build_block(
-        self, relation: Relation, wanted: Iterable[Ref], make: Callable[[Sequence[FlatBranch]], Block]
-    ) -> Block:
+    def build_block(self, relation: Relation, wanted: Iterable[Ref], make: Make) -> Block | Unsupported:
         """Build a block over the branches of a relation; `wanted` are the columns of it that the block uses.
 
         The first of these that Spark can compute exactly:
@@ -161,30 +195,40 @@ class Chain:
         1. `make` over the branches as they are
         2. `make` over materialized joins, filtered by the conditions that Spark cannot evaluate
         3. `make` with arithmetic on unbounded numerics; a value with too many digits then fails the refresh
+
+        Return the refusal of the last if it can compute none of them.
         """
         flats = flatten(relation)
-        with suppress(Unsupported):
-            return make(flats)
-        with suppress(Unsupported), self._rollback_on_refusal():
-            used = set(wanted)
-            over_materialized = [self._materialize_join(flat, used, united=len(flats) > 1) for flat in flats]
-            if over_materialized != flats:
-                return make(over_materialized)
-        return make([replace(flat, lenient=True) for flat in flats])
+        as_they_are = make(flats)
+        if isinstance(as_they_are, Block):
+            return as_they_are
+        draft = self._draft()
+        over_rows = draft._over_materialized_joins(flats, set(wanted), make)
+        if isinstance(over_rows, Block):
+            self._adopt(draft)
+            return over_rows
+        lenient = make([replace(flat, lenient=True) for flat in flats])
+        return lenient if isinstance(lenient, Unsupported) else lenient.with_choices([lenient_arithmetic(as_they_are)])
 
-    @contextmanager
-    def _rollback_on_refusal(self) -> Iterator[None]:
-        """Remove the blocks that were added before a refusal: nothing reads them."""
-        number_of_blocks = len(self.blocks)
-        tables = dict(self._tables)
-        try:
-            yield
-        except (Unsupported, BadQuery):
-            del self.blocks[number_of_blocks:]
-            self._tables = tables
-            raise
+    def _over_materialized_joins(self, flats: Sequence[FlatBranch], used: set[Ref], make: Make) -> Block | None:
+        """Build a block over the materialized joins of its branches; None if it is refused, or no other."""
+        over_rows = collect(self._materialize_join(flat, used, united=len(flats) > 1) for flat in flats)
+        if isinstance(over_rows, Unsupported) or over_rows == flats:
+            return None
+        block = make(over_rows)
+        return None if isinstance(block, Unsupported) else block
 
-    def _materialize_join(self, flat: FlatBranch, used: set[Ref], *, united: bool) -> FlatBranch:
+    def _draft(self) -> Chain:
+        """Return a copy of the chain: blocks that are added to it are in the chain only if it is adopted."""
+        draft = Chain(self.server)
+        draft.blocks, draft._tables, draft._not_split = [*self.blocks], {**self._tables}, {**self._not_split}
+        return draft
+
+    def _adopt(self, draft: Chain) -> None:
+        """Take over the blocks of a draft."""
+        self.blocks, self._tables, self._not_split = draft.blocks, draft._tables, draft._not_split
+
+    def _materialize_join(self, flat: FlatBranch, used: set[Ref], *, united: bool) -> FlatBranch | Unsupported:
         """Materialize the join of a branch, so that PostgreSQL evaluates over its rows what Spark cannot.
 
             Region  a, b                              Region  rows_1
@@ -198,7 +242,8 @@ class Chain:
         columns_of_union = list(outputs.values()) if united else []
         plan = BranchPlan(flat, 0, columns_of_union, self.server)
         unplaceable = tuple(condition for condition in plan.flat.region.conditions if not plan.placeable(condition))
-        if not unplaceable and all(map(plan.is_computable, columns_of_union)):
+        not_computable = [expr for expr in columns_of_union if not plan.is_computable(expr)]
+        if not unplaceable and not not_computable:
             return flat
         refs = _refs_in_order([*unplaceable, *outputs.values()])
         beside = _single_row_scans(flat.region)
@@ -206,6 +251,8 @@ class Chain:
         columns = _numbered_columns(len(stored))
         joined = _without_conditions(flat.region, unplaceable, beside, plan.atoms)
         block = one_branch(FlatBranch(joined, flat.outputs), [Expr(ref.sql) for ref in stored], columns, self.server)
+        if isinstance(block, Unsupported):
+            return block
         if _is_cross_product(block) and not _only_single_rows(flat.region):
             return flat
         unbounded = (
@@ -213,7 +260,8 @@ class Chain:
             for column, ref in zip(columns, stored, strict=True)
             if is_unbounded_column(plan.atoms.scans, ref)
         )
-        rows = self._add_bag(block, frozenset(unbounded))
+        choice = evaluated_by_postgresql([*unplaceable, *not_computable])
+        rows = self._add_bag(block.with_choices([choice]), frozenset(unbounded))
         over_rows = dict(zip(stored, _exprs(rows), strict=True))
         rejoined = tuple(scan for alias, scan in beside.items() if any(ref.alias == alias for ref in refs))
         region = Region((rows, *rejoined), tuple(condition.substitute(over_rows) for condition in unplaceable))
@@ -224,75 +272,105 @@ class Chain:
         table = self._declared(replace(block, materialized=MaterializedRows("bag")))
         return Scan(replace(table, unbounded=unbounded), f"rows_{len(self.blocks)}")
 
-    def build_group_block(self, peeled: Peeled, aggregate: Aggregate, columns: Sequence[Column]) -> Block:
+    def build_group_block(self, peeled: Peeled, aggregate: Aggregate, columns: Sequence[Column]) -> Block | Unsupported:
         """Build the block of an aggregate; over the materialized rows of its input if Spark cannot compute its keys."""
-        try:
-            return self._group_block(peeled, aggregate, columns)
-        except Unsupported:
-            if is_one_table(aggregate.input):
-                raise
-            with self._rollback_on_refusal():
-                rows, over = self._rows(aggregate.input, aggregate.refs())
-                return self._group_block(peeled, aggregate.over(rows, over), columns)
+        block = self._group_block(peeled, aggregate, columns)
+        if isinstance(block, Block) or is_one_table(aggregate.input):
+            return block if isinstance(block, Unsupported) else self._with_reason(aggregate, block)
+        draft = self._draft()
+        rows = draft._rows(aggregate.input, aggregate.refs(), keys_by_postgresql(block))
+        if isinstance(rows, Unsupported):
+            return rows
+        over_rows = draft._group_block(peeled, aggregate.over(*rows), columns)
+        if isinstance(over_rows, Unsupported):
+            return over_rows
+        self._adopt(draft)
+        return self._with_reason(aggregate, over_rows)
 
-    def _group_block(self, peeled: Peeled, aggregate: Aggregate, columns: Sequence[Column]) -> Block:
-        def make(flats: Sequence[FlatBranch]) -> Block:
+    def _with_reason(self, aggregate: Aggregate, block: Block) -> Block:
+        """Add why count(DISTINCT x) of the aggregate has no block of its own, if one was tried."""
+        refusal = self._not_split.get(aggregate)
+        return block.with_choices([distinct_values_recomputed(refusal)]) if refusal else block
+
+    def _group_block(self, peeled: Peeled, aggregate: Aggregate, columns: Sequence[Column]) -> Block | Unsupported:
+        def make(flats: Sequence[FlatBranch]) -> Block | Unsupported:
             return build_group_block(peeled, aggregate, flats, columns, self.server)
 
         return self.build_block(aggregate.input, aggregate.refs(), make)
 
-    def _build_window_block(self, window: Window) -> Block:
+    def _build_window_block(self, window: Window) -> Block | Unsupported:
         """Build the block of a window; over the materialized rows of its input if Spark cannot compute its keys."""
-        try:
-            return self._window_block(window)
-        except Unsupported:
-            if is_one_table(window.input):
-                raise
-            with self._rollback_on_refusal():
-                rows, over = self._rows(window.input, window.input.columns)
-                calls = tuple(Named(call.name, call.expr.substitute(over)) for call in window.calls)
-                keys = tuple(key.substitute(over) for key in window.keys)
-                return self._window_block(Window(rows, keys, calls, window.alias))
+        block = self._window_block(window)
+        if isinstance(block, Block) or is_one_table(window.input):
+            return block
+        draft = self._draft()
+        rows = draft._rows(window.input, window.input.columns, keys_by_postgresql(block))
+        if isinstance(rows, Unsupported):
+            return rows
+        over_rows = draft._window_block(window.over(*rows))
+        if isinstance(over_rows, Block):
+            self._adopt(draft)
+        return over_rows
 
-    def _window_block(self, window: Window) -> Block:
-        def make(flats: Sequence[FlatBranch]) -> Block:
+    def _window_block(self, window: Window) -> Block | Unsupported:
+        def make(flats: Sequence[FlatBranch]) -> Block | Unsupported:
             return window_block(window, flats, self.server)
 
         return self.build_block(window.input, window.input.columns, make)
 
-    def _table(self, stateful: Stateful) -> Table:
-        """Return the rows of a stateful operator as a table; equal operators share the block that stores them."""
-        check_free(stateful)
+    def table(self, stateful: Stateful, choice: Choice = GROUPS) -> Table | Unsupported:
+        """Return the rows of a stateful operator as a table; equal operators share the block that stores them.
+
+        `choice` tells why an aggregate has a block of its own.
+        """
+        if refusal := open_recursion(stateful):
+            return refusal
         meaning = canonical(stateful)
         if meaning not in self._tables:
             with planning(stateful.headline):
-                self._tables[meaning] = self._add_stateful(stateful)
+                table = self._add_stateful(stateful, choice)
+            if isinstance(table, Unsupported):
+                return table
+            self._tables[meaning] = table
         return self._tables[meaning]
 
-    def _add_stateful(self, stateful: Stateful) -> Table:
+    def _add_stateful(self, stateful: Stateful, choice: Choice) -> Table | Unsupported:
         """Add the block of a stateful operator, and return its rows as a table."""
-        if isinstance(stateful, Recursion):
-            return self._add_recursion(stateful)
-        if isinstance(stateful, Window):
-            return replace(
-                self._declared(self._build_window_block(stateful)), unbounded=unbounded_window_columns(stateful)
-            )
-        if isinstance(stateful, Limit):
-            return self._declared(limit_block(stateful, self.server))
-        columns = [Column(ref.column, UNKNOWN_TYPE) for ref in stateful.columns]
-        table = self._declared(self.build_group_block(peel(stateful), stateful, columns))
+        match stateful:
+            case Recursion():
+                return self._add_recursion(stateful)
+            case Window():
+                return self._add_window(stateful)
+            case Limit():
+                block = limit_block(stateful, self.server)
+                return block if isinstance(block, Unsupported) else self._declared(block.with_choices([FIRST_ROWS]))
+            case Aggregate():
+                return self._add_groups(stateful, choice)
+
+    def _add_window(self, window: Window) -> Table | Unsupported:
+        block = self._build_window_block(window)
+        if isinstance(block, Unsupported):
+            return block
+        table = self._declared(block.with_choices([WINDOW]))
+        return replace(table, unbounded=unbounded_window_columns(window))
+
+    def _add_groups(self, aggregate: Aggregate, choice: Choice) -> Table | Unsupported:
+        columns = [Column(ref.column, UNKNOWN_TYPE) for ref in aggregate.columns]
+        block = self.build_group_block(peel(aggregate), aggregate, columns)
+        if isinstance(block, Unsupported):
+            return block
         return replace(
-            table,
-            key=tuple(key.name for key in stateful.keys),
-            single=not stateful.keys,
-            unbounded=unbounded_group_columns(stateful),
+            self._declared(block.with_choices([choice])),
+            key=tuple(key.name for key in aggregate.keys),
+            single=not aggregate.keys,
+            unbounded=unbounded_group_columns(aggregate),
         )
 
     def _add_recursion(self, recursion: Recursion) -> Table:
         """Add the block of a recursion. Its terms read its columns, so the server describes these first."""
         shape = replace(recursion_shape(recursion), position=len(self.blocks))
         block = build_recursion_block(recursion, shape, self.server.declare(shape), self.server)
-        return without_level(self._declared(block))
+        return without_level(self._declared(block.with_choices([RECURSION])))
 
     def _declared(self, block: Block) -> Table:
         """Add a block to the chain; the server describes its columns."""

@@ -22,6 +22,7 @@ from millstream.algebra.types import PgType
 from millstream.compiler.blocks.flatten import flatten
 from millstream.compiler.blocks.region import BranchNames
 from millstream.compiler.server.questions import PlanningServer
+from millstream.errors import Unsupported
 
 _INTEGERS = frozenset({"int2", "int4", "int8"})
 
@@ -37,21 +38,29 @@ class _DistinctCall:
 
 def has_distinct(aggregate: Aggregate) -> bool:
     """True if some aggregate is over distinct values and may be maintained this way."""
-    return any(_distinct_call(measure.call) for measure in aggregate.measures)
+    return any(is_over_distinct_values(measure.call) for measure in aggregate.measures)
+
+
+def is_over_distinct_values(call: Call) -> bool:
+    """True for count, sum or avg of the distinct values of one expression."""
+    return _distinct_call(call) is not None
 
 
 def split_distinct_counts(
-    aggregate: Aggregate, keep: Callable[[Aggregate], Relation], server: PlanningServer
-) -> Aggregate | None:
-    """Return the aggregate over the union of its rows and the distinct values; None if a measure would stay holistic.
+    aggregate: Aggregate, keep: Callable[[Aggregate], Relation | Unsupported], server: PlanningServer
+) -> Aggregate | Unsupported:
+    """Return the aggregate over the union of its rows and the distinct values; the refusal if it must stay holistic.
 
-    `keep` adds the block that stores distinct values, and returns a scan of it.
+    `keep` adds the block that stores distinct values, and returns a scan of it, or its refusal.
     """
     calls = [_distinct_call(measure.call) or measure.call for measure in aggregate.measures]
     values = [call.value if isinstance(call, _DistinctCall) else _value(call) for call in calls]
     types = _types([*(key.expr for key in aggregate.keys), *values], aggregate.input, server)
-    if not all(_is_maintained(call, type_) for call, type_ in zip(calls, types[len(aggregate.keys) :], strict=True)):
-        return None
+    if isinstance(types, Unsupported):
+        return types
+    for measure, call, type_ in zip(aggregate.measures, calls, types[len(aggregate.keys) :], strict=True):
+        if not _is_maintained(call, type_):
+            return _beside_holistic(measure)
     sets = list(dict.fromkeys((call.value, call.filter) for call in calls if isinstance(call, _DistinctCall)))
     places = [sets.index((call.value, call.filter)) if isinstance(call, _DistinctCall) else None for call in calls]
     parts = list[Relation]()
@@ -61,11 +70,22 @@ def split_distinct_counts(
         parts.append(_part(aggregate.input, [key.expr for key in aggregate.keys], shown, types, f"{aggregate.alias}_r"))
     for number, (value, where) in enumerate(sets):
         distinct = keep(_distinct_values(aggregate, value, where, f"{aggregate.alias}_d{number}"))
+        if isinstance(distinct, Unsupported):
+            return distinct
         *keys, own = [Expr(ref.sql) for ref in distinct.columns]
         shown = [own if place == number else None for place in places]
         parts.append(_part(distinct, keys, shown, types, f"{aggregate.alias}_p{number}"))
     names = tuple(f"k{n}" for n in range(len(aggregate.keys))) + tuple(f"v{n}" for n in range(len(calls)))
     return _regrouped(aggregate, UnionAll(tuple(parts), names, types, f"{aggregate.alias}_u"), calls)
+
+
+def _beside_holistic(measure: Measure) -> Unsupported:
+    """Return the refusal of distinct values beside a measure that is computed over all rows of a group anyway."""
+    return Unsupported.construct(
+        f"a block of distinct values beside {measure.call}",
+        reason="It is not maintained by sums, so all rows of a group are stored and read anyway.",
+        way_round="Compute it in a stream table of its own.",
+    )
 
 
 def _regrouped(aggregate: Aggregate, union: UnionAll, calls: Sequence[_DistinctCall | Call]) -> Aggregate:
@@ -119,7 +139,7 @@ def _is_maintained(call: _DistinctCall | Call, type_: PgType) -> bool:
     return type_.base in _INTEGERS or (type_.base == "numeric" and type_.scale is not None)
 
 
-def _types(expressions: Sequence[Expr], rows: Relation, server: PlanningServer) -> tuple[PgType, ...]:
+def _types(expressions: Sequence[Expr], rows: Relation, server: PlanningServer) -> tuple[PgType, ...] | Unsupported:
     flat = flatten(rows)[0]
     atoms = BranchNames(flat.region)
     marks = {ref: Expr("(true)") for ref in atoms.marks}

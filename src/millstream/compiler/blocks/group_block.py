@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from millstream.algebra.block import AggregateHead, Block, BlockColumn, Branch, Key, Output, Use
+from millstream.algebra.choice import Choice
 from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
 from millstream.algebra.relation import Aggregate, Filter, Measure, Named, Project, Relation
 from millstream.algebra.table import quoted
 from millstream.algebra.types import Column, PgType
 from millstream.algebra.wire import wire_of
-from millstream.compiler.blocks import aggregate_state, row_keys
+from millstream.compiler.blocks import aggregate_state, choices, row_keys
 from millstream.compiler.blocks.branch import BranchPlan
+from millstream.compiler.blocks.count_distinct import is_over_distinct_values
 from millstream.compiler.blocks.flatten import FlatBranch
 from millstream.compiler.blocks.stateless_block import cast_suffix, qualify_columns
-from millstream.compiler.placement.arithmetic import split_arithmetic
+from millstream.compiler.placement.arithmetic import ArithmeticArgument, split_arithmetic
 from millstream.compiler.placement.decimals.displayed import displayed_scale, displayed_scale_leaf
 from millstream.compiler.placement.place import Placer
 from millstream.compiler.placement.placement import INT4, NUMERIC, Placement
-from millstream.compiler.refusal import accepted
+from millstream.compiler.refusal import collect
 from millstream.compiler.server.questions import PlanningServer
 from millstream.compiler.workaround import TWO_STEPS, UNITE_STREAM_TABLES, for_group_key
 from millstream.errors import Unsupported
@@ -53,56 +54,144 @@ def peel(relation: Relation) -> Peeled:
     return Peeled(None)
 
 
-class _NotIncremental(Exception):
-    """Raised for a measure that Spark cannot maintain: it becomes a holistic aggregate."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
 def build_group_block(
     peeled: Peeled, aggregate: Aggregate, flats: Sequence[FlatBranch], columns: Sequence[Column], server: PlanningServer
-) -> Block:
-    """Build the block of an aggregate; a measure that Spark cannot maintain becomes holistic, one after another."""
+) -> Block | Unsupported:
+    """Build the block of an aggregate, or return its refusal.
+
+    A measure that is refused becomes holistic: PostgreSQL recomputes it over all rows of a touched group.
+    """
+    made = [choices.holistic(measure, None) for measure in aggregate.measures if _is_holistic(measure)]
     while True:
-        try:
-            return _with_groups(peeled, aggregate, flats, columns, server)
-        except _NotIncremental as one:
-            number = one.number
-            measure = replace(
-                aggregate.measures[number], call=aggregate_state.recomputed_call(aggregate.measures[number].call)
-            )
-            listed = (*aggregate.measures[:number], measure, *aggregate.measures[number + 1 :])
-            aggregate = replace(aggregate, measures=listed)
+        grouped = place_groups(aggregate, flats, server)
+        if isinstance(grouped, Unsupported):
+            return grouped
+        if not grouped.refused:
+            return _block(grouped, peeled, columns, made)
+        made += [choices.holistic(aggregate.measures[number], why) for number, why in grouped.refused.items()]
+        aggregate = _with_holistic(aggregate, grouped.refused)
 
 
-def _with_groups(
-    peeled: Peeled, aggregate: Aggregate, flats: Sequence[FlatBranch], columns: Sequence[Column], server: PlanningServer
-) -> Block:
-    needs = [aggregate_state.arguments(measure.call) for measure in aggregate.measures]
-    plans, first = list[GroupedBranch](), 0
+def _is_holistic(measure: Measure) -> bool:
+    """True if a measure has a form that changes alone cannot update; the chain explains those of DISTINCT values."""
+    return measure.call.text is not None and not is_over_distinct_values(measure.call)
+
+
+def _drifting(aggregate: Aggregate, head: AggregateHead) -> list[Choice]:
+    """Return a choice for each sum that is recomputed rather than added to."""
+    columns = {accumulator.column for accumulator in head.accumulators if accumulator.strategy == "recompute"}
+    names = aggregate_state.argument_columns(aggregate.measures)
+    measures = [aggregate.measures[number] for number, name in names.items() if name in columns]
+    return [choices.drifting(measure) for measure in measures]
+
+
+def _with_holistic(aggregate: Aggregate, numbers: Container[int]) -> Aggregate:
+    """Return an aggregate of which these measures are holistic."""
+    measures = (
+        replace(measure, call=aggregate_state.recomputed_call(measure.call)) if number in numbers else measure
+        for number, measure in enumerate(aggregate.measures)
+    )
+    return replace(aggregate, measures=tuple(measures))
+
+
+@dataclass(frozen=True)
+class PlacedGroups:
+    """The branches below an aggregate with their expressions placed, and the measures that no sum maintains."""
+
+    aggregate: Aggregate
+    branches: tuple[GroupedBranch, ...]
+    columns: tuple[tuple[str, Placement], ...] = ()
+    """The columns of the body, on which the branches agree; empty if measures are refused."""
+    refused: Mapping[int, Unsupported] = field(default_factory=dict)
+
+
+def place_groups(
+    aggregate: Aggregate, flats: Sequence[FlatBranch], server: PlanningServer
+) -> PlacedGroups | Unsupported:
+    """Place the keys and the arguments of an aggregate in each branch; return the refusal of a key."""
+    branches = _placed_branches(aggregate, flats, server)
+    if isinstance(branches, Unsupported):
+        return branches
+    refused = {number: why for branch in branches for number, why in branch.refused.items()}
+    if refused:
+        return PlacedGroups(aggregate, tuple(branches), refused=refused)
+    free = [key.name for key in aggregate.keys if all(branch.is_free(key.name) for branch in branches)]
+    for branch in branches:
+        if refusal := branch.add_displayed(free):
+            return refusal
+    columns = agreed_columns([branch.named for branch in branches])
+    if isinstance(columns, Unsupported):
+        return columns
+    return PlacedGroups(aggregate, tuple(branches), tuple(columns), _without_type(aggregate, dict(columns)))
+
+
+def place_partitions(
+    rows: Aggregate, flats: Sequence[FlatBranch], server: PlanningServer
+) -> PlacedGroups | Unsupported:
+    """Place the keys and the rows of a window's partitions: all of its measures are holistic."""
+    branches = _placed_branches(rows, flats, server)
+    if isinstance(branches, Unsupported):
+        return branches
+    columns = agreed_columns([branch.named for branch in branches])
+    return columns if isinstance(columns, Unsupported) else PlacedGroups(rows, tuple(branches), tuple(columns))
+
+
+def _placed_branches(
+    aggregate: Aggregate, flats: Sequence[FlatBranch], server: PlanningServer
+) -> list[GroupedBranch] | Unsupported:
+    branches, first = list[GroupedBranch](), 0
     for flat in flats:
-        plans.append(GroupedBranch(flat, first, aggregate, needs, server, alone=len(flats) == 1))
-        first += len(plans[-1].plan.atoms.scans)
-    for name in [key.name for key in aggregate.keys if all(plan.is_free(key.name) for plan in plans)]:
-        for plan in plans:
-            plan.add_digits(name)
-    for plan in plans:
-        plan.add_signs()
-        plan.add_blanks()
-    agreed = agreed_columns([plan.named for plan in plans])
-    by_name = dict(agreed)
+        branch = GroupedBranch(flat, first, aggregate, server, alone=len(flats) == 1)
+        if refusal := branch.place():
+            return refusal
+        branches.append(branch)
+        first += len(branch.plan.atoms.scans)
+    return branches
+
+
+def _without_type(aggregate: Aggregate, columns: Mapping[str, Placement]) -> dict[int, Unsupported]:
+    """Return the refusals of least and greatest values whose type only Spark knows."""
+    found = dict[int, Unsupported]()
+    for number, name in aggregate_state.argument_columns(aggregate.measures).items():
+        function = aggregate.measures[number].call.function
+        if function in ("min", "max") and columns[name].type is None:
+            found[number] = aggregate_state.refuse_extreme(function)
+    return found
+
+
+def _block(
+    grouped: PlacedGroups, peeled: Peeled, columns: Sequence[Column], made: Sequence[Choice]
+) -> Block | Unsupported:
+    aggregate, by_name = grouped.aggregate, dict(grouped.columns)
+    key_types = collect(_type_of_key(by_name[key.name], key) for key in aggregate.keys)
+    if isinstance(key_types, Unsupported):
+        return key_types
+    branches = collect(branch.finish() for branch in grouped.branches)
+    if isinstance(branches, Unsupported):
+        return branches
     state, reads = aggregate_state.GroupState(), dict[Ref, Expr]()
     for number, measure in enumerate(aggregate.measures):
-        reads[Ref(aggregate.alias, measure.name)] = Expr(f"({_read(number, measure, needs, by_name, state, plans[0])})")
+        reads[Ref(aggregate.alias, measure.name)] = Expr(f"({_read(number, measure, grouped, by_name, state)})")
     key_columns = tuple(
-        BlockColumn(key.name, _typed(by_name[key.name], key), by_name[key.name].wire) for key in aggregate.keys
+        BlockColumn(key.name, type_, by_name[key.name].wire)
+        for key, type_ in zip(aggregate.keys, key_types, strict=True)
     )
     reads |= {Ref(aggregate.alias, key.name): Expr(_read_key(key.name, by_name, state)) for key in aggregate.keys}
-    body = tuple(BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in agreed)
+    body = tuple(BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in grouped.columns)
+    having = " AND ".join(f"({qualify_columns(condition, reads)})" for condition in peeled.conditions) or None
+    row_columns = tuple(column for column in body if column.name in grouped.branches[0].row_columns)
+    head = AggregateHead(key_columns, tuple(state.accumulators.values()), tuple(state.holistic), row_columns)
+    key = _group_key(peeled, aggregate, key_columns, columns)
+    block = Block("result", tuple(branches), body, head, _outputs(peeled, aggregate, reads, columns), having, key)
+    return block.with_choices([*made, *_drifting(aggregate, head)])
+
+
+def _outputs(
+    peeled: Peeled, aggregate: Aggregate, reads: Mapping[Ref, Expr], columns: Sequence[Column]
+) -> tuple[Output, ...]:
+    """Return the columns of the block's rows: expressions over what is read from the state."""
     shown = {Ref(aggregate.alias, key.name): key.name for key in aggregate.keys}
-    outputs = tuple(
+    return tuple(
         Output(
             c,
             f"({qualify_columns(named.expr, reads)}){cast_suffix(c)}",
@@ -110,11 +199,6 @@ def _with_groups(
         )
         for c, named in zip(columns, peeled.outputs, strict=True)
     )
-    having = " AND ".join(f"({qualify_columns(condition, reads)})" for condition in peeled.conditions) or None
-    members = tuple(column for column in body if column.name in plans[0].members)
-    head = AggregateHead(key_columns, tuple(state.accumulators.values()), tuple(state.holistic), members)
-    key = _group_key(peeled, aggregate, key_columns, columns)
-    return Block("result", tuple(plan.branch for plan in plans), body, head, outputs, having, key)
 
 
 def _read_key(name: str, by_name: Mapping[str, Placement], state: aggregate_state.GroupState) -> str:
@@ -131,121 +215,158 @@ def _read_key(name: str, by_name: Mapping[str, Placement], state: aggregate_stat
 def _read(
     number: int,
     measure: Measure,
-    needs: Sequence[tuple[aggregate_state.Argument, ...]],
+    grouped: PlacedGroups,
     by_name: Mapping[str, Placement],
     state: aggregate_state.GroupState,
-    plan: GroupedBranch,
 ) -> str:
     """Return the SQL that reads a measure from the state."""
+    branch = grouped.branches[0]
     if measure.call.text is not None:
-        return state.add_holistic(qualify_columns(plan.texts[number], plan.final))
+        return state.add_holistic(qualify_columns(branch.texts[number], branch.final))
     # Measures of the same argument share its columns.
-    name = f"a{needs.index(needs[number])}"
+    name = branch.columns_of.get(number, "")
     order, shown, fine, beyond = (name + kind if name + kind in by_name else None for kind in "osfb")
     over = None
     if name in by_name:
         over = aggregate_state.ArgumentColumns(
-            name, by_name[name], order, shown, fine, beyond, plan.expressions.get(name)
+            name, by_name[name], order, shown, fine, beyond, branch.expressions.get(name)
         )
-    try:
-        return state.read(measure.call, over)
-    except Unsupported as error:
-        raise _NotIncremental(number) from error
+    return state.read(measure.call, over)
 
 
 class GroupedBranch:
     """One branch below an aggregate: its keys, the arguments of its measures, the columns of holistic aggregates."""
 
     def __init__(
-        self,
-        flat: FlatBranch,
-        first: int,
-        aggregate: Aggregate,
-        needs: Sequence[tuple[aggregate_state.Argument, ...]],
-        server: PlanningServer,
-        *,
-        alone: bool,
+        self, flat: FlatBranch, first: int, aggregate: Aggregate, server: PlanningServer, *, alone: bool
     ) -> None:
-        keys = [plainly(flat.over(key.expr)) for key in aggregate.keys]
-        self.keys = {key.name: expr for key, expr in zip(aggregate.keys, keys, strict=True)}
-        arguments = [[aggregate_state.Argument(plainly(flat.over(a.expr)), a.use) for a in need] for need in needs]
+        self.keys = {key.name: plainly(flat.over(key.expr)) for key in aggregate.keys}
+        needs = [aggregate_state.arguments(measure.call) for measure in aggregate.measures]
+        self.arguments = [[replace(one, expr=plainly(flat.over(one.expr))) for one in need] for need in needs]
         holistic = {n: one.call.text for n, one in enumerate(aggregate.measures) if one.call.text is not None}
         # Of one branch, columns are gathered as its tables have them; of several, as the aggregate's input does.
         self.texts = {n: flat.over(text) if alone else text for n, text in holistic.items()}
         refs = list(dict.fromkeys(ref for text in self.texts.values() for ref in sorted(text.refs)))
-        binding_refs = {ref: Expr(ref.sql) if alone else plainly(flat.outputs[ref]) for ref in refs}
-        wanted = [*keys, *(a.expr for need in arguments for a in need), *binding_refs.values()]
+        self.rows = {ref: Expr(ref.sql) if alone else plainly(flat.outputs[ref]) for ref in refs}
+        wanted = [*self.keys.values(), *(one.expr for need in self.arguments for one in need), *self.rows.values()]
         self.plan = BranchPlan(flat, first, wanted, server, alone=alone)
         self.alone, self.expressions = alone, dict[str, str]()
-        self.named = [(key.name, _key(self.plan.placer, expr)) for key, expr in zip(aggregate.keys, keys, strict=True)]
-        for number, need in enumerate(arguments):
-            for argument in need if needs.index(needs[number]) == number else ():
-                self._place(number, argument, aggregate.measures[number].call.function)
-        self.final, self.members = dict[Ref, Expr](), set[str]()
-        for number, (ref, expr) in enumerate(binding_refs.items()):
-            self.named.append((f"g{number}", accepted(self.plan.placer.place(expr, "carry"))))
-            self.final[ref] = Expr(f"r.{quoted(f'g{number}')}")
-            self.members.add(f"g{number}")
+        self.columns_of = aggregate_state.argument_columns(aggregate.measures)
+        self.named = list[tuple[str, Placement]]()
+        self.refused = dict[int, Unsupported]()
+        self.final, self.row_columns = dict[Ref, Expr](), frozenset[str]()
 
-    @cached_property
-    def branch(self) -> Branch:
-        """The finished branch; all its columns must be placed."""
+    def place(self) -> Unsupported | None:
+        """Place the keys, the arguments and the columns of holistic aggregates; return the refusal of one of these.
+
+        A measure whose argument no sum can take is no refusal of the branch: it is noted in `refused`.
+        """
+        keys = ((name, _key(self.plan.placer, expr)) for name, expr in self.keys.items())
+        return self._add(keys) or self._place_arguments() or self._place_rows()
+
+    def _place_arguments(self) -> Unsupported | None:
+        first = {name: number for number, name in reversed(self.columns_of.items())}
+        for number in sorted(first.values()):
+            for argument in self.arguments[number]:
+                if refusal := self._place(number, argument):
+                    return refusal
+        shared = {self.columns_of[number]: why for number, why in self.refused.items()}
+        self.refused = {number: shared[name] for number, name in self.columns_of.items() if name in shared}
+        return None
+
+    def _place_rows(self) -> Unsupported | None:
+        names = {f"g{number}": ref for number, ref in enumerate(self.rows)}
+        self.final = {ref: Expr(f"r.{quoted(name)}") for name, ref in names.items()}
+        self.row_columns = frozenset(names)
+        return self._add((name, self.plan.placer.place(self.rows[ref], "carry")) for name, ref in names.items())
+
+    def finish(self) -> Branch | Unsupported:
+        """Return the finished branch; all its columns must be placed."""
         return self.plan.finish(self.named)
 
     def is_free(self, key: str) -> bool:
         """True if a key is a numeric whose type declares no scale."""
         return self.plan.placer.free(self.keys[key])
 
-    def add_digits(self, key: str) -> None:
-        """Add a column with the displayed scale of a key."""
-        self.named.append((f"{key}s", accepted(displayed_scale_leaf(self.plan.placer, self.keys[key]))))
+    def add_displayed(self, free: Sequence[str]) -> Unsupported | None:
+        """Add what PostgreSQL displays of keys beside their value: the scale of `free` ones, signs, trailing blanks."""
+        keys = [(name, placed) for name, placed in self.named if name in self.keys]
+        beside = [(f"{name}s", displayed_scale_leaf(self.plan.placer, self.keys[name])) for name in free]
+        beside += [(f"{name}p", self._sign(name)) for name, placed in keys if placed.wire.number == "float"]
+        padded = [name for name, placed in keys if placed.type is not None and placed.type.keeps_blanks]
+        return self._add([*beside, *((f"{name}s", self._blanks(name)) for name in padded)])
 
-    def add_signs(self) -> None:
-        """Add a column for each floating-point key: 0 for -0, which is equal to 0, and 1 for any other value."""
-        for name, placed in [(name, placed) for name, placed in self.named if name in self.keys]:
-            if placed.wire.number == "float":
-                # The key itself travels as 0.
-                value = accepted(self.plan.placer.place(self.keys[name], "carry")).expr.sql
-                plain = f"CASE WHEN CAST({value} AS TEXT) = '-0.0' THEN 0 ELSE 1 END"
-                self.named.append((f"{name}p", Placement(Expr.parse(plain), wire_of(INT4), INT4)))
+    def _add(self, named: Iterable[tuple[str, Placement | Unsupported]]) -> Unsupported | None:
+        """Add columns of the body; return the refusal of one."""
+        for name, placed in named:
+            if isinstance(placed, Unsupported):
+                return placed
+            self.named.append((name, placed))
+        return None
 
-    def add_blanks(self) -> None:
-        """Add a column with the number of trailing blanks of each key that is bpchar without a length.
+    def _sign(self, key: str) -> Placement | Unsupported:
+        """Return 0 for -0, which is equal to 0, and 1 for any other value."""
+        # The key itself travels as 0.
+        value = self.plan.placer.place(self.keys[key], "carry")
+        if isinstance(value, Unsupported):
+            return value
+        plain = f"CASE WHEN CAST({value.expr.sql} AS TEXT) = '-0.0' THEN 0 ELSE 1 END"
+        return Placement(Expr.parse(plain), wire_of(INT4), INT4)
+
+    def _blanks(self, key: str) -> Placement | Unsupported:
+        """Return the number of trailing blanks of a bpchar without a length.
 
         PostgreSQL returns one of the equal values of a group; Millstream returns the longest.
         """
-        for name, placed in [(name, placed) for name, placed in self.named if name in self.keys]:
-            if placed.type is not None and placed.type.keeps_blanks:
-                value = accepted(self.plan.placer.place(self.keys[name], "printed")).expr.sql
-                blanks = f"LENGTH({value}) - LENGTH(RTRIM({value}))"
-                self.named.append((f"{name}s", Placement(Expr.parse(blanks), wire_of(INT4), INT4)))
+        value = self.plan.placer.place(self.keys[key], "printed")
+        if isinstance(value, Unsupported):
+            return value
+        blanks = f"LENGTH({value.expr.sql}) - LENGTH(RTRIM({value.expr.sql}))"
+        return Placement(Expr.parse(blanks), wire_of(INT4), INT4)
 
-    def _place(self, number: int, argument: aggregate_state.Argument, function: str) -> None:
-        placer = self.plan.placer
-        added = _added(placer, argument)
-        computed = None
-        try:
-            with placer.above_joins():
-                if argument.use == "number" and self.alone:
-                    computed = accepted(split_arithmetic(placer, argument.expr))
-                use = added[0] if added else argument.use
-                placed = computed.value if computed else accepted(placer.place(argument.expr, use))
-        except Unsupported as error:
-            raise _NotIncremental(number) from error
-        if computed:
-            self.named.append((f"a{number}b", computed.operands))
-            self.expressions[f"a{number}"] = computed.expression
-        if argument.use == "number" and placed.type is not None and placed.type.base == "float4":
-            # PostgreSQL adds them as they are; Spark would add them as doubles.
-            raise _NotIncremental(number)
-        self.named.append((f"a{number}", placed))
-        for use in added[1:]:
-            self.named.append((f"a{number}{_BESIDE[use]}", accepted(placer.place(argument.expr, use))))
-        if argument.use == "number" and (scale := accepted(displayed_scale(placer, argument.expr, placed))):
-            self.named.append((f"a{number}s", scale))
+    def _place(self, number: int, argument: aggregate_state.Argument) -> Unsupported | None:
+        """Place an argument and what goes beside it; a refused argument is noted."""
+        placer, name, added = self.plan.placer, f"a{number}", _added(self.plan.placer, argument)
+        found = self._argument(argument, added)
+        placed = found.value if isinstance(found, ArithmeticArgument) else found
+        if isinstance(placed, Unsupported) or _is_real(argument, placed):
+            self.refused[number] = placed if isinstance(placed, Unsupported) else _refuse_real(argument.expr)
+            return None
+        if isinstance(found, ArithmeticArgument):
+            self.named.append((f"{name}b", found.operands))
+            self.expressions[name] = found.expression
+        beside: list[tuple[str, Placement | Unsupported]] = [(name, placed)]
+        beside += [(f"{name}{_BESIDE[use]}", placer.place(argument.expr, use)) for use in added[1:]]
+        if argument.use == "number" and (scale := displayed_scale(placer, argument.expr, placed)):
+            beside.append((f"{name}s", scale))
         type_ = placer.types.get(argument.expr)
         if argument.use == "carry" and type_ is not None and aggregate_state.order_use(type_):
-            self.named.append((f"a{number}o", accepted(placer.place(argument.expr, "extreme"))))
+            beside.append((f"{name}o", placer.place(argument.expr, "extreme")))
+        return self._add(beside)
+
+    def _argument(
+        self, argument: aggregate_state.Argument, added: Sequence[Use]
+    ) -> Placement | ArithmeticArgument | Unsupported:
+        placer = self.plan.placer
+        with placer.above_joins():
+            if argument.use == "number" and self.alone:
+                computed = split_arithmetic(placer, argument.expr)
+                if computed is not None:
+                    return computed
+            return placer.place(argument.expr, added[0] if added else argument.use)
+
+
+def _is_real(argument: aggregate_state.Argument, placed: Placement) -> bool:
+    return argument.use == "number" and placed.type is not None and placed.type.base == "float4"
+
+
+def _refuse_real(expression: Expr) -> Unsupported:
+    """Return the refusal of a sum of reals."""
+    return Unsupported.construct(
+        f"a sum of {expression}, which is real",
+        reason="PostgreSQL adds values of type real as they are; Spark would add them as doubles.",
+        way_round="Cast it to double precision.",
+    )
 
 
 _BESIDE: dict[Use, str] = {"fine": "f", "beyond": "b", "nan": "b"}
@@ -267,38 +388,36 @@ def plainly(expression: Expr) -> Expr:
     return Expr.of(unwrapped(expression.tree))
 
 
-def _key(placer: Placer, expression: Expr) -> Placement:
+def _key(placer: Placer, expression: Expr) -> Placement | Unsupported:
     with placer.above_joins():
-        placed = accepted(placer.place(expression, "key"))
-    if not placed.wire.equal:
-        raise Unsupported.construct(
-            f"grouping by {expression}",
-            reason="Spark's equality of its type is not PostgreSQL's.",
-            way_round=for_group_key(placed.type) if placed.type else TWO_STEPS,
-        )
-    return placed
+        placed = placer.place(expression, "key")
+    if isinstance(placed, Unsupported) or placed.wire.equal:
+        return placed
+    return Unsupported.construct(
+        f"grouping by {expression}",
+        reason="Spark's equality of its type is not PostgreSQL's.",
+        way_round=for_group_key(placed.type) if placed.type else TWO_STEPS,
+    )
 
 
-def _typed(placed: Placement, key: Named) -> PgType:
-    if placed.type is None:
-        raise Unsupported.construct(
-            f"grouping by {key.expr}",
-            reason="Its type is not known exactly.",
-            way_round=TWO_STEPS,
-        )
-    return placed.type
+def _type_of_key(placed: Placement, key: Named) -> PgType | Unsupported:
+    return placed.type or Unsupported.construct(
+        f"grouping by {key.expr}",
+        reason="Its type is not known exactly.",
+        way_round=TWO_STEPS,
+    )
 
 
-def agreed_columns(placed: list[list[tuple[str, Placement]]]) -> list[tuple[str, Placement]]:
-    """Return the columns of the branches; raise Unsupported if a column travels differently in two of them."""
+def agreed_columns(placed: list[list[tuple[str, Placement]]]) -> list[tuple[str, Placement]] | Unsupported:
+    """Return the columns of the branches, or the refusal of a column that travels differently in two of them."""
     travelling = [[(name, one.wire) for name, one in branch] for branch in placed]
-    if any(branch != travelling[0] for branch in travelling):
-        raise Unsupported.construct(
-            "an aggregate over a UNION ALL whose parts have different representations in Spark",
-            reason="One column has different types in its parts.",
-            way_round=UNITE_STREAM_TABLES,
-        )
-    return placed[0]
+    if all(branch == travelling[0] for branch in travelling):
+        return placed[0]
+    return Unsupported.construct(
+        "an aggregate over a UNION ALL whose parts have different representations in Spark",
+        reason="One column has different types in its parts.",
+        way_round=UNITE_STREAM_TABLES,
+    )
 
 
 def _group_key(

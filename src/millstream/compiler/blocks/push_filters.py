@@ -25,6 +25,7 @@ from millstream.algebra.types import PgType
 from millstream.algebra.wire import wire_of
 from millstream.compiler.blocks.flatten import FlatBranch
 from millstream.compiler.blocks.region import BranchNames, OuterJoin, Region
+from millstream.compiler.refusal import accepted
 from millstream.compiler.server.questions import PlanningServer
 
 # The temporal filters of a table's reads, by its alias.
@@ -132,7 +133,7 @@ class _Rule:
         if operator is None or is_quantified(node) or is_record(node.this) or is_record(node.expression):
             return None
         one, other = (Expr.of(unwrapped(side)) for side in (node.this, node.expression))
-        types = self.server.types([one, other], list(self.atoms.scans.values()))
+        types = accepted(self.server.types([one, other], list(self.atoms.scans.values())))
         return _Compared(operator, (one, other), (types[0], types[1]))
 
     def _is_lookup(self, compared: _Compared) -> bool:

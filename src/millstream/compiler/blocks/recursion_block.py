@@ -27,21 +27,23 @@ from millstream.compiler.blocks.flatten import FlatBranch, flatten
 from millstream.compiler.blocks.region import Region
 from millstream.compiler.blocks.stateless_block import UNKNOWN_TYPE, cast_suffix, one_branch
 from millstream.compiler.placement.placement import BOOL, INT4
+from millstream.compiler.refusal import accepted
 from millstream.compiler.server.questions import PlanningServer
 from millstream.errors import Unsupported
 
 
-def check_free(relation: Relation) -> None:
-    """Raise Unsupported if a stateful operator reads a recursion around it, whose rows are not complete yet."""
+def open_recursion(relation: Relation) -> Unsupported | None:
+    """Return the refusal of a stateful operator that reads a recursion around it, whose rows are not complete yet."""
     own = relation.depth if isinstance(relation, Recursion) else None
     around = (one.table.recursion for one in relation.walk() if isinstance(one, Scan))
-    if any(depth is not None and depth != own for depth in around):
-        raise Unsupported.construct(
-            "DISTINCT, GROUP BY, a window function, LIMIT or another operation on several rows of the recursive "
-            "table, in its own term",
-            reason="PostgreSQL applies it to the rows of each step alone, so the result depends on the steps taken.",
-            way_round="Apply it to the result of the recursion.",
-        )
+    if all(depth is None or depth == own for depth in around):
+        return None
+    return Unsupported.construct(
+        "DISTINCT, GROUP BY, a window function, LIMIT or another operation on several rows of the recursive "
+        "table, in its own term",
+        reason="PostgreSQL applies it to the rows of each step alone, so the result depends on the steps taken.",
+        way_round="Apply it to the result of the recursion.",
+    )
 
 
 def recursion_shape(recursion: Recursion) -> Block:
@@ -120,9 +122,8 @@ class _Branch:
         support = self._support()
         every = [*typed, *(Column(f"w{n}", BOOL) for n in range(len(unplaceable)))]
         every += [Column(f"s{n}", UNKNOWN_TYPE) for n in range(len(support))]
-        block = one_branch(
-            FlatBranch(Region(region.items, placeable), {}), [*shown, *unplaceable, *support], every, server, first
-        )
+        flat = FlatBranch(Region(region.items, placeable), {})
+        block = accepted(one_branch(flat, [*shown, *unplaceable, *support], every, server, first))
         if unplaceable and any(not edge.pairs for edge in block.branches[0].edges):
             raise _all_pairs(unplaceable[0])
         filters = block.outputs[len(typed) : len(typed) + len(unplaceable)]

@@ -18,7 +18,9 @@ from millstream.compiler.blocks.filter_groups import filter_groups_first
 from millstream.compiler.blocks.flatten import FlatBranch
 from millstream.compiler.blocks.group_block import peel
 from millstream.compiler.blocks.stateless_block import build_stateless_block
+from millstream.compiler.refusal import accepted
 from millstream.compiler.server.questions import PlanningServer
+from millstream.errors import Unsupported
 
 
 def split_into_blocks(relation: Relation, columns: Sequence[Column], server: PlanningServer) -> tuple[Block, ...]:
@@ -29,10 +31,10 @@ def split_into_blocks(relation: Relation, columns: Sequence[Column], server: Pla
     if peeled.aggregate is None:
         below = chain.cleared(relation)
 
-        def make(flats: Sequence[FlatBranch]) -> Block:
+        def make(flats: Sequence[FlatBranch]) -> Block | Unsupported:
             return build_stateless_block(below.columns, flats, columns, server)
 
         last = chain.build_block(below, below.columns, make)
     else:
         last = chain.build_group_block(peeled, chain.over_tables(peeled.aggregate), columns)
-    return (*chain.blocks, replace(last, position=len(chain.blocks)))
+    return (*chain.blocks, replace(accepted(last), position=len(chain.blocks)))

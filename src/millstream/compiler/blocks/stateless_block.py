@@ -14,7 +14,7 @@ from millstream.compiler.blocks import row_keys
 from millstream.compiler.blocks.branch import BranchPlan
 from millstream.compiler.blocks.flatten import FlatBranch
 from millstream.compiler.placement.placement import NUMERIC, Placement
-from millstream.compiler.refusal import accepted
+from millstream.compiler.refusal import collect
 from millstream.compiler.server.questions import PlanningServer
 from millstream.compiler.workaround import UNITE_STREAM_TABLES
 from millstream.errors import Unsupported
@@ -25,29 +25,50 @@ UNKNOWN_TYPE = PgType(705, "unknown", "unknown", kind="pseudo")
 
 def build_stateless_block(
     wanted: Sequence[Ref], flats: Sequence[FlatBranch], columns: Sequence[Column], server: PlanningServer
-) -> Block:
-    """Build the block of these columns, over all branches."""
+) -> Block | Unsupported:
+    """Build the block of these columns, over all branches; return the refusal of what cannot be placed."""
     if len(flats) == 1:
         return one_branch(flats[0], [flats[0].outputs[ref] for ref in wanted], columns, server)
     branches, placed, first = list[Branch](), list[list[tuple[str, Placement]]](), 0
     for flat in flats:
-        exprs = [flat.outputs[ref] for ref in wanted]
-        plan = BranchPlan(flat, first, exprs, server, alone=False)
-        named = [(f"x{n}", accepted(plan.placer.place(expr, "carry"))) for n, expr in enumerate(exprs)]
-        branches.append(plan.finish(named))
+        found = _part(flat, first, [flat.outputs[ref] for ref in wanted], server)
+        if isinstance(found, Unsupported):
+            return found
+        branch, named = found
+        branches.append(branch)
         placed.append(named)
-        first += len(plan.atoms.scans)
+        first += len(branch.inputs)
     body = _columns_of(placed, columns)
+    if isinstance(body, Unsupported):
+        return body
     outputs = tuple(Output(c, f"d.{quoted(b.name)}") for c, b in zip(columns, body, strict=True))
     return Block("result", tuple(branches), body, None, outputs, None, Key("row_id"))
 
 
+def _part(
+    flat: FlatBranch, first: int, exprs: Sequence[Expr], server: PlanningServer
+) -> tuple[Branch, list[tuple[str, Placement]]] | Unsupported:
+    """Build one of several branches, with the placements of its columns; or return its refusal."""
+    plan = BranchPlan(flat, first, exprs, server, alone=False)
+    placed = collect(plan.placer.place(expr, "carry") for expr in exprs)
+    if isinstance(placed, Unsupported):
+        return placed
+    named = [(f"x{n}", one) for n, one in enumerate(placed)]
+    branch = plan.finish(named)
+    return branch if isinstance(branch, Unsupported) else (branch, named)
+
+
 def one_branch(
     flat: FlatBranch, wanted: Sequence[Expr], columns: Sequence[Column], server: PlanningServer, first: int = 0
-) -> Block:
-    """Build the block of one branch; PostgreSQL evaluates the final expressions over the columns that Spark carries."""
+) -> Block | Unsupported:
+    """Build the block of one branch, or return its refusal.
+
+    PostgreSQL evaluates the final expressions over the columns that Spark carries.
+    """
     plan = BranchPlan(flat, first, wanted, server)
-    over = [accepted(plan.placer.over_columns(expr)) for expr in wanted]
+    over = collect(plan.placer.over_columns(expr) for expr in wanted)
+    if isinstance(over, Unsupported):
+        return over
     body, final = dict[Expr, tuple[BlockColumn, Placement]](), dict[Ref, Expr]()
     for _, binding_refs in over:
         for ref, placed in binding_refs.items():
@@ -55,6 +76,8 @@ def one_branch(
             name = body.setdefault(placed.expr, (column, placed))[0].name
             final[ref] = Expr(f"d.{quoted(name)}")
     branch = plan.finish([(column.name, placed) for column, placed in body.values()])
+    if isinstance(branch, Unsupported):
+        return branch
     outputs = tuple(
         Output(c, f"({qualify_columns(expr, final)}){cast_suffix(c)}")
         for c, (expr, _) in zip(columns, over, strict=True)
@@ -63,14 +86,16 @@ def one_branch(
     return Block("result", (branch,), tuple(column for column, _ in body.values()), None, outputs, None, key)
 
 
-def _columns_of(placed: list[list[tuple[str, Placement]]], columns: Sequence[Column]) -> tuple[BlockColumn, ...]:
-    """Return the columns of the body; raise Unsupported if a column travels differently in two branches."""
+def _columns_of(
+    placed: list[list[tuple[str, Placement]]], columns: Sequence[Column]
+) -> tuple[BlockColumn, ...] | Unsupported:
+    """Return the columns of the body, or the refusal of a column that travels differently in two branches."""
     made = []
     for position, column in enumerate(columns):
         # Nothing is ordered here, so texts of different collations travel alike.
         wires = {replace(branch[position][1].wire, ordered=False) for branch in placed}
         if len(wires) > 1:
-            raise Unsupported.construct(
+            return Unsupported.construct(
                 f'column "{column.name}" of a UNION ALL',
                 reason="Its parts have different representations in Spark.",
                 way_round=UNITE_STREAM_TABLES,

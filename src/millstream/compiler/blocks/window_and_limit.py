@@ -12,42 +12,47 @@ from millstream.algebra.types import Column
 from millstream.compiler.blocks import aggregate_state
 from millstream.compiler.blocks.branch import BranchPlan
 from millstream.compiler.blocks.flatten import FlatBranch, flatten
-from millstream.compiler.blocks.group_block import GroupedBranch, agreed_columns, plainly
+from millstream.compiler.blocks.group_block import place_partitions, plainly
 from millstream.compiler.blocks.stateless_block import UNKNOWN_TYPE, qualify_columns
 from millstream.compiler.placement.placement import NUMERIC
-from millstream.compiler.refusal import accepted
+from millstream.compiler.refusal import collect
 from millstream.compiler.server.questions import PlanningServer
+from millstream.errors import Unsupported
 
 
-def window_block(window: Window, flats: Sequence[FlatBranch], server: PlanningServer) -> Block:
-    """Build the block of a window: PostgreSQL computes its rows over all rows of a touched partition."""
+def window_block(window: Window, flats: Sequence[FlatBranch], server: PlanningServer) -> Block | Unsupported:
+    """Build the block of a window, or return its refusal.
+
+    PostgreSQL computes its rows over all rows of a touched partition.
+    """
     exprs = [*(Expr(ref.sql) for ref in window.input.columns), *(call.expr for call in window.calls)]
     keys = tuple(Named(f"k{number}", key) for number, key in enumerate(window.keys))
     every = Expr.parse(f"ROW({', '.join(expr.sql for expr in exprs)})")
     rows = Aggregate(window.input, keys, (Measure("rows", Call("", None, None, every)),), window.alias)
-    alone, plans, first = len(flats) == 1, list[GroupedBranch](), 0
-    for flat in flats:
-        plans.append(GroupedBranch(flat, first, rows, [()], server, alone=alone))
-        first += len(plans[-1].plan.atoms.scans)
-    agreed = agreed_columns([plan.named for plan in plans])
-    body = {name: BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in agreed}
-    members = tuple(column for name, column in body.items() if name in plans[0].members)
-    texts = [flats[0].over(expr) if alone else expr for expr in exprs]
+    partitions = place_partitions(rows, flats, server)
+    if isinstance(partitions, Unsupported):
+        return partitions
+    branches = collect(branch.finish() for branch in partitions.branches)
+    if isinstance(branches, Unsupported):
+        return branches
+    first = partitions.branches[0]
+    body = {name: BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in partitions.columns}
+    row_columns = tuple(column for name, column in body.items() if name in first.row_columns)
+    texts = [flats[0].over(expr) if len(flats) == 1 else expr for expr in exprs]
     outputs = tuple(
-        Output(Column(name, UNKNOWN_TYPE), f"({qualify_columns(text, plans[0].final)})")
+        Output(Column(name, UNKNOWN_TYPE), f"({qualify_columns(text, first.final)})")
         for name, text in zip(window.names, texts, strict=True)
     )
     head = AggregateHead(
         tuple(body[key.name] for key in keys),
         tuple(aggregate_state.GroupState().accumulators.values()),
         (),
-        members,
+        row_columns,
         whole=True,
     )
-    branches = tuple(plan.branch for plan in plans)
     return Block(
         "window",
-        branches,
+        tuple(branches),
         tuple(body.values()),
         head,
         outputs,
@@ -57,15 +62,22 @@ def window_block(window: Window, flats: Sequence[FlatBranch], server: PlanningSe
     )
 
 
-def limit_block(limit: Limit, server: PlanningServer) -> Block:
-    """Build the block of a limit over one table or block: PostgreSQL reads its first rows, if possible by an index."""
+def limit_block(limit: Limit, server: PlanningServer) -> Block | Unsupported:
+    """Build the block of a limit over one table or block, or return its refusal.
+
+    PostgreSQL reads its first rows, if possible by an index.
+    """
     flat = flatten(limit.input)[0]
     wanted = [flat.outputs[ref] for ref in limit.input.columns]
     order = [Order(flat.over(one.expr), one.how) for one in limit.order]
     plan = BranchPlan(flat, 0, [*wanted, *(one.expr for one in order)], server)
-    named = [(f"x{n}", accepted(plan.placer.leaf(plainly(expr), "carry"))) for n, expr in enumerate(wanted)]
-    for one in order:
-        accepted(plan.placer.leaf(plainly(one.expr), "carry"))
+    leaves = collect(plan.placer.leaf(plainly(expr), "carry") for expr in (*wanted, *(one.expr for one in order)))
+    if isinstance(leaves, Unsupported):
+        return leaves
+    named = [(f"x{n}", placed) for n, placed in enumerate(leaves[: len(wanted)])]
+    branch = plan.finish(named)
+    if isinstance(branch, Unsupported):
+        return branch
     # All columns break ties; a column without an order does so by its text.
     tie_breakers = [
         f"({expr.sql})" if placed.type and placed.type.comparable else output_sql(expr.sql, placed.type or NUMERIC)
@@ -79,4 +91,4 @@ def limit_block(limit: Limit, server: PlanningServer) -> Block:
     outputs = tuple(Output(Column(f"c{n}", UNKNOWN_TYPE), f"({expr.sql})") for n, expr in enumerate(wanted))
     columns = tuple(BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in named)
     kept = MaterializedRows("limit", tail, tuple(one.sql for one in order))
-    return Block("limit", (plan.finish(named),), columns, None, outputs, None, Key("row_id"), materialized=kept)
+    return Block("limit", (branch,), columns, None, outputs, None, Key("row_id"), materialized=kept)

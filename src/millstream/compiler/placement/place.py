@@ -39,7 +39,7 @@ from millstream.compiler.placement.placement import (
 from millstream.compiler.placement.row_comparison import expand_row_comparison, listed_values
 from millstream.compiler.placement.row_error import Unforeseen, row_error
 from millstream.compiler.placement.spark_exact import SPARK_EXACT, children, spine
-from millstream.compiler.refusal import collect
+from millstream.compiler.refusal import accepted, collect
 from millstream.compiler.server.questions import Constant, PlanningServer
 from millstream.errors import Unsupported
 
@@ -70,7 +70,7 @@ class Placer:
         self._errors: dict[Expr, Expr | Unsupported | None] = {}
         self._eager = lenient
         parts = list(dict.fromkeys(part for one in expressions for part in self.parts(one)))
-        types = server.types([atoms.expanded(part) for part in parts], list(self.scans.values())) if parts else ()
+        types = accepted(self._types([atoms.expanded(part) for part in parts])) if parts else ()
         self.types = dict(zip(parts, types, strict=True)) | {Expr(ref.sql): BOOL for ref in atoms.marks}
         if sharpen:
             self.types = {part: self._sharpened(part, type_) for part, type_ in self.types.items()}
@@ -147,11 +147,15 @@ class Placer:
         known = partial(is_unbounded_column, self.scans)
         return self.free(expression) and is_unbounded(self.atoms.expanded(expression), known)
 
-    def type_of(self, node: exp.Expression) -> PgType:
+    def type_of(self, node: exp.Expression) -> PgType | Unsupported:
         """Ask the server for the type of an expression over several tables."""
         expression = self.atoms.expanded(Expr.of(node))
         marks = {ref: Expr("(true)") for ref in self.atoms.marks}
-        return self.server.types([expression.substitute(marks)], list(self.scans.values()))[0]
+        types = self._types([expression.substitute(marks)])
+        return types if isinstance(types, Unsupported) else types[0]
+
+    def _types(self, expressions: Sequence[Expr]) -> tuple[PgType, ...] | Unsupported:
+        return self.server.types(expressions, list(self.scans.values()))
 
     def inputs(
         self, filters: Sequence[tuple[str, Expr]], temporal_filters: Mapping[str, tuple[TemporalFilter, ...]]
@@ -219,11 +223,10 @@ class Placer:
         if len(self.scans) == 1:
             return None
         if expression not in self._errors:
-            scans = list(self.scans.values())
             expanded = self.atoms.expanded(expression)
             try:
                 self._errors[expression] = row_error(
-                    expanded, lambda parts: self.server.types(parts, scans), self._is_binding
+                    expanded, lambda parts: accepted(self._types(parts)), self._is_binding
                 )
             except Unforeseen:
                 # PostgreSQL computes a column of a subquery before it null-extends the row.
@@ -277,16 +280,22 @@ class Placer:
             return []
         texts = list[str]()
         for outer, _ in joins:
-            texts.append(replace(leaf, expr=self._over_nulls(expression)).sql)
+            over_nulls = self._over_nulls(expression)
+            if isinstance(over_nulls, Unsupported):
+                return over_nulls
+            texts.append(replace(leaf, expr=over_nulls).sql)
             expression = expression.substitute(outer.definitions())
         values = self._values(texts)
         if isinstance(values, Unsupported):
             return values
         return [(side, value) for (_, side), value in zip(joins, values, strict=True)]
 
-    def _over_nulls(self, expression: Expr) -> Expr:
+    def _over_nulls(self, expression: Expr) -> Expr | Unsupported:
+        """Return an expression over NULLs of the types of its columns."""
         refs = sorted(expression.refs)
-        types = self.server.types([self.atoms.expanded(Expr(ref.sql)) for ref in refs], list(self.scans.values()))
+        types = self._types([self.atoms.expanded(Expr(ref.sql)) for ref in refs])
+        if isinstance(types, Unsupported):
+            return types
         return expression.substitute(
             {ref: Expr(f"CAST(NULL AS {type_.name})") for ref, type_ in zip(refs, types, strict=True)}
         )
@@ -341,7 +350,8 @@ class Placer:
     def _spelled(self, node: exp.Expression) -> exp.Expression:
         """Expand a comparison of rows or with a list; not with a list of arrays, which compares with their elements."""
         values = listed_values(node)
-        return node if values and self.type_of(values[0]).kind == "array" else expand_row_comparison(node)
+        type_ = self.type_of(values[0]) if values else None
+        return node if isinstance(type_, PgType) and type_.kind == "array" else expand_row_comparison(node)
 
     def _place_null_extended(self, ref: Ref, use: Use) -> Placement | Unsupported:
         """Place a null-extended column over several tables: NULL in rows where its side has no match."""
@@ -391,9 +401,22 @@ class Placer:
 
     def _carried(self, ref: Ref) -> Placement | Unsupported:
         expression = Expr(ref.sql)
-        if self.atoms.is_null_extended_column(ref) and expression not in self.types:
-            self.types |= {part: self.type_of(part.tree) for part in self.parts(expression)}
-        elif expression not in self.types and ref not in self.atoms.marks:
-            column = self.scans[ref.alias].table.column(ref.column) if ref.alias in self.scans else None
-            self.types[expression] = column.type if column else self.type_of(expression.tree)
+        if expression not in self.types and (refusal := self._add_types(ref, expression)):
+            return refusal
         return self.place(expression, "carry")
+
+    def _add_types(self, ref: Ref, expression: Expr) -> Unsupported | None:
+        """Add the types that placing a column needs; return the refusal of one."""
+        if ref in self.atoms.marks:
+            return None
+        column = self.scans[ref.alias].table.column(ref.column) if ref.alias in self.scans else None
+        null_extended = self.atoms.is_null_extended_column(ref)
+        if column is not None and not null_extended:
+            self.types[expression] = column.type
+            return None
+        parts = list(self.parts(expression)) if null_extended else [expression]
+        types = collect(self.type_of(part.tree) for part in parts)
+        if isinstance(types, Unsupported):
+            return types
+        self.types |= dict(zip(parts, types, strict=True))
+        return None

@@ -39,7 +39,7 @@ class OperandPlacer(Protocol):
 
     def place(self, expression: Expr, use: Use) -> Placement | Unsupported: ...
 
-    def type_of(self, node: exp.Expression) -> PgType: ...
+    def type_of(self, node: exp.Expression) -> PgType | Unsupported: ...
 
     def chain(self, node: exp.Expression) -> list[exp.Expression]: ...
 
@@ -198,7 +198,10 @@ def _negative(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placemen
 
 def _cast(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
     """An integer made a numeric: the only cast across tables that Spark repeats exactly (or to its own type)."""
-    if placer.type_of(node.this) == placer.type_of(node):
+    types = collect(map(placer.type_of, (node.this, node)))
+    if isinstance(types, Unsupported):
+        return types
+    if types[0] == types[1]:
         return placer.place(Expr.of(node.this), use)
     to = node.args["to"]
     inner = placer.place(Expr.of(node.this), "number")
@@ -225,9 +228,12 @@ def _case(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | 
     placed = collect(placer.place(Expr.of(value), use) for value in values)
     if isinstance(placed, Unsupported):
         return placed
-    wire, type_ = _common(placed, node), placer.type_of(node)
+    wire = _common(placed, node)
     if isinstance(wire, Unsupported):
         return wire
+    type_ = placer.type_of(node)
+    if isinstance(type_, Unsupported):
+        return type_
     conditions = collect(placer.place(Expr.of(branch.this), "carry") for branch in node.args["ifs"])
     if isinstance(conditions, Unsupported):
         return conditions
@@ -249,13 +255,17 @@ def _coalesce(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placemen
     wire = _common(placed, node)
     if isinstance(wire, Unsupported):
         return wire
+    type_ = placer.type_of(node)
+    if isinstance(type_, Unsupported):
+        return type_
     made = exp.Coalesce(this=placed[0].expr.node, expressions=[one.expr.node for one in placed[1:]])
-    return Placement(Expr.of(made), wire, placer.type_of(node))
+    return Placement(Expr.of(made), wire, type_)
 
 
 def _use_of_alternatives(placer: OperandPlacer, node: exp.Expression, use: Use) -> Use:
     """How the alternatives of a value travel: char(5) and char(3) keep their blanks, since the result has no length."""
-    return "printed" if use == "carry" and placer.type_of(node).base == "bpchar" else use
+    type_ = placer.type_of(node) if use == "carry" else None
+    return "printed" if isinstance(type_, PgType) and type_.base == "bpchar" else use
 
 
 def _common(placed: list[Placement], node: exp.Expression) -> Wire | Unsupported:

@@ -33,6 +33,7 @@ from millstream.catalog.upstreams import Upstream
 from millstream.compiler.blocks.split import split_into_blocks
 from millstream.compiler.clauses import clock
 from millstream.compiler.clauses.build import build_relation
+from millstream.compiler.refusal import accepted
 from millstream.compiler.server import check, position, queries, volatility
 from millstream.compiler.server.node_tree import converted_types
 from millstream.compiler.server.queries import Canonical
@@ -346,12 +347,13 @@ class _Server:
         self.conn = conn
         self.names = PlanningNames(0, "", "")
 
-    def types(self, expressions: Sequence[Expr], scans: Sequence[Scan]) -> tuple[PgType, ...]:
+    def types(self, expressions: Sequence[Expr], scans: Sequence[Scan]) -> tuple[PgType, ...] | Unsupported:
         if not expressions:
             return ()
         columns = ", ".join(f"{one.sql} AS x{number}" for number, one in enumerate(expressions))
         tables = ", ".join(scan.item(scan.table.relation) for scan in scans)
-        return tuple(column.type for column in queries.columns_of(self.conn, f"SELECT {columns} FROM {tables}"))
+        found = queries.columns_of(self.conn, f"SELECT {columns} FROM {tables}")
+        return found if isinstance(found, Unsupported) else tuple(column.type for column in found)
 
     def values(self, expressions: Sequence[str]) -> tuple[Constant, ...] | Unsupported:
         try:
@@ -423,7 +425,7 @@ class _Catalog:
         return table
 
     def types(self, select: str) -> tuple[PgType, ...]:
-        return tuple(column.type for column in queries.columns_of(self.conn, select))
+        return tuple(column.type for column in accepted(queries.columns_of(self.conn, select)))
 
     def aggregates(self) -> frozenset[str]:
         return self._called.aggregates

@@ -24,6 +24,7 @@ from millstream.catalog.definitions import definition_digests, query_names, righ
 from millstream.catalog.stream_tables import StreamTable
 from millstream.catalog.target import target_shape, targets
 from millstream.catalog.target.target_shape import TypedColumn
+from millstream.compiler.refusal import accepted
 from millstream.compiler.server import queries
 from millstream.compiler.server.plan_query import QueryPlan, Rights, plan_query, version_stamp
 from millstream.errors import Conflict, LockNotHad, MillstreamError, TargetMoved
@@ -193,7 +194,7 @@ def _own_columns(app: App, table: StreamTable, relid: int) -> list[str]:
     """Return the columns of the table that are of the former query; all, if that does not hold any more."""
     stored = [column.name for column in relations.columns(app.conn, relid) if column.name != ROW_ID]
     try:
-        former = {column.name for column in queries.columns_of(app.conn, table.canonical_query)}
+        former = {column.name for column in accepted(queries.columns_of(app.conn, table.canonical_query))}
     except MillstreamError:
         return stored
     # Columns that its owner has added are left alone.
