@@ -23,7 +23,7 @@ from millstream.algebra import expr
 from millstream.algebra.block import Block
 from millstream.algebra.dialect import parsed
 from millstream.compiler.blocks.demand import messages
-from millstream.compiler.lowering import lower, printed
+from millstream.compiler.lowering import LoweringOptions, lower, printed
 from millstream.compiler.server.plan_query import plan_query
 from millstream.errors import MillstreamError
 from millstream.postgres.connection import Connection
@@ -44,7 +44,9 @@ def plan(conn: Connection, query: str) -> str:
         views = {one.name: one.name for one in block.inputs()}
         parts |= {f"Demand{of}": _demand(block), f"Spark SQL{of}": printed(block, views)}
         if block.head is not None and block.head.consolidated and block.head.keys:
-            parts[f"Spark SQL, of groups that are recomputed{of}"] = lower(block, views, wanted="groups")
+            parts[f"Spark SQL, of groups that are recomputed{of}"] = lower(
+                block, views, LoweringOptions(wanted="groups")
+            )
     return "\n\n".join(f"{title}\n{_indented(text)}" for title, text in parts.items()) + "\n"
 
 

@@ -48,8 +48,8 @@ def _last(step: str) -> str:
 
 
 def one_column_alone_closes_a_cycle(patch: pytest.MonkeyPatch) -> None:
-    honest = search_cycle._met
-    patch.setattr(search_cycle, "_met", lambda pairs: honest(pairs[1:]))
+    honest = search_cycle._is_on_path
+    patch.setattr(search_cycle, "_is_on_path", lambda pairs: honest(pairs[1:]))
 
 
 def steps_are_not_counted(patch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def steps_are_not_counted(patch: pytest.MonkeyPatch) -> None:
 def the_way_is_written_backwards(patch: pytest.MonkeyPatch) -> None:
     honest = search_cycle._interleaved
 
-    def backwards(seq: str, by: list[str]) -> search_cycle._Added:
+    def backwards(seq: str, by: list[str]) -> search_cycle._AddedColumn:
         made = honest(seq, by)
         way, value = made.step.removeprefix("array_cat(").removesuffix(")").split(", ", 1)
         return replace(made, step=f"array_cat({value}, {way})")

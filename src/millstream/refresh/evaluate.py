@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from millstream.algebra.block import AggregateHead, Block, Branch, Input
 from millstream.compiler.blocks.demand import group_seed
-from millstream.compiler.lowering import lower
+from millstream.compiler.lowering import LoweringOptions, lower
 from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
 from millstream.refresh.reads.access_paths import AccessPaths
@@ -73,24 +73,24 @@ class Evaluation:
             views = self._views(branch, self._rows_of_groups(branch, keys))
         return self._run(views)
 
-    def everything(self, *, members: bool = False) -> Result:
+    def everything(self, *, group_rows: bool = False) -> Result:
         """The block over all rows of all inputs."""
         if self._read_in_place:
             return Result.of(_NOTHING)
         with self.tally.phase("demand"):
             views = {one.name: self.access.everything(one, before=0) for one in self.block.inputs()}
         failpoint("demand_read")
-        return self._run(views, members=members)
+        return self._run(views, group_rows=group_rows)
 
-    def groups(self, head: AggregateHead, keys: pa.Table, *, members: bool = False) -> Result:
+    def groups(self, head: AggregateHead, keys: pa.Table, *, group_rows: bool = False) -> Result:
         """Certain groups, over all of their rows, or those rows; `keys` has the head's key columns."""
         if not head.keys:
-            return self.everything(members=members)
+            return self.everything(group_rows=group_rows)
         views = dict[str, Rows]()
         with self.tally.phase("demand"):
             for branch in self.block.branches:
                 views |= self._views(branch, self._rows_of_groups(branch, keys))
-        return self._run(views, keys, members=members)
+        return self._run(views, keys, group_rows=group_rows)
 
     @property
     def _read_in_place(self) -> bool:
@@ -120,17 +120,16 @@ class Evaluation:
         }
 
     def _run(
-        self, views: dict[str, Rows], keys: pa.Table | None = None, *, members: bool = False, changes: bool = False
+        self, views: dict[str, Rows], keys: pa.Table | None = None, *, group_rows: bool = False, changes: bool = False
     ) -> Result:
         given = views if keys is None else {**views, "wanted": keys}
         items = {name: text for name, rows in given.items() if isinstance(rows, pa.Table) and (text := inline(rows))}
         named = {name: view_name(name) for name in given if name not in items}
         inputs, items = {named[name]: given[name] for name in named}, {**items, **named}
         with self.tally.phase("spark"):
-            wanted, together = items.get("wanted"), few(inputs)
-            statement = lower(
-                self.block, items, wanted=wanted, members=members, few=together, nested=True, changes=changes
-            )
+            wanted = items.get("wanted")
+            options = LoweringOptions(wanted, group_rows, few=few(inputs), nested=True, changes=changes)
+            statement = lower(self.block, items, options)
             done = self.engine().evaluate(statement, inputs)
         self.tally.spark_jobs += done.jobs
         self.access.settle()

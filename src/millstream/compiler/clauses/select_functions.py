@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
-from millstream.algebra.expr import Expr, transform
+from millstream.algebra.expr import Expr, Ref, transform
 from millstream.algebra.relation import ROWS_FROM, Expand, Expansion, Relation
 from millstream.compiler.clauses.groups.grouping import function_name
 from millstream.errors import Unsupported
@@ -26,9 +26,19 @@ class SetReturningCalls:
 
     def expanded(self, relation: Relation, expressions: Sequence[Expr]) -> tuple[Relation, list[Expr]]:
         """Return the rows that the calls in expressions produce, and the expressions over those rows."""
-        calls = list(dict.fromkeys(call for one in expressions for call in self._outermost(one.tree)))
+        calls = list(dict.fromkeys(call for expr in expressions for call in self._outermost(expr.tree)))
         if not calls:
             return relation, list(expressions)
+        self._refuse(calls)
+        names = tuple(f"f{number}" for number in range(len(calls)))
+        expansion = Expansion(self.fresh("set"), names, _in_step(calls))
+        expand = Expand(relation, expansion, self.fresh("x"))
+        results = dict(zip(calls, expand.columns[len(relation.columns) :], strict=True))
+        carried = dict(zip(relation.columns, expand.columns, strict=False))
+        return expand, [self._over(expr, results, carried) for expr in expressions]
+
+    def _refuse(self, calls: Sequence[Expr]) -> None:
+        """Raise Unsupported for functions that return rows, and for nested calls."""
         if any(self.names()[function_name(call.tree)] for call in calls):
             raise Unsupported.construct(
                 "a function in the select list that returns rows",
@@ -41,19 +51,17 @@ class SetReturningCalls:
                 reason="Millstream does not maintain it yet.",
                 way_round="Call the inner one in FROM.",
             )
-        columns = tuple(f"f{number}" for number in range(len(calls)))
-        expansion = Expansion(self.fresh("set"), columns, _in_step(calls))
-        expand = Expand(relation, expansion, self.fresh("x"))
-        made = dict(zip(calls, expand.columns[len(relation.columns) :], strict=True))
-        moved = {old: Expr(new.sql) for old, new in zip(relation.columns, expand.columns, strict=False)}
 
-        def replaced(node: exp.Expression) -> exp.Expression:
-            found = made.get(Expr.of(node)) if self._called(node) else None
-            return Expr(found.sql).node if found else node
+    def _over(self, expression: Expr, results: Mapping[Expr, Ref], carried: Mapping[Ref, Ref]) -> Expr:
+        """Return an expression with its calls and columns replaced by the columns that hold their values."""
 
-        own = set(made.values())
-        done = [Expr.of(transform(one.tree, replaced)) for one in expressions]
-        return expand, [one.substitute({ref: new for ref, new in moved.items() if ref not in own}) for one in done]
+        def replace(node: exp.Expression) -> exp.Expression:
+            result = results.get(Expr.of(node)) if self._called(node) else None
+            return Expr(result.sql).node if result else node
+
+        made = set(results.values())
+        without_calls = Expr.of(transform(expression.tree, replace))
+        return without_calls.substitute({old: Expr(new.sql) for old, new in carried.items() if old not in made})
 
     def inside(self, node: exp.Expression) -> bool:
         """Return True if an expression contains a set-returning call."""

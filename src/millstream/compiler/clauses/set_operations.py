@@ -40,9 +40,9 @@ def distinct_rows(relation: Relation, fresh: FreshAlias) -> Relation:
 
 
 def _named_like(relation: Relation, groups: Relation, fresh: FreshAlias) -> Relation:
-    outputs = tuple(
-        Named(r.column, Expr.ref(g.alias, g.column)) for r, g in zip(relation.columns, groups.columns, strict=False)
-    )
+    """Give the columns of groups the names of the columns that they are grouped by."""
+    pairs = zip(relation.columns, groups.columns, strict=False)
+    outputs = tuple(Named(ref.column, Expr(key.sql)) for ref, key in pairs)
     return Project(groups, outputs, fresh("q"))
 
 
@@ -51,19 +51,19 @@ def flatten_chain(query: exp.SetOperation) -> list[exp.SetOperation]:
 
     A UNION at the end removes all duplicates, so the operations before it may be UNION ALL.
     """
-    found = [query]
-    while isinstance(found[-1], exp.Union):
-        before = found[-1].this
-        if not isinstance(before, exp.Union) or any(before.args.get(word) for word in _OWN):
+    operations = [query]
+    while isinstance(operations[-1], exp.Union):
+        before = operations[-1].this
+        if not isinstance(before, exp.Union) or any(before.args.get(clause) for clause in _OWN_CLAUSES):
             break
         if before.args.get("distinct") and not query.args.get("distinct"):
             break
-        found.append(before)
-    return found[::-1]
+        operations.append(before)
+    return operations[::-1]
 
 
 # Clauses of a parenthesized query in a chain: it cannot be flattened.
-_OWN = ("order", "limit", "offset", "with_")
+_OWN_CLAUSES = ("order", "limit", "offset", "with_")
 
 Types = tuple[PgType, ...]
 
@@ -74,11 +74,11 @@ def types_of_each(operations: Sequence[exp.SetOperation], types: Callable[[exp.E
     PostgreSQL resolves types pair by pair, and casts: bpchar united with text loses its trailing spaces. A part with
     the types of the parts before it does not change them, so the server need not be asked about the whole chain.
     """
-    found = [types(operations[0])]
+    of_each = [types(operations[0])]
     for operation in operations[1:]:
-        same = types(operation.expression) == found[-1]
-        found.append(found[-1] if same else types(operation))
-    return found
+        before = of_each[-1]
+        of_each.append(before if types(operation.expression) == before else types(operation))
+    return of_each
 
 
 def combine_rows(
@@ -95,30 +95,41 @@ def combine_rows(
 
 
 def _combine_by_counts(
-    query: exp.SetOperation, parts: list[Relation], names: tuple[str, ...], types: tuple[PgType, ...], fresh: FreshAlias
+    query: exp.SetOperation, parts: list[Relation], names: tuple[str, ...], types: Types, fresh: FreshAlias
 ) -> Relation:
     """Build INTERSECT and EXCEPT from the number of times that each row occurs on either side."""
-    sided = []
-    for number, part in enumerate(parts):
-        outputs = tuple(Named(f"c{n}", Expr(ref.sql)) for n, ref in enumerate(part.columns))
-        sided.append(Project(part, (*outputs, Named("side", Expr(str(number)))), fresh("side")))
-    columns = (*(f"c{n}" for n in range(len(names))), "side")
-    united = UnionAll(tuple(sided), columns, (*types, INT4), fresh("u"))
-    keys = tuple(Named(f"k{n}", Expr.ref(united.alias, f"c{n}")) for n in range(len(names)))
-    sides = [Expr.parse(f'"{united.alias}"."side" = {number}') for number in (0, 1)]
-    measures = tuple(Measure(f"m{n}", Call("count", None, side)) for n, side in enumerate(sides))
-    groups = Aggregate(united, keys, measures, fresh("d"))
+    groups = _count_sides(parts, types, fresh)
     if not query.args.get("distinct"):
         return _repeat(query, groups, names, fresh)
-    test = "> 0" if isinstance(query, exp.Intersect) else "= 0"
-    kept = Filter(groups, Expr.parse(f'"{groups.alias}"."m0" > 0 AND "{groups.alias}"."m1" {test}'))
+    left, right = (Ref(groups.alias, measure.name).sql for measure in groups.measures)
+    right_test = f"{right} > 0" if isinstance(query, exp.Intersect) else f"{right} = 0"
+    filtered = Filter(groups, Expr.parse(f"{left} > 0 AND {right_test}"))
     outputs = tuple(Named(name, Expr.ref(groups.alias, f"k{n}")) for n, name in enumerate(names))
-    return Project(kept, outputs, fresh("q"))
+    return Project(filtered, outputs, fresh("q"))
+
+
+def _count_sides(parts: Sequence[Relation], types: Types, fresh: FreshAlias) -> Aggregate:
+    """Return each distinct row of two relations: keys k0, k1, ...; m0 and m1 count the rows of either side."""
+    width = len(parts[0].columns)
+    sides = tuple(_numbered_side(part, number, fresh) for number, part in enumerate(parts))
+    columns = [f"c{n}" for n in range(width)]
+    united = UnionAll(sides, (*columns, "side"), (*types, INT4), fresh("u"))
+    keys = tuple(Named(f"k{n}", Expr.ref(united.alias, column)) for n, column in enumerate(columns))
+    measures = list[Measure]()
+    for number in (0, 1):
+        of_side = Expr.parse(f"{Ref(united.alias, 'side').sql} = {number}")
+        measures.append(Measure(f"m{number}", Call("count", None, of_side)))
+    return Aggregate(united, keys, tuple(measures), fresh("d"))
+
+
+def _numbered_side(part: Relation, number: int, fresh: FreshAlias) -> Project:
+    outputs = tuple(Named(f"c{n}", Expr(ref.sql)) for n, ref in enumerate(part.columns))
+    return Project(part, (*outputs, Named("side", Expr(str(number)))), fresh("side"))
 
 
 def _repeat(query: exp.SetOperation, groups: Aggregate, names: tuple[str, ...], fresh: FreshAlias) -> Relation:
     """Repeat each row of INTERSECT ALL min(left, right) times, of EXCEPT ALL left - right times."""
-    left, right = (Ref(groups.alias, name).sql for name in ("m0", "m1"))
+    left, right = (Ref(groups.alias, measure.name).sql for measure in groups.measures)
     times = f"LEAST({left}, {right})" if isinstance(query, exp.Intersect) else f"({left} - {right})"
     call = Expansion(fresh("times"), ("n",), Expr.parse(f"generate_series(CAST(1 AS BIGINT), {times})"))
     rows = Expand(groups, call, fresh("x"))

@@ -20,32 +20,32 @@ def build_windows(
     relation: Relation, expressions: Sequence[Expr], fresh: Callable[[str], str]
 ) -> tuple[Relation, list[Expr]]:
     """Compute the window calls of expressions; return the rows with the results, and the expressions over them."""
-    rest = list(expressions)
-    if _calls(rest):
-        relation, rest = _project_used(relation, rest, fresh)
-    while calls := _calls(rest):
+    exprs = list(expressions)
+    if _calls(exprs):
+        relation, exprs = _project_used(relation, exprs, fresh)
+    while calls := _calls(exprs):
         keys = _keys(calls[0])
-        together = list(dict.fromkeys(Expr.of(call) for call in calls if _keys(call) == keys))
-        named = tuple(Named(f"w{number}", call) for number, call in enumerate(together))
+        same_keys = dict.fromkeys(Expr.of(call) for call in calls if _keys(call) == keys)
+        named = tuple(Named(f"w{number}", call) for number, call in enumerate(same_keys))
         window = Window(relation, tuple(sorted(keys, key=str)), named, fresh("w"))
-        rest = [_over(one, relation, window) for one in rest]
+        exprs = [_over(expr, window) for expr in exprs]
         relation = window
-    return relation, rest
+    return relation, exprs
 
 
 def _project_used(
     relation: Relation, expressions: list[Expr], fresh: Callable[[str], str]
 ) -> tuple[Relation, list[Expr]]:
     """Project the rows to the columns that are used: a window stores all columns of its input."""
-    refs = sorted({ref for one in expressions for ref in one.refs})
+    refs = sorted({ref for expr in expressions for ref in expr.refs})
     project = Project(relation, tuple(Named(f"p{n}", Expr(ref.sql)) for n, ref in enumerate(refs)), fresh("p"))
-    over = {ref: Expr(new.sql) for ref, new in zip(refs, project.columns, strict=True)}
-    return project, [one.substitute(over) for one in expressions]
+    columns = {ref: Expr(new.sql) for ref, new in zip(refs, project.columns, strict=True)}
+    return project, [expr.substitute(columns) for expr in expressions]
 
 
 def inline_named_windows(select: exp.Select) -> exp.Select:
     """Replace each `OVER w` by the definition of w, in place; raise Unsupported if it extends the definition."""
-    named = {one.name: one for one in select.args.get("windows") or ()}
+    named = {window.name: window for window in select.args.get("windows") or ()}
     for call in list(select.find_all(exp.Window)):
         alias = call.args.get("alias")
         if alias is None or call.find_ancestor(exp.Select) is not select or call in named.values():
@@ -64,23 +64,22 @@ def inline_named_windows(select: exp.Select) -> exp.Select:
 
 
 def _calls(expressions: Sequence[Expr]) -> list[exp.Window]:
-    return [call for one in expressions for call in one.tree.find_all(exp.Window)]
+    return [call for expr in expressions for call in expr.tree.find_all(exp.Window)]
 
 
 def _keys(call: exp.Window) -> frozenset[Expr]:
     return frozenset(Expr.of(unwrapped(key)) for key in call.args.get("partition_by") or ())
 
 
-def _over(expression: Expr, relation: Relation, window: Window) -> Expr:
+def _over(expression: Expr, window: Window) -> Expr:
     """Return an expression over the rows of a window node: its calls and the input's columns become columns of it."""
-    calls = {call.expr.sql: Expr.ref(window.alias, call.name) for call in window.calls}
+    results = {call.expr.sql: Expr.ref(window.alias, call.name) for call in window.calls}
 
     def replace(node: exp.Expression) -> exp.Expression:
-        found = calls.get(Expr.of(node).sql) if isinstance(node, exp.Window) else None
-        return found.node if found else node
+        result = results.get(Expr.of(node).sql) if isinstance(node, exp.Window) else None
+        return result.node if result else node
 
-    named = zip(relation.columns, window.columns, strict=False)
-    columns = {old: Expr(new.sql) for old, new in named}
-    own = {Ref(window.alias, call.name) for call in window.calls}
-    done = Expr.of(transform(expression.tree, replace))
-    return done.substitute({ref: new for ref, new in columns.items() if ref not in own})
+    without_calls = Expr.of(transform(expression.tree, replace))
+    made = {Ref(window.alias, call.name) for call in window.calls}
+    carried = zip(window.input.columns, window.columns, strict=False)
+    return without_calls.substitute({old: Expr(new.sql) for old, new in carried if old not in made})

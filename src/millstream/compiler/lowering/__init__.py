@@ -6,6 +6,8 @@ the rows in its views differ.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from millstream.algebra.block import Block, Match, Read
 from millstream.algebra.relation import Filter, Project, Relation
 from millstream.compiler.lowering.aggregate import aggregate
@@ -30,41 +32,55 @@ def printed(block: Block, views: dict[str, str]) -> str:
     return "\n\n".join(f"-- {term.block.name}\n{lower(term.block, views)}" for term in block.terms)
 
 
-@on_large_stack
-def lower(
-    block: Block,
-    views: dict[str, str],
-    *,
-    wanted: str | None = None,
-    members: bool = False,
-    few: bool = False,
-    nested: bool = False,
-    changes: bool = False,
-) -> str:
-    """Return the statement that evaluates a block over the views of its inputs.
+@dataclass(frozen=True)
+class LoweringOptions:
+    """What a statement is to return, and how it is written."""
 
-    wanted    a view of group keys: only these groups are evaluated
-    members   return the rows of the groups instead of aggregating them; PostgreSQL aggregates them
-    few       there are few rows: tell Spark to hold them in one partition
-    nested    write steps in place, as Spark plans them fastest; otherwise by name, as people read them
-    changes   the views hold images of changes: where Spark may raise an error, consolidate them before they are joined
-    """
-    raising = any(map(_may_raise, (branch.body for branch in block.branches)))
-    ctx = Lowering(RULES, views, few, consolidated=changes and raising)
+    wanted: str | None = None
+    """A view of group keys: only these groups are evaluated."""
+    group_rows: bool = False
+    """Return the rows of the groups instead of aggregating them: PostgreSQL aggregates them."""
+    few: bool = False
+    """There are few rows: tell Spark to hold them in one partition."""
+    nested: bool = False
+    """Write steps in place, as Spark plans them fastest; otherwise by name, as people read them."""
+    changes: bool = False
+    """The views hold images of changes: where Spark may raise an error, consolidate them before they are joined."""
+
+
+READABLE = LoweringOptions()
+
+
+@on_large_stack
+def lower(block: Block, views: dict[str, str], options: LoweringOptions = READABLE) -> str:
+    """Return the statement that evaluates a block over the views of its inputs."""
+    raising = any(_may_raise(branch.body) for branch in block.branches)
+    ctx = Lowering(RULES, views, options.few, consolidated=options.changes and raising)
     step = union_all([ctx.lower(branch.body) for branch in block.branches], ctx)
-    if block.head is None:
-        return ctx.finish(consolidate_select(step, block.columns), nested=nested)
-    if wanted is not None:
-        step = restrict(step, block.head, wanted, ctx)
-    if members:
-        return ctx.finish(consolidate_select(step, (*block.head.keys, *block.head.row_columns)), nested=nested)
-    return ctx.finish(aggregate(step, block.head, block.columns, ctx), nested=nested)
+    return ctx.finish(_last_select(block, step, options, ctx), nested=options.nested)
+
+
+def _last_select(block: Block, step: str, options: LoweringOptions, ctx: Lowering) -> str:
+    """Return the SELECT of the changed rows of a block, of its groups' changes, or of the rows of its groups."""
+    head = block.head
+    if head is None:
+        return consolidate_select(step, block.columns)
+    if options.wanted is not None:
+        step = restrict(step, head, options.wanted, ctx)
+    if options.group_rows:
+        return consolidate_select(step, (*head.keys, *head.row_columns))
+    return aggregate(step, head, block.columns, ctx)
 
 
 def _may_raise(body: Relation) -> bool:
     """True if Spark may raise an error for a row of a join."""
-    if isinstance(body, Match):
-        return any(map(may_raise, body.residual)) or _may_raise(body.left) or _may_raise(body.right)
-    if isinstance(body, Filter):
-        return may_raise(body.predicate) or _may_raise(body.input)
-    return isinstance(body, Project) and (any(may_raise(one.expr) for one in body.outputs) or _may_raise(body.input))
+    match body:
+        case Match():
+            expressions = [*body.residual]
+        case Filter():
+            expressions = [body.predicate]
+        case Project():
+            expressions = [output.expr for output in body.outputs]
+        case _:
+            return False
+    return any(map(may_raise, expressions)) or any(map(_may_raise, body.inputs))

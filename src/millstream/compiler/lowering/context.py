@@ -55,15 +55,17 @@ class Lowering:
 
     def finish(self, last: str, *, nested: bool) -> str:
         """Return the whole statement; with `nested`, steps that are used once are written in place."""
-        uses = Counter(_MENTION.findall("".join([*(select for _, select in self.steps), last])))
-        inner = {name for name in uses if nested and uses[name] == 1}
+        texts = [*(select for _, select in self.steps), last]
+        uses = Counter(_MENTION.findall("".join(texts)))
+        inner = {name for name, count in uses.items() if nested and count == 1}
         selects = dict(self.steps)
 
-        def written(text: str) -> str:
-            return _MENTION.sub(lambda match: in_place(match[1]) if match[1] in inner else match[1], text)
+        def name_or_text(mention: re.Match[str]) -> str:
+            name = mention[1]
+            return f"({written(selects[name])})" if name in inner else name
 
-        def in_place(name: str) -> str:
-            return f"({written(selects[name])})"
+        def written(text: str) -> str:
+            return _MENTION.sub(name_or_text, text)
 
         named = [f"{name} AS (\n  {written(select)}\n)" for name, select in self.steps if name not in inner]
         chain = ",\n".join(named)

@@ -20,12 +20,9 @@ def mark_join(node: Match, ctx: Lowering) -> str:
     left, right = sides(node, ctx)
     step = counted(left, right, node.residual, ctx)
     was, now = f"{WAS} > 0", f"{IS} > 0"
-    versions = (
-        f"IF(({was}) = ({now}), ARRAY(STRUCT({was}, true, true)), "
-        f"ARRAY(STRUCT({was}, true, false), STRUCT({now}, false, true)))"
-    )
-    kept = [f"IF(v.old, {BEFORE}, 0) AS {BEFORE}", f"IF(v.new, {AFTER}, 0) AS {AFTER}"]
-    listed = [*left.columns, f"v.mark AS {flat(node.mark)}", *kept]
-    return ctx.step(
-        "marked", f"SELECT {', '.join(listed)} FROM {step} LATERAL VIEW INLINE({versions}) v AS mark, old, new"
-    )
+    unchanged = f"ARRAY(STRUCT({was}, true, true))"
+    changed = f"ARRAY(STRUCT({was}, true, false), STRUCT({now}, false, true))"
+    marks = f"LATERAL VIEW INLINE(IF(({was}) = ({now}), {unchanged}, {changed})) v AS mark, old, new"
+    versions = [f"IF(v.old, {BEFORE}, 0) AS {BEFORE}", f"IF(v.new, {AFTER}, 0) AS {AFTER}"]
+    listed = ", ".join([*left.columns, f"v.mark AS {flat(node.mark)}", *versions])
+    return ctx.step("marked", f"SELECT {listed} FROM {step} {marks}")

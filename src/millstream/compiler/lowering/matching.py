@@ -34,64 +34,64 @@ def sides(node: Match, ctx: Lowering) -> tuple[JoinSide, JoinSide]:
     pairs = [pair if flat(pair.one) in lefts else pair.swap() for pair in node.pairs]
     signs = ["<=>" if pair.nulls else "=" for pair in pairs]
     left = JoinSide(ctx.lower(node.left), lefts, [flat(pair.one) for pair in pairs], signs)
-    return left, JoinSide(ctx.lower(node.right), rights, [flat(pair.other) for pair in pairs], signs)
+    right = JoinSide(ctx.lower(node.right), rights, [flat(pair.other) for pair in pairs], signs)
+    return left, right
 
 
 def pairs(node: Match, left: JoinSide, right: JoinSide, ctx: Lowering) -> str:
     """Add a step with the pairs of an inner join; each multiplicity is the product of the two rows'."""
     columns = [f"l.{name}" for name in left.columns] + [f"r.{name}" for name in right.columns]
-    products = [f"l.{BEFORE} * r.{BEFORE} AS {BEFORE}", f"l.{AFTER} * r.{AFTER} AS {AFTER}"]
-    how = f"JOIN {right.step} AS r ON {on(node)}" if node.conditions else f"CROSS JOIN {right.step} AS r"
-    # A pair of an old and a new row is in neither version. If such pairs stayed, n joins could have 2^n of them.
-    chained = any(isinstance(side, Match) for side in (node.left, node.right))
+    products = [f"l.{version} * r.{version} AS {version}" for version in (BEFORE, AFTER)]
+    joined = f"JOIN {right.step} AS r ON {on(node)}" if node.conditions else f"CROSS JOIN {right.step} AS r"
+    # If pairs that are in neither version stayed, n joins could have 2^n of them.
+    chained = isinstance(node.left, Match) or isinstance(node.right, Match)
     where = f" WHERE {_IN_A_VERSION}" if chained else ""
-    return ctx.step("joined", f"{ctx.select} {', '.join(columns + products)} FROM {left.step} AS l {how}{where}")
+    listed = ", ".join(columns + products)
+    return ctx.step("joined", f"{ctx.select} {listed} FROM {left.step} AS l {joined}{where}")
 
 
 def on(node: Match) -> str:
-    """Return the join condition."""
-    return " AND ".join(
-        [
-            *(spark(condition) for condition in node.conditions if condition not in node.residual),
-            *_guards(node.residual),
-            *(f"({spark(condition)})" for condition in node.residual),
-        ]
-    )
+    """Return the join condition; residual conditions come last, each in parentheses."""
+    equalities = [spark(condition) for condition in node.conditions if condition not in node.residual]
+    return " AND ".join([*equalities, *_residual_conditions(node.residual)])
 
 
 # A pair of an old and a new row is in neither version.
 _IN_A_VERSION = " OR ".join(f"l.{version} * r.{version} <> 0L" for version in (BEFORE, AFTER))
 
 
-def _guards(residual: tuple[Expr, ...]) -> list[str]:
-    """Return the condition that a pair is in a version, if evaluating another condition may raise."""
-    return [f"({_IN_A_VERSION})"] if any(map(may_raise, residual)) else []
+def _residual_conditions(residual: tuple[Expr, ...]) -> list[str]:
+    """Return the residual conditions; before one that may raise, the condition that the pair is in a version."""
+    guards = [f"({_IN_A_VERSION})"] if any(map(may_raise, residual)) else []
+    return [*guards, *(f"({spark(condition)})" for condition in residual)]
 
 
 def counted(side: JoinSide, other: JoinSide, residual: tuple[Expr, ...], ctx: Lowering) -> str:
     """Add a step with the rows of one side and the number of their matches on the other."""
-    if residual:
-        return _counted_by_row(side, other, residual, ctx)
-    sums = f"SUM({BEFORE}) AS {WAS}, SUM({AFTER}) AS {IS}"
+    return _counted_by_row(side, other, residual, ctx) if residual else _counted_by_key(side, other, ctx)
+
+
+def _counted_by_key(side: JoinSide, other: JoinSide, ctx: Lowering) -> str:
+    """Count the matches once for each key of the other side."""
     keys = list(dict.fromkeys(other.ends))
-    grouped = f"SELECT {', '.join([*keys, sums])} FROM {other.step}" + (f" GROUP BY {', '.join(keys)}" if keys else "")
-    step = ctx.step("counts", grouped)
+    sums = f"SUM({BEFORE}) AS {WAS}, SUM({AFTER}) AS {IS}"
+    group_by = f" GROUP BY {', '.join(keys)}" if keys else ""
+    counts = ctx.step("counts", f"SELECT {', '.join([*keys, sums])} FROM {other.step}{group_by}")
     same = " AND ".join(_equalities(side, other, "k"))
-    how = f"LEFT JOIN {step} AS k ON {same}" if keys else f"CROSS JOIN {step} AS k"
-    listed = [*(f"l.{name}" for name in side.columns), f"l.{BEFORE}", f"l.{AFTER}"]
-    found = [f"COALESCE(k.{name}, 0) AS {name}" for name in (WAS, IS)]
-    return ctx.step("counted", f"SELECT {', '.join(listed + found)} FROM {side.step} AS l {how}")
+    joined = f"LEFT JOIN {counts} AS k ON {same}" if keys else f"CROSS JOIN {counts} AS k"
+    columns = [f"l.{name}" for name in (*side.columns, BEFORE, AFTER)]
+    matches = [f"COALESCE(k.{name}, 0) AS {name}" for name in (WAS, IS)]
+    return ctx.step("counted", f"SELECT {', '.join(columns + matches)} FROM {side.step} AS l {joined}")
 
 
 def _counted_by_row(side: JoinSide, other: JoinSide, residual: tuple[Expr, ...], ctx: Lowering) -> str:
     """Count the matches of each row by its own pairs."""
     numbered = ctx.step("numbered", f"SELECT *, MONOTONICALLY_INCREASING_ID() AS __nth FROM {side.step}")
-    conditions = [*_guards(residual), *(f"({spark(condition)})" for condition in residual)]
-    met = " AND ".join([*_equalities(side, other, "r"), *conditions])
-    listed = [f"FIRST(l.{name}) AS {name}" for name in (*side.columns, BEFORE, AFTER)]
-    found = [f"COALESCE(SUM(r.{old}), 0) AS {new}" for old, new in ((BEFORE, WAS), (AFTER, IS))]
-    joined = f"{numbered} AS l LEFT JOIN {other.step} AS r ON {met}"
-    return ctx.step("counted", f"SELECT {', '.join(listed + found)} FROM {joined} GROUP BY l.__nth")
+    condition = " AND ".join([*_equalities(side, other, "r"), *_residual_conditions(residual)])
+    columns = [f"FIRST(l.{name}) AS {name}" for name in (*side.columns, BEFORE, AFTER)]
+    matches = [f"COALESCE(SUM(r.{version}), 0) AS {name}" for version, name in ((BEFORE, WAS), (AFTER, IS))]
+    joined = f"{numbered} AS l LEFT JOIN {other.step} AS r ON {condition}"
+    return ctx.step("counted", f"SELECT {', '.join(columns + matches)} FROM {joined} GROUP BY l.__nth")
 
 
 def _equalities(side: JoinSide, other: JoinSide, alias: str) -> list[str]:

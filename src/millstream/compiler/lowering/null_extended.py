@@ -18,6 +18,7 @@ Each side is read once because Spark computes a step again for each reader: a ch
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from millstream.algebra.block import Match
@@ -27,25 +28,51 @@ from millstream.compiler.lowering.matching import JoinSide, on, sides
 Name = Literal["left", "right"]
 
 
+@dataclass(frozen=True)
+class _SparkJoin:
+    """The outer join that Spark computes, LEFT or FULL."""
+
+    left: JoinSide
+    right: JoinSide
+    condition: str
+    extended: tuple[Name, ...]
+    """The sides whose rows without a match are null-extended."""
+
+    @property
+    def kind(self) -> str:
+        return "FULL" if "right" in self.extended else "LEFT"
+
+    def join(self, left_step: str, right_step: str, more: Sequence[str], ctx: Lowering) -> str:
+        """Add the join of two steps, with the columns and multiplicities of both, and more columns."""
+        columns = [f"l.{name}" for name in self.left.columns] + [f"r.{name}" for name in self.right.columns]
+        versions = [f"{side[0]}.{version} AS __{side}{version}" for side in _SIDES for version in (BEFORE, AFTER)]
+        listed = ", ".join([*columns, *versions, *more])
+        joined = f"{left_step} AS l {self.kind} JOIN {right_step} AS r ON {self.condition}"
+        return ctx.step("joined", f"{ctx.select} {listed} FROM {joined}")
+
+    def outputs(self) -> list[str]:
+        """Return the columns of both sides, each NULL in the rows of the other side alone."""
+        left = self.left.columns if self.kind == "LEFT" else [_null_unless("left", name) for name in self.left.columns]
+        return [*left, *(_null_unless("right", name) for name in self.right.columns)]
+
+
+_SIDES: tuple[Name, Name] = ("left", "right")
+
+
 def null_extended(node: Match, ctx: Lowering, names: Sequence[Name]) -> str:
     """Add a step with the pairs, and the rows of the named sides without a match."""
     left, right = sides(node, ctx)
-    how = "FULL" if "right" in names else "LEFT"
-    met = _numbered(node, left, right, how, ctx) if node.residual else _by_key(node, left, right, how, ctx)
-    columns = [
-        *(_output("left", column, how) for column in left.columns),
-        *(_output("right", column, how) for column in right.columns),
-    ]
-    rows = [_pair(), *(alone(name) for name in names)]
-    listed = ", ".join([*columns, f"v.{BEFORE}", f"v.{AFTER}"])
-    view = f"LATERAL VIEW INLINE(ARRAY({', '.join(rows)})) v AS __left, __right, {BEFORE}, {AFTER}"
-    return ctx.step("null_extended", f"SELECT {listed} FROM {met} {view} WHERE v.{BEFORE} <> 0L OR v.{AFTER} <> 0L")
+    join = _SparkJoin(left, right, on(node) if node.conditions else "true", tuple(names))
+    joined = _numbered(join, ctx) if node.residual else _by_key(join, ctx)
+    rows = ", ".join([_pair(), *(alone(name) for name in names)])
+    view = f"LATERAL VIEW INLINE(ARRAY({rows})) v AS __left, __right, {BEFORE}, {AFTER}"
+    listed = ", ".join([*join.outputs(), f"v.{BEFORE}", f"v.{AFTER}"])
+    some = f"v.{BEFORE} <> 0L OR v.{AFTER} <> 0L"
+    return ctx.step("null_extended", f"SELECT {listed} FROM {joined} {view} WHERE {some}")
 
 
-def _output(name: Name, column: str, how: str) -> str:
+def _null_unless(name: Name, column: str) -> str:
     """Return a column of one side, NULL in the rows of the other side alone."""
-    if how == "LEFT" and name == "left":
-        return column
     return f"CASE WHEN v.__{name} THEN {column} END AS {column}"
 
 
@@ -64,61 +91,52 @@ def alone(name: Name) -> str:
 # -- by equal columns alone ------------------------------------------------------------------
 
 
-def _by_key(node: Match, left: JoinSide, right: JoinSide, how: str, ctx: Lowering) -> str:
+def _by_key(join: _SparkJoin, ctx: Lowering) -> str:
     """Add the outer join; the number of a row's matches stands beside the first row of its key."""
-    left_step = _totalled(left, ctx) if how == "FULL" else left.step
-    right_step = _totalled(right, ctx)
-    counts = _match_counts("left", "r") + (_match_counts("right", "l") if how == "FULL" else [])
-    return _joined(node, (left, left_step), (right, right_step), how, counts, ctx)
+    left_step = _totalled(join.left, ctx) if join.kind == "FULL" else join.left.step
+    right_step = _totalled(join.right, ctx)
+    counts = [count for name in join.extended for count in _match_counts(name)]
+    return join.join(left_step, right_step, counts, ctx)
 
 
 def _totalled(side: JoinSide, ctx: Lowering) -> str:
     """Add a step with the rows of a side, each with the sums of its key and its number within the key."""
     keys = ", ".join(dict.fromkeys(side.ends))
-    over = f"(PARTITION BY {keys})" if keys else "()"
-    sums = f"SUM({BEFORE}) OVER {over} AS __was, SUM({AFTER}) OVER {over} AS __is"
-    number = f"ROW_NUMBER() OVER ({f'PARTITION BY {keys} ' if keys else ''}ORDER BY {BEFORE}) AS __nth"
-    return ctx.step("totalled", f"SELECT *, {sums}, {number} FROM {side.step}")
+    partition = f"PARTITION BY {keys}" if keys else ""
+    sums = f"SUM({BEFORE}) OVER ({partition}) AS __was, SUM({AFTER}) OVER ({partition}) AS __is"
+    order = f"{partition} ORDER BY {BEFORE}".strip()
+    return ctx.step("totalled", f"SELECT *, {sums}, ROW_NUMBER() OVER ({order}) AS __nth FROM {side.step}")
 
 
-def _match_counts(name: Name, other: str) -> list[str]:
-    cases = [f"CASE WHEN {other}.__nth IS NULL THEN 0L WHEN {other}.__nth = 1 THEN {other}.__{one} END"
-             for one in ("was", "is")]  # fmt: skip
-    return [f"{case} AS __{name}_{one}" for case, one in zip(cases, ("was", "is"), strict=True)]
+def _match_counts(name: Name) -> list[str]:
+    """Return the number of matches of a row, from the sums that stand beside the rows of the other side."""
+    other = "r" if name == "left" else "l"
+    none = f"WHEN {other}.__nth IS NULL THEN 0L"
+    return [f"CASE {none} WHEN {other}.__nth = 1 THEN {other}.__{met} END AS __{name}_{met}" for met in ("was", "is")]
 
 
 # -- with a residual condition ---------------------------------------------------------------
 
 
-def _numbered(node: Match, left: JoinSide, right: JoinSide, how: str, ctx: Lowering) -> str:
+def _numbered(join: _SparkJoin, ctx: Lowering) -> str:
     """Add the outer join; the number of a row's matches stands on the first of its own pairs."""
-    names: list[Name] = ["left", "right"] if how == "FULL" else ["left"]
-    steps = {name: side.step for name, side in (("left", left), ("right", right))}
-    for name in names:
+    steps = {"left": join.left.step, "right": join.right.step}
+    for name in join.extended:
         number = "MONOTONICALLY_INCREASING_ID() AS __number"
         steps[name] = ctx.step("numbered", f"SELECT *, {number} FROM {steps[name]}")
-    numbers = [f"{name[0]}.__number AS __{name}_number" for name in names]
-    step = _joined(node, (left, steps["left"]), (right, steps["right"]), how, numbers, ctx)
-    counts = [text for name in names for text in _match_counts_by_row(name)]
+    numbers = [f"{name[0]}.__number AS __{name}_number" for name in join.extended]
+    step = join.join(steps["left"], steps["right"], numbers, ctx)
+    counts = [count for name in join.extended for count in _match_counts_by_row(name)]
     return ctx.step("match_counts", f"SELECT *, {', '.join(counts)} FROM {step}")
 
 
 def _match_counts_by_row(name: Name) -> list[str]:
-    number, other = f"__{name}_number", "right" if name == "left" else "left"
+    """Return the number of matches of a row, summed over its own pairs; NULL on all of them but the first."""
+    other = "right" if name == "left" else "left"
+    number = f"__{name}_number"
     first = f"ROW_NUMBER() OVER (PARTITION BY {number} ORDER BY {number}) = 1"
-    sums = [
-        (f"SUM(__{other}{count}) OVER (PARTITION BY {number})", met) for count, met in ((BEFORE, "was"), (AFTER, "is"))
-    ]
-    return [f"CASE WHEN {first} THEN COALESCE({total}, 0L) END AS __{name}_{met}" for total, met in sums]
-
-
-def _joined(
-    node: Match, left: tuple[JoinSide, str], right: tuple[JoinSide, str], how: str, more: Sequence[str], ctx: Lowering
-) -> str:
-    (one, one_step), (other, other_step) = left, right
-    columns = [*(f"l.{name}" for name in one.columns), *(f"r.{name}" for name in other.columns)]
-    counts = [f"{name[0]}.{count} AS __{name}{count}" for name in ("left", "right") for count in (BEFORE, AFTER)]
-    listed = ", ".join([*columns, *counts, *more])
-    condition = on(node) if node.conditions else "true"
-    joined = f"{one_step} AS l {how} JOIN {other_step} AS r ON {condition}"
-    return ctx.step("joined", f"{ctx.select} {listed} FROM {joined}")
+    counts = list[str]()
+    for version, met in ((BEFORE, "was"), (AFTER, "is")):
+        total = f"SUM(__{other}{version}) OVER (PARTITION BY {number})"
+        counts.append(f"CASE WHEN {first} THEN COALESCE({total}, 0L) END AS __{name}_{met}")
+    return counts

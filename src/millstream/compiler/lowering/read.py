@@ -26,15 +26,17 @@ def read(node: Relation, ctx: Lowering) -> str:
 
 def _consolidated(rows: Input, ctx: Lowering) -> str:
     """Add a step with each distinct row of an input and the sums of its multiplicities."""
-    # Spark groups 0 and -0 together.
-    floats = [leaf.name for leaf in rows.leaves if leaf.wire.number == "float"]
-    listed = [f"FIRST({leaf.name}) AS {leaf.name}" if leaf.name in floats else leaf.name for leaf in rows.leaves]
-    keys = [f"CAST({leaf.name} AS STRING)" if leaf.name in floats else leaf.name for leaf in rows.leaves]
+    columns, keys = list[str](), list[str]()
+    for leaf in rows.leaves:
+        # Spark groups 0 and -0 together.
+        is_float = leaf.wire.number == "float"
+        columns.append(f"FIRST({leaf.name}) AS {leaf.name}" if is_float else leaf.name)
+        keys.append(f"CAST({leaf.name} AS STRING)" if is_float else leaf.name)
     sums = [f"SUM({version}) AS {version}" for version in (BEFORE, AFTER)]
-    grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
+    group_by = f" GROUP BY {', '.join(keys)}" if keys else ""
     some = " OR ".join(f"SUM({version}) <> 0" for version in (BEFORE, AFTER))
-    select = f"SELECT {', '.join([*listed, *sums])} FROM {ctx.views[rows.name]}{grouped} HAVING {some}"
-    return ctx.step("consolidated", select)
+    listed = ", ".join([*columns, *sums])
+    return ctx.step("consolidated", f"SELECT {listed} FROM {ctx.views[rows.name]}{group_by} HAVING {some}")
 
 
 def _column(name: str, leaf: str, spark_type: str) -> str:

@@ -30,9 +30,9 @@ from millstream.store.names import BlockNames
 class Groups(Protocol):
     """Evaluates groups: their keys in, their state out, or their rows."""
 
-    def groups(self, head: AggregateHead, keys: pa.Table, *, members: bool = False) -> Result: ...
+    def groups(self, head: AggregateHead, keys: pa.Table, *, group_rows: bool = False) -> Result: ...
 
-    def everything(self, *, members: bool = False) -> Result: ...
+    def everything(self, *, group_rows: bool = False) -> Result: ...
 
 
 class Apply:
@@ -97,7 +97,7 @@ class Apply:
                 self._vanished(head)
         if head is not None:
             if head.holistic:
-                rows = evaluation.everything(members=True)
+                rows = evaluation.everything(group_rows=True)
                 with self.tally.phase("apply"):
                     self._stage(rows, self.names.group_rows)
             self._merge_state(head)
@@ -114,7 +114,7 @@ class Apply:
                 if full:
                     self._vanished(head)
         if head is not None:
-            self._members(head, evaluation, full=full)
+            self._stage_group_rows(head, evaluation, full=full)
         with self.tally.phase("apply"):
             for statement in (
                 *materialized_rows.new_sql(self.block, self.names, full=full),
@@ -124,16 +124,16 @@ class Apply:
         if head is not None:
             self._merge_state(head)
 
-    def _members(self, head: AggregateHead, evaluation: Groups, *, full: bool) -> None:
+    def _stage_group_rows(self, head: AggregateHead, evaluation: Groups, *, full: bool) -> None:
         """Bring the rows of the touched partitions."""
         if full:
-            found = evaluation.everything(members=True)
+            found = evaluation.everything(group_rows=True)
         else:
             keys = self._keys(head, group_rows.wanted_sql(head, self.names))
             if head.keys and keys.num_rows == 0:
                 self._stage(Result.of(group_rows.no_rows_sql(head)), self.names.group_rows)
                 return
-            found = evaluation.groups(head, keys, members=True)
+            found = evaluation.groups(head, keys, group_rows=True)
         self._stage(found, self.names.group_rows)
 
     # -- steps -----------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class Apply:
             return
         keys = self._keys(head, group_rows.wanted_sql(head, self.names))
         some = keys.num_rows or not head.keys
-        rows = evaluation.groups(head, keys, members=True) if some else Result.of(group_rows.no_rows_sql(head))
+        rows = evaluation.groups(head, keys, group_rows=True) if some else Result.of(group_rows.no_rows_sql(head))
         with self.tally.phase("apply"):
             self._stage(rows, self.names.group_rows)
 

@@ -8,7 +8,7 @@ its bit in GROUPING(...) is 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 
 from sqlglot import exp
@@ -22,13 +22,12 @@ Set = tuple[exp.Expression, ...]
 
 def grouping_sets_of(group: exp.Group) -> list[Set] | None:
     """Return the grouping sets of a GROUP BY; None for a plain one."""
-    items = [
-        *group.expressions,
-        *(one for kind in ("grouping_sets", "rollup", "cube") for one in group.args.get(kind) or ()),
-    ]
+    items = list(group.expressions)
+    for clause in ("grouping_sets", "rollup", "cube"):
+        items += group.args.get(clause) or ()
     if not any(isinstance(item, exp.GroupingSets | exp.Rollup | exp.Cube) for item in items):
         return None
-    sets = [tuple(key for part in parts for key in part) for parts in product(*map(_sets, items))]
+    sets = [_united(chosen) for chosen in product(*map(_sets, items))]
     return _distinct(sets) if _says_distinct(group) else sets
 
 
@@ -39,23 +38,27 @@ def _says_distinct(group: exp.Group) -> bool:
 
 def _distinct(sets: list[Set]) -> list[Set]:
     """Return each set once; the order of keys does not matter."""
-    found = dict[frozenset[str], Set]()
+    by_texts = dict[frozenset[str], Set]()
     for keys in sets:
-        found.setdefault(frozenset(Expr.of(unwrapped(key)).sql for key in keys), keys)
-    return list(found.values())
+        by_texts.setdefault(frozenset(Expr.of(unwrapped(key)).sql for key in keys), keys)
+    return list(by_texts.values())
 
 
 def _sets(item: exp.Expression) -> list[Set]:
+    """Return the grouping sets of one item of GROUP BY, the longest first."""
     if isinstance(item, exp.GroupingSets):
-        return [one for inner in item.expressions for one in _sets(inner)]
+        return [keys for inner in item.expressions for keys in _sets(inner)]
+    elements = [_keys(element) for element in item.expressions]
+    lengths = range(len(elements), -1, -1)
     if isinstance(item, exp.Rollup):
-        parts = [_keys(one) for one in item.expressions]
-        return [tuple(key for part in parts[:n] for key in part) for n in range(len(parts), -1, -1)]
+        return [_united(elements[:length]) for length in lengths]
     if isinstance(item, exp.Cube):
-        parts = [_keys(one) for one in item.expressions]
-        chosen = [one for n in range(len(parts), -1, -1) for one in combinations(parts, n)]
-        return [tuple(key for part in one for key in part) for one in chosen]
+        return [_united(chosen) for length in lengths for chosen in combinations(elements, length)]
     return [_keys(item)]
+
+
+def _united(sets: Sequence[Set]) -> Set:
+    return tuple(key for keys in sets for key in keys)
 
 
 def _keys(item: exp.Expression) -> Set:
@@ -70,7 +73,7 @@ def replace_grouping_calls(node: exp.Expression, present: set[str]) -> exp.Expre
     def replace(part: exp.Expression) -> exp.Expression:
         if not (isinstance(part, exp.Anonymous | exp.Func) and _is_grouping(part)):
             return part
-        bits = ["0" if Expr.of(unwrapped(one)).sql in present else "1" for one in part.expressions]
+        bits = ["0" if Expr.of(unwrapped(key)).sql in present else "1" for key in part.expressions]
         return exp.Literal.number(int("".join(bits), 2))
 
     return transform(node, replace)
@@ -103,13 +106,16 @@ def select_for_set(select: exp.Select, keys: Set, every: Mapping[str, PgType], a
     nulls = {_unqualified(Expr(key).tree, alias): f"CAST(NULL AS {type_.name})" for key, type_ in absent.items()}
     copy = select.copy()
 
-    def null(node: exp.Expression) -> exp.Expression:
-        found = nulls.get(_unqualified(unwrapped(node), alias)) if not isinstance(node, exp.Identifier) else None
-        return Expr(found).node if found and not _inside_a_call(node, aggregates) else node
+    def null_if_absent(node: exp.Expression) -> exp.Expression:
+        null = None if isinstance(node, exp.Identifier) else nulls.get(_unqualified(unwrapped(node), alias))
+        return Expr(null).node if null and not _inside_a_call(node, aggregates) else node
 
-    copy.set("expressions", [transform(replace_grouping_calls(one, present), null) for one in copy.expressions])
+    def of_set(node: exp.Expression) -> exp.Expression:
+        return transform(replace_grouping_calls(node, present), null_if_absent)
+
+    copy.set("expressions", [of_set(item) for item in copy.expressions])
     if having := copy.args.get("having"):
-        copy.set("having", exp.Having(this=transform(replace_grouping_calls(having.this, present), null)))
+        copy.set("having", exp.Having(this=of_set(having.this)))
     copy.set("group", exp.Group(expressions=[key.copy() for key in keys]) if keys else None)
     copy.set("order", None)
     if not keys and not aggregates.group(copy):
@@ -119,15 +125,15 @@ def select_for_set(select: exp.Select, keys: Set, every: Mapping[str, PgType], a
 
 
 def _only_alias(select: exp.Select) -> str:
-    """The alias of the one item of FROM; empty where there are several."""
+    """Return the alias of the one item of FROM; '' if there are several."""
     clause = select.args.get("from_")
     return str(clause.this.alias_or_name) if clause and not select.args.get("joins") else ""
 
 
 def _unqualified(node: exp.Expression, alias: str) -> str:
-    """The text of an expression, its columns of this item without the alias.
+    """Return the text of an expression, with the columns of one item without its alias.
 
-    Where FROM has one item, the server qualifies its columns in subqueries and nowhere else.
+    If FROM has one item, the server qualifies its columns in subqueries and nowhere else.
     """
 
     def bare(part: exp.Expression) -> exp.Expression:
