@@ -85,5 +85,5 @@ def test_outer_columns_that_equalities_bind_need_no_bindings(build: Build) -> No
 
 @pytest.mark.parametrize("clause", ["DISTINCT u.a", "u.a, rank() OVER ()"])
 def test_distinct_and_windows_beside_grouping_sets_are_refused(build: Build, clause: str) -> None:
-    with pytest.raises(Unsupported, match="beside GROUPING SETS"):
+    with pytest.raises(Unsupported, match="together with GROUPING SETS"):
         build(f"SELECT {clause} FROM u GROUP BY ROLLUP(u.a)")

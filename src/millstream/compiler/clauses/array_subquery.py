@@ -56,12 +56,14 @@ def _quantifier(call: exp.Expression) -> exp.Expression | None:
 
 
 def _is_plain(select: exp.Select, aggregates: Aggregates, makes_rows: Callable[[exp.Expression], bool]) -> bool:
+    """Return True if each row of FROM gives one element: no grouping, window, LIMIT or set-returning call."""
     clauses = any(select.args.get(name) for name in ("distinct", "limit", "offset", "with_", "windows"))
-    listed = any(one.find(exp.Window) is not None or makes_rows(one) for one in select.expressions)
-    return not clauses and not listed and select.args.get("from_") is not None and not aggregates.group(select)
+    items = any(item.find(exp.Window) is not None or makes_rows(item) for item in select.expressions)
+    return not clauses and not items and select.args.get("from_") is not None and not aggregates.group(select)
 
 
 def _aggregated(select: exp.Select) -> exp.Select:
+    """Return a SELECT with its item, in its order, aggregated into an array."""
     found = select.copy()
     item = found.expressions[0]
     value = item.this.copy() if isinstance(item, exp.Alias) else item.copy()
@@ -74,11 +76,13 @@ def _aggregated(select: exp.Select) -> exp.Select:
 
 
 def _over(query: exp.Expression, alias: str) -> exp.Select:
+    """Return a SELECT of the array of the rows of a query."""
     named = exp.TableAlias(this=exp.to_identifier(alias, quoted=True), columns=[exp.to_identifier("c", quoted=True)])
     source = exp.From(this=exp.Subquery(this=query.copy(), alias=named))
     return exp.Select(expressions=[_or_empty(exp.column("c", alias, quoted=True))], from_=source)
 
 
 def _or_empty(value: exp.Expression) -> exp.Expression:
+    """Return array_agg of a value; the empty array if there are no rows."""
     call = exp.Anonymous(this="array_agg", expressions=[value])
     return exp.Coalesce(this=call, expressions=[exp.Literal.string("{}")])

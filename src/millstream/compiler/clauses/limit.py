@@ -84,19 +84,19 @@ def order_terms(select: exp.Select) -> list[exp.Expression]:
     order = select.args.get("order")
     distinct = select.args.get("distinct")
     matters = limit_text(select) or (distinct is not None and distinct.args.get("on") is not None)
-    return [one.this for one in order.expressions] if order and matters else []
+    return [term.this for term in order.expressions] if order and matters else []
 
 
 def limit_text(query: exp.Expression) -> str:
     """Return LIMIT and OFFSET as PostgreSQL reads them, '' without either; raise Unsupported if they may change."""
-    found = [query.args.get(name) for name in ("limit", "offset")]
-    if any(one is not None and (one.find(exp.Select) or clock.mentions_clock(one)) for one in found):
+    clauses = [clause for name in ("limit", "offset") if (clause := query.args.get(name)) is not None]
+    if any(clause.find(exp.Select) or clock.mentions_clock(clause) for clause in clauses):
         raise Unsupported.construct(
             "LIMIT or OFFSET that is a subquery or depends on the time",
             reason="The number of rows would change without a change in the data.",
             way_round="Write a number.",
         )  # fmt: skip
-    return " ".join(printed(one).strip() for one in found if one is not None)
+    return " ".join(printed(clause).strip() for clause in clauses)
 
 
 def _order(query: exp.Expression, sort_keys: Sequence[Expr]) -> tuple[Order, ...]:

@@ -53,7 +53,7 @@ class SubqueryOrder:
         self._numbers = count()
 
     def carry(self, tree: exp.Expression) -> exp.Expression:
-        """Change the tree in place: each order-sensitive call gets the order of the rows it is over."""
+        """Write the order of its rows into each order-sensitive call of a tree, in place."""
         for node in tree.walk():  # lazily: what a SELECT's FROM becomes here is walked through next
             if isinstance(node, exp.Select):
                 self._carry(node)
@@ -78,7 +78,7 @@ class SubqueryOrder:
             raise _refused_first_rows(items[0].alias_or_name, on=on)
 
     def _order_under(self, select: exp.Select, call: exp.Expression) -> list[Key]:
-        """The order of the rows of a SELECT's FROM, its keys as columns of the one item there is."""
+        """Return the order of the rows of a SELECT's FROM, with keys that are columns of its only item."""
         items = list(_items(select))
         sorted_items = [item for item in items if self._is_sorted(item)]
         if len(items) == 1 and sorted_items:
@@ -102,7 +102,7 @@ class SubqueryOrder:
         return found is not None and self._sorted_by(found.this)
 
     def _has_sorted_part(self, item: exp.Expression) -> bool:
-        """True for a UNION ALL of which a part is sorted, and the whole is not."""
+        """Return True for a UNION ALL that has a sorted part and no order itself."""
         found = self._query_of(item)
         query = found.this if found is not None else None
         if not isinstance(query, exp.Union) or query.args.get("distinct") or query.args.get("order"):
@@ -110,7 +110,7 @@ class SubqueryOrder:
         return any(self._sorted_by(part) for part in (query.this, query.expression))
 
     def _sorted_by(self, query: exp.Expression) -> bool:
-        """True if the rows of a query have an order: its own, or that of the one item of its FROM."""
+        """Return True if the rows of a query have an order: its own, or that of the only item of its FROM."""
         query = query.this if isinstance(query, exp.Subquery) else query
         if query.args.get("order"):
             return True
@@ -120,15 +120,15 @@ class SubqueryOrder:
         return len(items) == 1 and self._is_sorted(items[0])
 
     def _passes_order(self, query: exp.Expression, *, on: bool = False) -> bool:
-        """True if its rows come in the order of its FROM; with `on`, a DISTINCT ON takes the first of each."""
+        """Return True if a query keeps the order of its FROM; with `on`, ignore its DISTINCT ON."""
         if not isinstance(query, exp.Select) or self.aggregates.group(query):
             return False
         if query.args.get("distinct") and not on:
             return False
-        return not any(one.find(exp.Window) for one in query.expressions)
+        return not any(item.find(exp.Window) for item in query.expressions)
 
     def _shown_keys(self, query: exp.Expression) -> list[tuple[str | int, Key]]:
-        """The keys of a query's order, each as the name or the place of a column of it; it is given those it lacks."""
+        """Return the sort keys of a query, each with the name or position of an output column, which is added."""
         if isinstance(query, exp.Subquery):
             return self._shown_keys(query.this)
         order = query.args.get("order")
@@ -147,7 +147,7 @@ class SubqueryOrder:
     # -- what an item of FROM stands for -----------------------------------------------------
 
     def _query_of(self, item: exp.Expression) -> exp.Subquery | None:
-        """A subquery with an alias: the item itself, or the WITH query or view that it names, written out."""
+        """Return an item of FROM as a subquery: the item itself, or the WITH query or view that it names."""
         if isinstance(item, exp.Lateral) and isinstance(item.this, exp.Subquery):
             return exp.Subquery(this=item.this.this.copy(), alias=item.args["alias"].copy())
         if isinstance(item, exp.Subquery):
@@ -163,7 +163,7 @@ class SubqueryOrder:
     # -- calls -------------------------------------------------------------------------------
 
     def _sensitive(self, select: exp.Select) -> Iterator[exp.Expression]:
-        """The calls of a SELECT, not of its subqueries, that depend on an order that they do not say."""
+        """Yield the calls of a SELECT, without those of its subqueries, that need an order and have none."""
         for item in (*select.expressions, select.args.get("having"), select.args.get("order")):
             if item is not None:
                 yield from self._sensitive_in(item)
@@ -182,13 +182,13 @@ class SubqueryOrder:
             yield from self._sensitive_in(child)
 
     def _depends(self, node: exp.Expression) -> bool:
-        """True for an aggregate over rows in the order in which they come."""
+        """Return True for an aggregate whose result depends on the order of its rows and that has no ORDER BY."""
         call = node.expression if isinstance(node, exp.Dot) else node
         if not isinstance(call, exp.Anonymous) or not self.aggregates.called(node):
             return False
         name = function_name(node).lower()
-        says = any(isinstance(one, exp.Order | exp.Distinct) for one in call.expressions)
-        return bool(call.expressions) and not says and (name in SENSITIVE or "." in name)
+        has_order = any(isinstance(argument, exp.Order | exp.Distinct) for argument in call.expressions)
+        return bool(call.expressions) and not has_order and (name in SENSITIVE or "." in name)
 
 
 def _distinct_on(select: exp.Select) -> bool:
@@ -197,7 +197,7 @@ def _distinct_on(select: exp.Select) -> bool:
 
 
 def _cuts_rows(select: exp.Select) -> bool:
-    """True if LIMIT or OFFSET may leave rows out: LIMIT ALL and OFFSET 0 do not."""
+    """Return True if LIMIT or OFFSET may drop rows: LIMIT ALL and OFFSET 0 do not."""
     limit, offset = (select.args.get(word) for word in ("limit", "offset"))
     count = printed(limit).strip().upper() if limit is not None else ""
     start = printed(offset).strip().upper() if offset is not None else ""
@@ -205,7 +205,7 @@ def _cuts_rows(select: exp.Select) -> bool:
 
 
 def _items(select: exp.Expression) -> Iterator[exp.Expression]:
-    """The items of a FROM clause, those of joins in parentheses too."""
+    """Yield the items of a FROM clause, also those inside parenthesized joins."""
     clause = select.args.get("from_")
     first = [clause.this] if clause else []
     for item in (*first, *(join.this for join in select.args.get("joins") or ())):
@@ -223,7 +223,7 @@ def _unfolded(item: exp.Expression) -> Iterator[exp.Expression]:
 
 
 def _with_query(item: exp.Table) -> exp.Subquery | None:
-    """The WITH query that a name without a schema means."""
+    """Return the WITH query that a name without a schema refers to, as a subquery."""
     shadowing = set[str]()
     path = [item, *_ancestors(item)]
     for node in path:
@@ -232,7 +232,7 @@ def _with_query(item: exp.Table) -> exp.Subquery | None:
             continue
         ctes = list(clause.expressions)
         # A WITH query sees those before it.
-        seen = next((n for n, cte in enumerate(ctes) if any(one is cte for one in path)), len(ctes))
+        seen = next((n for n, cte in enumerate(ctes) if any(node is cte for node in path)), len(ctes))
         for cte in ctes[:seen]:
             if cte.alias == item.name:
                 return _inlined(item, cte, shadowing)
@@ -261,7 +261,7 @@ def _inlined(item: exp.Table, cte: exp.CTE, shadowing: set[str]) -> exp.Subquery
 def _written_out(item: exp.Table, query: exp.Expression, columns: Sequence[exp.Expression]) -> exp.Subquery:
     bindings = item.args.get("alias")
     own = list(bindings.columns) if bindings else []
-    listed = [one.copy() for one in (*own, *columns[len(own) :])]
+    listed = [column.copy() for column in (*own, *columns[len(own) :])]
     alias = exp.TableAlias(this=exp.to_identifier(item.alias_or_name, quoted=True), columns=listed)
     found = exp.Subquery(this=query, alias=alias)
     # Names in it are looked for from where it is used.
@@ -270,7 +270,7 @@ def _written_out(item: exp.Table, query: exp.Expression, columns: Sequence[exp.E
 
 
 def _outside(name: str | int, query: exp.Expression, alias: exp.TableAlias) -> str:
-    """The name that a column of a subquery has outside."""
+    """Return the name of a column of a subquery outside of it."""
     if isinstance(name, str):
         return name
     if name < len(alias.columns):

@@ -117,7 +117,7 @@ class Aggregates:
         if select.args.get("group") or select.args.get("having"):
             return True
         clauses = (select.args.get(name) for name in ("order", "distinct"))
-        items = [*select.expressions, *(one for one in clauses if one), *(select.args.get("windows") or ())]
+        items = [*select.expressions, *filter(None, clauses), *(select.args.get("windows") or ())]
         return any(self._in(item) for item in items)
 
     def _in(self, node: exp.Expression) -> bool:

@@ -57,23 +57,37 @@ def build_recursion(cte: exp.CTE, outer: Ctes, depth: int, builder: RecursionBui
     known = builder.with_queries(union, outer)
     check_types(cte, lambda query: builder.types(text_with(query, known)))
     base = builder.query(union.this, known)
-    renamed = [column.name for column in cte.args["alias"].columns]
-    names = [*renamed, *(ref.column for ref in base.columns[len(renamed) :])]
-    text = text_with(exp.select("*").from_(exp.table_(cte.alias, quoted=True)), {**outer, cte.alias: _itself(cte)})
-    listed = ", ".join(f"c{n}" for n in range(len(names)))
-    types = builder.types(f"SELECT * FROM ({text}) AS u ({listed})")
-    columns = tuple(Column(f"c{n}", type_) for n, type_ in enumerate(types))
-    table = Table(0, "itself", cte.alias, columns, recursion=depth)
+    names = _column_names(cte, base)
+    text = _text_of_rows(cte, outer)
+    table = Table(0, "itself", cte.alias, _columns(text, len(names), builder), recursion=depth)
 
     def itself() -> Relation:
         return _named(Scan(table, builder.fresh(cte.alias)), names, builder.fresh("q"))
 
     each_once = bool(union.args.get("distinct"))
-    term = _each_once(union.expression) if each_once else union.expression
+    term = _without_distinct(union.expression) if each_once else union.expression
     step = builder.query(term, {**known, cte.alias: _itself(cte, itself)})
-    return _named(
-        Recursion(cte.alias, base, step, each_once, depth, text, builder.fresh("r")), names, builder.fresh("q")
-    )
+    recursion = Recursion(cte.alias, base, step, each_once, depth, text, builder.fresh("r"))
+    return _named(recursion, names, builder.fresh("q"))
+
+
+def _column_names(cte: exp.CTE, base: Relation) -> list[str]:
+    """Return the column names of a recursion: those of its alias, then those of its base."""
+    renamed = [column.name for column in cte.args["alias"].columns]
+    return [*renamed, *(ref.column for ref in base.columns[len(renamed) :])]
+
+
+def _text_of_rows(cte: exp.CTE, outer: Ctes) -> str:
+    """Return a query that returns all rows of a recursion."""
+    select = exp.select("*").from_(exp.table_(cte.alias, quoted=True))
+    return text_with(select, {**outer, cte.alias: _itself(cte)})
+
+
+def _columns(text: str, width: int, builder: RecursionBuilder) -> tuple[Column, ...]:
+    """Ask the server for the types of a query's columns; name them c0, c1, ..."""
+    names = [f"c{number}" for number in range(width)]
+    types = builder.types(f"SELECT * FROM ({text}) AS u ({', '.join(names)})")
+    return tuple(Column(name, type_) for name, type_ in zip(names, types, strict=False))
 
 
 def _unbuilt() -> Relation:
@@ -84,8 +98,8 @@ def _itself(cte: exp.CTE, relation: Callable[[], Relation] = _unbuilt) -> Cte:
     return Cte(cte, relation, recursive=True)
 
 
-def _each_once(term: exp.Expression) -> exp.Expression:
-    """Without a DISTINCT of its own: where UNION follows it says nothing."""
+def _without_distinct(term: exp.Expression) -> exp.Expression:
+    """Return a term without its DISTINCT, which changes nothing below UNION."""
     select = term.unnest()
     distinct = select.args.get("distinct")
     if not isinstance(select, exp.Select) or distinct is None or distinct.args.get("on") is not None:
