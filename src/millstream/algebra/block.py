@@ -41,6 +41,29 @@ Use = Literal[
     "carry", "key", "number", "order", "extreme", "added", "nan", "coarse", "fine", "beyond", "tried", "untried",
     "printed",
 ]  # fmt: skip
+"""What Spark does with a leaf column; this decides how its value travels.
+
+    carry       passes it on and computes nothing with it
+    key         joins or groups by it, or compares it: equal values travel in one form
+    printed     chooses it in CASE or COALESCE: a bpchar keeps its trailing blanks
+
+    number      computes with it: as an integer, a float or a decimal
+    order       only compares it: a numeric of any number of digits, as a text in the order of the numbers
+    extreme     finds its minimum or maximum: a numeric for which NaN is the greatest value
+
+A numeric that is only added up travels in several columns, most of them NULL for most values:
+
+    added       the number, if its type declares its digits; 0 for NaN, which is sent as `nan`
+    nan         'NaN', or NULL
+    coarse      the first 18 digits after the point, if the type declares no digits
+    fine        the digits after those
+    beyond      the number as text, if Spark has no type for it: NaN, an infinity, too many digits
+
+An operand of arithmetic below a sum travels in two, of which one is NULL:
+
+    tried       the number, if Spark's decimal can hold it
+    untried     the number as text, otherwise
+"""
 
 LEVEL = "__ms_level"
 """The column of a recursion by UNION ALL that holds the number of steps that derive a row."""

@@ -44,11 +44,11 @@ class BranchPlan:
         self, flat: FlatBranch, first: int, wanted: Sequence[Expr], server: PlanningServer, *, alone: bool = True
     ) -> None:
         flat, self._moving = push_temporal_filters(flat, wanted, server)
-        self.atoms = BranchNames(flat.region)
+        self.branch_names = BranchNames(flat.region)
         conditions = list(all_conditions(flat.region))
         sides = [side for one in conditions for side in self._sides(one) or ()]
         self.placer = Placer(
-            self.atoms, first, [*wanted, *conditions, *sides], server, sharpen=alone, lenient=flat.lenient
+            self.branch_names, first, [*wanted, *conditions, *sides], server, sharpen=alone, lenient=flat.lenient
         )
         self.flat = flat
         self._filters: list[tuple[str, Expr]] = []
@@ -73,7 +73,7 @@ class BranchPlan:
         relation = joined.built({one.name: Read(one) for one in inputs})
         named = tuple(Named(name, placed.expr) for name, placed in outputs)
         sources = tuple((name, leaf_ref(placed)) for name, placed in outputs)
-        optional = [alias for alias in self.atoms.scans if self.atoms.null_extending_joins(alias)]
+        optional = [alias for alias in self.branch_names.scans if self.branch_names.null_extending_joins(alias)]
         null_extended = frozenset(self.placer.names[alias] for alias in optional)
         return Branch(inputs, tuple(self._edges), Project(relation, named, "b"), sources, null_extended)
 
@@ -96,9 +96,9 @@ class BranchPlan:
         found, open_to = _Sorted(), [scan.alias for scan in pushable]
         for condition in conditions:
             # A condition without columns may filter any of these tables.
-            homes = self.atoms.homes(condition) or set(open_to[:1])
+            homes = self.branch_names.homes(condition) or set(open_to[:1])
             if self._is_filter(condition) and homes and homes <= set(open_to):
-                self._filters.append((next(iter(homes)), self.atoms.expanded(condition)))
+                self._filters.append((next(iter(homes)), self.branch_names.expanded(condition)))
             elif (pair := self._pair(condition)) is not None:
                 found.pairs.append(pair)
             else:
@@ -111,15 +111,15 @@ class BranchPlan:
 
     def _is_filter(self, condition: Expr) -> bool:
         """True if a condition is over one table and may be evaluated for rows that the join discards."""
-        return self.placer.single(condition) and not (condition.late and len(self.atoms.scans) > 1)
+        return self.placer.is_over_one_table(condition) and not (condition.late and len(self.branch_names.scans) > 1)
 
     def _implied(self, condition: Expr, alias: str) -> Expr | None:
         """Return the filter of one table that an OR implies; None if some alternative has no condition on the table."""
         own = [
-            [part for part in conjuncts(one) if self._is_filter(part) and self.atoms.homes(part) == {alias}]
+            [part for part in conjuncts(one) if self._is_filter(part) and self.branch_names.homes(part) == {alias}]
             for one in alternatives(condition)
         ]
-        return self.atoms.expanded(any_of(all_of(parts) for parts in own)) if len(own) > 1 and all(own) else None
+        return self.branch_names.expanded(any_of(all_of(parts) for parts in own)) if len(own) > 1 and all(own) else None
 
     def _sides(self, condition: Expr) -> tuple[Expr, Expr] | None:
         """Return both sides of an equality of two tables; None for any other condition."""
@@ -127,8 +127,10 @@ class BranchPlan:
         if sides is None or any(side.late for side in sides):
             return None
         one, other = sides
-        homes = [self.atoms.homes(side) for side in (one, other)]
-        correlated = all(len(home) == 1 and home <= self.atoms.scans.keys() for home in homes) and homes[0] != homes[1]
+        homes = [self.branch_names.homes(side) for side in (one, other)]
+        correlated = (
+            all(len(home) == 1 and home <= self.branch_names.scans.keys() for home in homes) and homes[0] != homes[1]
+        )
         return (one, other) if correlated else None
 
     def _pair(self, condition: Expr) -> Pair | None:
@@ -178,7 +180,7 @@ class BranchPlan:
         for end in (end for pair in pairs for end in (pair.one, pair.other)):
             if (ref := self._column(end)) is not None:
                 named.setdefault(ref.alias, set()).add(ref.column)
-        scans = {alias: self.atoms.scans[alias] for alias in named if alias in self.atoms.scans}
+        scans = {alias: self.branch_names.scans[alias] for alias in named if alias in self.branch_names.scans}
         keys = ((scan.table.key if not scan.expansions else (), named[alias]) for alias, scan in scans.items())
         return any(key and set(key) <= columns for key, columns in keys)
 

@@ -249,7 +249,7 @@ class Chain:
         beside = _single_row_scans(flat.region)
         stored = [ref for ref in refs if ref.alias not in beside]
         columns = _numbered_columns(len(stored))
-        joined = _without_conditions(flat.region, unplaceable, beside, plan.atoms)
+        joined = _without_conditions(flat.region, unplaceable, beside, plan.branch_names)
         block = one_branch(FlatBranch(joined, flat.outputs), [Expr(ref.sql) for ref in stored], columns, self.server)
         if isinstance(block, Unsupported):
             return block
@@ -258,7 +258,7 @@ class Chain:
         unbounded = (
             column.name
             for column, ref in zip(columns, stored, strict=True)
-            if is_unbounded_column(plan.atoms.scans, ref)
+            if is_unbounded_column(plan.branch_names.scans, ref)
         )
         choice = evaluated_by_postgresql([*unplaceable, *not_computable])
         rows = self._add_bag(block.with_choices([choice]), frozenset(unbounded))
@@ -415,11 +415,11 @@ def _single_row_scans(region: Region) -> dict[str, Scan]:
 
 
 def _without_conditions(
-    region: Region, unplaceable: Sequence[Expr], beside: Mapping[str, Scan], atoms: BranchNames
+    region: Region, unplaceable: Sequence[Expr], beside: Mapping[str, Scan], branch_names: BranchNames
 ) -> Region:
     """Return a region without some conditions, and without single rows that no other condition looks at."""
     conditions = tuple(condition for condition in region.conditions if condition not in unplaceable)
-    joined = {alias for condition in conditions for alias in atoms.homes(condition)}
+    joined = {alias for condition in conditions for alias in branch_names.homes(condition)}
     left_out = [scan for alias, scan in beside.items() if alias not in joined]
     return Region(tuple(item for item in region.items if item not in left_out), conditions)
 

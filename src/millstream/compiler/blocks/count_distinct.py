@@ -141,7 +141,7 @@ def _is_maintained(call: _DistinctCall | Call, type_: PgType) -> bool:
 
 def _types(expressions: Sequence[Expr], rows: Relation, server: PlanningServer) -> tuple[PgType, ...] | Unsupported:
     flat = flatten(rows)[0]
-    atoms = BranchNames(flat.region)
-    marks = {ref: Expr("(true)") for ref in atoms.marks}
-    over = [atoms.expanded(flat.over(expression)).substitute(marks) for expression in expressions]
-    return server.types(over, list(atoms.scans.values()))
+    branch_names = BranchNames(flat.region)
+    marks = {ref: Expr("(true)") for ref in branch_names.marks}
+    over = [branch_names.expanded(flat.over(expression)).substitute(marks) for expression in expressions]
+    return server.types(over, list(branch_names.scans.values()))

@@ -145,7 +145,7 @@ def _placed_branches(
         if refusal := branch.place():
             return refusal
         branches.append(branch)
-        first += len(branch.plan.atoms.scans)
+        first += len(branch.plan.branch_names.scans)
     return branches
 
 
@@ -286,7 +286,7 @@ class GroupedBranch:
 
     def is_free(self, key: str) -> bool:
         """True if a key is a numeric whose type declares no scale."""
-        return self.plan.placer.free(self.keys[key])
+        return self.plan.placer.has_unknown_digits(self.keys[key])
 
     def add_displayed(self, free: Sequence[str]) -> Unsupported | None:
         """Add what PostgreSQL displays of keys beside their value: the scale of `free` ones, signs, trailing blanks."""
@@ -377,7 +377,12 @@ _LONG = 34
 def _added(placer: Placer, argument: aggregate_state.Argument) -> tuple[Use, ...]:
     """Return the uses of a numeric of one table that is only added up: its main part, then those beside it."""
     type_ = placer.types.get(argument.expr)
-    if argument.use != "number" or not placer.single(argument.expr) or type_ is None or type_.base != "numeric":
+    if (
+        argument.use != "number"
+        or not placer.is_over_one_table(argument.expr)
+        or type_ is None
+        or type_.base != "numeric"
+    ):
         return ()
     declared = type_.precision is not None and type_.precision <= _LONG
     return ("added", "nan") if declared else ("coarse", "fine", "beyond")

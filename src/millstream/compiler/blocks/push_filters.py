@@ -51,17 +51,19 @@ def push_temporal_filters(
 
     Single rows that only these conditions read are removed from the branch.
     """
-    atoms = BranchNames(flat.region)
-    singles = frozenset(alias for alias, scan in atoms.scans.items() if scan.table.single and not scan.expansions)
+    branch_names = BranchNames(flat.region)
+    singles = frozenset(
+        alias for alias, scan in branch_names.scans.items() if scan.table.single and not scan.expansions
+    )
     if not singles:
         return flat, {}
-    rule = _Rule(atoms, singles, server)
+    rule = _Rule(branch_names, singles, server)
     region = rule.region(flat.region)
     found = dict[str, tuple[TemporalFilter, ...]]()
     for alias, temporal_filters in rule.found:
         found[alias] = (*found.get(alias, ()), temporal_filters)
     looked_at = {scan.alias for _, temporal_filters in rule.found for scan in temporal_filters.by}
-    used = {alias for one in (*wanted, *all_conditions(region)) for alias in atoms.homes(one)}
+    used = {alias for one in (*wanted, *all_conditions(region)) for alias in branch_names.homes(one)}
     return replace(flat, region=_without(region, looked_at - used - found.keys())), found
 
 
@@ -89,10 +91,10 @@ class _Compared:
 
 
 class _Rule:
-    def __init__(self, atoms: BranchNames, singles: frozenset[str], server: PlanningServer) -> None:
-        self.atoms = atoms
+    def __init__(self, branch_names: BranchNames, singles: frozenset[str], server: PlanningServer) -> None:
+        self.branch_names = branch_names
         self.singles = singles
-        self.clocks = {alias for alias in singles if atoms.scans[alias].table.is_clock}
+        self.clocks = {alias for alias in singles if branch_names.scans[alias].table.is_clock}
         self.server = server
         self.found: list[tuple[str, TemporalFilter]] = []
 
@@ -112,17 +114,17 @@ class _Rule:
         return tuple(one for one in conditions if not self._becomes_filter(one, aliases))
 
     def _becomes_filter(self, condition: Expr, open_to: set[str]) -> bool:
-        homes = self.atoms.homes(condition)
+        homes = self.branch_names.homes(condition)
         # Between single rows, the clock is the one that changes.
         own = homes - self.singles or homes - self.clocks
         by = homes & self.singles - own
         if len(own) != 1 or not by or not homes <= open_to:
             return False
-        condition = self.atoms.expanded(condition)
+        condition = self.branch_names.expanded(condition)
         compared = self._compared(condition)
         if compared is not None and self._is_lookup(compared):
             return False
-        alias, scans = next(iter(own)), tuple(self.atoms.scans[one] for one in sorted(by))
+        alias, scans = next(iter(own)), tuple(self.branch_names.scans[one] for one in sorted(by))
         bound = self._bound(compared, alias) if compared is not None else None
         self.found.append((alias, TemporalFilter(condition, scans, bound)))
         return True
@@ -133,12 +135,12 @@ class _Rule:
         if operator is None or is_quantified(node) or is_record(node.this) or is_record(node.expression):
             return None
         one, other = (Expr.of(unwrapped(side)) for side in (node.this, node.expression))
-        types = accepted(self.server.types([one, other], list(self.atoms.scans.values())))
+        types = accepted(self.server.types([one, other], list(self.branch_names.scans.values())))
         return _Compared(operator, (one, other), (types[0], types[1]))
 
     def _is_lookup(self, compared: _Compared) -> bool:
         """True if a comparison is an equality of two tables by which rows can be looked up."""
-        homes = [self.atoms.homes(side) for side in compared.sides]
+        homes = [self.branch_names.homes(side) for side in compared.sides]
         apart = all(len(home) == 1 for home in homes) and homes[0] != homes[1]
         return compared.operator == "=" and apart and joinable(*compared.types)
 
@@ -146,7 +148,7 @@ class _Rule:
         if any(type_.kind != "base" or type_.base not in _ORDERED for type_ in compared.types):
             return None
         one, other = compared.sides
-        homes = self.atoms.homes(one), self.atoms.homes(other)
+        homes = self.branch_names.homes(one), self.branch_names.homes(other)
         if homes[0] == {alias} and alias not in homes[1]:
             return Bound(one, compared.operator, other)
         if homes[1] == {alias} and alias not in homes[0]:

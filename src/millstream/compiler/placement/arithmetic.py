@@ -47,7 +47,9 @@ class _Operands:
 
 def split_arithmetic(placer: Placer, expression: Expr) -> ArithmeticArgument | Unsupported | None:
     """Return the split argument of a sum; None if it is not arithmetic with a numeric across tables."""
-    if placer.single(expression) or not any(placer.types[part].base == "numeric" for part in placer.parts(expression)):
+    if placer.is_over_one_table(expression) or not any(
+        placer.types[part].base == "numeric" for part in placer.parts(expression)
+    ):
         return None
     operands = _Operands(placer)
     found = _tried(operands, unwrapped(expression.node))
@@ -67,7 +69,7 @@ _Tried = tuple[str, Wire, PgType | None, str]
 
 def _tried(operands: _Operands, node: exp.Expression) -> _Tried | Unsupported | None:
     """Return both expressions of a part; None if it is more than operators over numbers."""
-    if operands.placer.single(Expr.of(node)):
+    if operands.placer.is_over_one_table(Expr.of(node)):
         return _operand(operands, Expr.of(node))
     if isinstance(node, exp.Neg):
         found = _tried(operands, unwrapped(node.this))

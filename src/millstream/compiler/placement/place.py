@@ -52,7 +52,7 @@ class Placer:
 
     def __init__(
         self,
-        atoms: BranchNames,
+        branch_names: BranchNames,
         first: int,
         expressions: Sequence[Expr],
         server: PlanningServer,
@@ -60,8 +60,8 @@ class Placer:
         sharpen: bool = True,
         lenient: bool = False,
     ) -> None:
-        self.atoms = atoms
-        self.scans = atoms.scans
+        self.branch_names = branch_names
+        self.scans = branch_names.scans
         self.names = {alias: f"i{first + number}" for number, alias in enumerate(self.scans)}
         self.leaves: dict[str, dict[tuple[Expr, str], Leaf]] = {alias: {} for alias in self.scans}
         self.server = server
@@ -70,8 +70,8 @@ class Placer:
         self._errors: dict[Expr, Expr | Unsupported | None] = {}
         self._eager = lenient
         parts = list(dict.fromkeys(part for one in expressions for part in self.parts(one)))
-        types = accepted(self._types([atoms.expanded(part) for part in parts])) if parts else ()
-        self.types = dict(zip(parts, types, strict=True)) | {Expr(ref.sql): BOOL for ref in atoms.marks}
+        types = accepted(self._types([branch_names.expanded(part) for part in parts])) if parts else ()
+        self.types = dict(zip(parts, types, strict=True)) | {Expr(ref.sql): BOOL for ref in branch_names.marks}
         if sharpen:
             self.types = {part: self._sharpened(part, type_) for part, type_ in self.types.items()}
 
@@ -79,13 +79,13 @@ class Placer:
         """Yield the largest parts of an expression that are over at most one table."""
         if self._is_mark(expression):
             return
-        if self.single(expression):
+        if self.is_over_one_table(expression):
             yield Expr.of(unwrapped(expression.tree))
         elif isinstance(unwrapped(expression.tree), exp.Subquery):
             for column in sorted(expression.refs):
                 yield from self.parts(Expr(column.sql))
         elif (ref := expression.as_ref) is not None:
-            yield from self.parts(self.atoms.definition(ref))
+            yield from self.parts(self.branch_names.definition(ref))
         else:
             node = self._spelled(unwrapped(expression.tree))
             first, *operators = self.chain(node)
@@ -95,25 +95,25 @@ class Placer:
     def chain(self, node: exp.Expression) -> list[exp.Expression]:
         """Return the spine of a chain of operators, beginning with its longest part over at most one table."""
         found = spine(node)
-        homes, place = self.atoms.homes(Expr.of(found[0])), 0
-        if len(found) == 1 or not self.single(Expr.of(found[0])):
+        homes, place = self.branch_names.homes(Expr.of(found[0])), 0
+        if len(found) == 1 or not self.is_over_one_table(Expr.of(found[0])):
             return found
         for operator in found[1:]:
             right = Expr.of(operator.expression)
-            homes |= self.atoms.homes(right)
-            if len(homes) > 1 or not self.single(right):
+            homes |= self.branch_names.homes(right)
+            if len(homes) > 1 or not self.is_over_one_table(right):
                 break
             place += 1
         return found[place:]
 
-    def single(self, expression: Expr) -> bool:
-        """True if an expression is a value over one table at most, and no mark."""
-        homes = self.atoms.homes(expression)
+    def is_over_one_table(self, expression: Expr) -> bool:
+        """Return True if an expression is over one table at most: a value, and not a mark or an anonymous row."""
+        homes = self.branch_names.homes(expression)
         one = len(homes) <= 1 and homes <= self.scans.keys()
-        return one and not is_record(self.atoms.expanded(expression).tree)
+        return one and not is_record(self.branch_names.expanded(expression).tree)
 
     def _is_mark(self, expression: Expr) -> bool:
-        return expression.as_ref in self.atoms.marks
+        return expression.as_ref in self.branch_names.marks
 
     @contextmanager
     def inside(self, outer: OuterJoin) -> Iterator[None]:
@@ -128,7 +128,7 @@ class Placer:
         """Return a numeric type with the digits that follow from its columns."""
         if type_.base != "numeric" or type_.precision is not None:
             return type_
-        digits = digits_of(self.atoms.expanded(expression), self.digits)
+        digits = digits_of(self.branch_names.expanded(expression), self.digits)
         if digits is None or digits.after > 30:
             return type_
         return replace(type_, precision=min(38, digits.before + digits.after), scale=digits.after)
@@ -138,19 +138,24 @@ class Placer:
         column = self.scans[ref.alias].table.column(ref.column) if ref.alias in self.scans else None
         return digits_of_type(column.type) if column else None
 
-    def free(self, expression: Expr) -> bool:
-        """True if an expression is a numeric over one table whose digits are not known."""
+    def has_unknown_digits(self, expression: Expr) -> bool:
+        """Return True if an expression is a numeric over one table whose number of digits is not known."""
         type_ = self.types.get(expression)
-        return self.single(expression) and type_ is not None and type_.base == "numeric" and type_.precision is None
+        return (
+            self.is_over_one_table(expression)
+            and type_ is not None
+            and type_.base == "numeric"
+            and type_.precision is None
+        )
 
     def _unbounded(self, expression: Expr) -> bool:
         known = partial(is_unbounded_column, self.scans)
-        return self.free(expression) and is_unbounded(self.atoms.expanded(expression), known)
+        return self.has_unknown_digits(expression) and is_unbounded(self.branch_names.expanded(expression), known)
 
     def type_of(self, node: exp.Expression) -> PgType | Unsupported:
         """Ask the server for the type of an expression over several tables."""
-        expression = self.atoms.expanded(Expr.of(node))
-        marks = {ref: Expr("(true)") for ref in self.atoms.marks}
+        expression = self.branch_names.expanded(Expr.of(node))
+        marks = {ref: Expr("(true)") for ref in self.branch_names.marks}
         types = self._types([expression.substitute(marks)])
         return types if isinstance(types, Unsupported) else types[0]
 
@@ -190,7 +195,7 @@ class Placer:
         # A key that needs no canonical form travels as it is, and shares the carried column.
         if use in ("key", "printed") and wire == wire_of(type_) and (use == "printed" or wire.canonical == "{x}"):
             use = "carry"
-        leaf = self._own(scan, self.atoms.expanded(expression), type_, use, wire)
+        leaf = self._own(scan, self.branch_names.expanded(expression), type_, use, wire)
         ref = Expr.ref(self.names[scan.alias], leaf.name)
         value = self._null_extended(expression, leaf, scan, ref)
         return value if isinstance(value, Unsupported) else Placement(value, leaf.wire, type_)
@@ -223,7 +228,7 @@ class Placer:
         if len(self.scans) == 1:
             return None
         if expression not in self._errors:
-            expanded = self.atoms.expanded(expression)
+            expanded = self.branch_names.expanded(expression)
             try:
                 self._errors[expression] = row_error(
                     expanded, lambda parts: accepted(self._types(parts)), self._is_binding
@@ -250,10 +255,10 @@ class Placer:
             self._eager = eager
 
     def _home(self, expression: Expr) -> Scan | None:
-        aliases = self.atoms.homes(expression)
+        aliases = self.branch_names.homes(expression)
         if aliases:
             return self.scans[next(iter(aliases))]
-        return None if self._around else self.atoms.first_certain()
+        return None if self._around else self.branch_names.first_certain()
 
     def _own(self, scan: Scan, expression: Expr, type_: PgType, use: Use, wire: Wire) -> Leaf:
         own = self.leaves[scan.alias]
@@ -274,7 +279,7 @@ class Placer:
         self, expression: Expr, leaf: Leaf, scan: Scan
     ) -> list[tuple[Region, Constant]] | Unsupported:
         """Return the value of an expression in the rows that each join null-extends, outermost first."""
-        joins = self.atoms.null_extending_joins(scan.alias, self._around)
+        joins = self.branch_names.null_extending_joins(scan.alias, self._around)
         ref = expression.as_ref
         if ref is not None and all(ref not in outer.definitions() for outer, _ in joins):
             return []
@@ -293,7 +298,7 @@ class Placer:
     def _over_nulls(self, expression: Expr) -> Expr | Unsupported:
         """Return an expression over NULLs of the types of its columns."""
         refs = sorted(expression.refs)
-        types = self._types([self.atoms.expanded(Expr(ref.sql)) for ref in refs])
+        types = self._types([self.branch_names.expanded(Expr(ref.sql)) for ref in refs])
         if isinstance(types, Unsupported):
             return types
         return expression.substitute(
@@ -306,7 +311,7 @@ class Placer:
     def null_if_extended(self, expression: Expr) -> bool:
         """True if an expression is NULL in all rows in which its table is null-extended."""
         scan = self._home(expression)
-        if scan is None or not self.atoms.null_extending_joins(scan.alias, self._around):
+        if scan is None or not self.branch_names.null_extending_joins(scan.alias, self._around):
             return True
         type_ = self.types[expression]
         leaf = Leaf("c", expression, type_, "carry", wire_of(type_))
@@ -316,7 +321,7 @@ class Placer:
     def never_null_extended(self, expression: Expr) -> bool:
         """True if no join null-extends the table of an expression here."""
         scan = self._home(expression)
-        return scan is not None and not self.atoms.null_extending_joins(scan.alias, self._around)
+        return scan is not None and not self.branch_names.null_extending_joins(scan.alias, self._around)
 
     def _marker(self, region: Region) -> Expr:
         """Return a leaf that is true in each row of a region, and NULL if the region is null-extended."""
@@ -335,7 +340,7 @@ class Placer:
         expression = Expr.of(node)
         if self._is_mark(expression):
             return Placement(expression, wire_of(BOOL), BOOL)
-        if self.single(expression):
+        if self.is_over_one_table(expression):
             return self._leaf_above_joins(expression, use)
         if (ref := expression.as_ref) is not None:
             return self._place_null_extended(ref, use)
@@ -355,11 +360,11 @@ class Placer:
 
     def _place_null_extended(self, ref: Ref, use: Use) -> Placement | Unsupported:
         """Place a null-extended column over several tables: NULL in rows where its side has no match."""
-        with self.inside(self.atoms.outer_join(ref)):
-            placed = self.place(self.atoms.definition(ref), use)
+        with self.inside(self.branch_names.outer_join(ref)):
+            placed = self.place(self.branch_names.definition(ref), use)
         if isinstance(placed, Unsupported):
             return placed
-        whole = f"CASE WHEN {self._marker(self.atoms.side(ref)).sql} IS NOT NULL THEN {placed.expr.sql} END"
+        whole = f"CASE WHEN {self._marker(self.branch_names.side(ref)).sql} IS NOT NULL THEN {placed.expr.sql} END"
         return Placement(Expr.parse(whole), placed.wire, placed.type)
 
     def over_columns(self, expression: Expr) -> OverColumns | Unsupported:
@@ -407,10 +412,10 @@ class Placer:
 
     def _add_types(self, ref: Ref, expression: Expr) -> Unsupported | None:
         """Add the types that placing a column needs; return the refusal of one."""
-        if ref in self.atoms.marks:
+        if ref in self.branch_names.marks:
             return None
         column = self.scans[ref.alias].table.column(ref.column) if ref.alias in self.scans else None
-        null_extended = self.atoms.is_null_extended_column(ref)
+        null_extended = self.branch_names.is_null_extended_column(ref)
         if column is not None and not null_extended:
             self.types[expression] = column.type
             return None

@@ -23,10 +23,10 @@ from millstream.errors import Unsupported
 
 def displayed_scale(placer: Placer, expression: Expr, placed: Placement) -> Placement | Unsupported | None:
     """Return the displayed scale of a numeric, row by row; None if its type or operands declare it."""
-    digits = digits_of(placer.atoms.expanded(expression), placer.digits)
+    digits = digits_of(placer.branch_names.expanded(expression), placer.digits)
     if placed.wire.number != "decimal" or (digits is not None and digits.after == placed.wire.scale):
         return None
-    if placer.single(expression):
+    if placer.is_over_one_table(expression):
         return displayed_scale_leaf(placer, expression) if placer.types[expression].scale is None else None
     scale = _scale(placer, expression.node)
     if isinstance(scale, Unsupported):
@@ -46,11 +46,11 @@ def _scale(placer: Placer, node: exp.Expression) -> str | Unsupported:
     """Return Spark's expression for the scale of a value that is not NULL, by PostgreSQL's rules."""
     node = unwrapped(node)
     expression = Expr.of(node)
-    if placer.single(expression):
+    if placer.is_over_one_table(expression):
         digits = digits_of_type(placer.types[expression])
         return str(digits.after) if digits else _sql(displayed_scale_leaf(placer, expression))
     if (ref := expression.as_ref) is not None:
-        return _scale(placer, placer.atoms.definition(ref).node)
+        return _scale(placer, placer.branch_names.definition(ref).node)
     if isinstance(node, exp.Case):
         return _scale_of_case(placer, node)
     if isinstance(node, exp.Coalesce):

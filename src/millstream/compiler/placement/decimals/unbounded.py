@@ -33,11 +33,11 @@ def is_unbounded(expression: Expr, known: Callable[[Ref], bool]) -> bool:
 
 def unbounded_columns(flats: Sequence[FlatBranch], wanted: Iterable[Ref]) -> set[Ref]:
     """Return the unbounded columns among the outputs of some branches."""
-    atoms = [BranchNames(flat.region) for flat in flats]
+    branch_names = [BranchNames(flat.region) for flat in flats]
     return {
         ref
         for ref in wanted
-        for flat, own in zip(flats, atoms, strict=True)
+        for flat, own in zip(flats, branch_names, strict=True)
         if is_unbounded(own.expanded(flat.outputs[ref]), partial(is_unbounded_column, own.scans))
     }
 
