@@ -21,9 +21,10 @@ from sqlglot import exp, parser
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.parsers.postgres import PostgresParser
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from millstream.algebra.table import quoted
+from millstream.algebra.tokens import PrefixOperator, as_postgresql_reads
 
 if not str(parser.__file__).endswith(".py"):
     raise ImportError(
@@ -32,6 +33,9 @@ if not str(parser.__file__).endswith(".py"):
 
 _UNDERSTOOD = frozenset({"COUNT", "SUM", "AVG", "MIN", "MAX", "COALESCE"})
 _GRAMMAR = frozenset({"CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTRING", "TRIM"})
+
+# Of the type interval.
+_FIELDS = frozenset({"YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "TO"})
 
 # Keys for the SEARCH and CYCLE clauses of a WITH query: sqlglot knows them for the last query and one column only.
 SEARCH, CYCLE = "ms_search", "ms_cycle"
@@ -77,6 +81,9 @@ class Verbatim(Postgres):
     # An array's subscript is printed as it was read; sqlglot would shift it and guess when to shift back.
     INDEX_OFFSET = 0
 
+    def tokenize(self, sql: str, dialect: Any = None) -> list[Token]:
+        return as_postgresql_reads(super().tokenize(sql, dialect), sql)
+
     class Parser(PostgresParser):
         FUNCTIONS: ClassVar[dict[str, Any]] = {
             name: made for name, made in PostgresParser.FUNCTIONS.items() if name in _UNDERSTOOD
@@ -84,6 +91,62 @@ class Verbatim(Postgres):
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parse for name, parse in PostgresParser.FUNCTION_PARSERS.items() if name in _GRAMMAR
         }
+
+        UNARY_PARSERS: ClassVar[dict[Any, Any]] = {
+            **PostgresParser.UNARY_PARSERS,
+            TokenType.OPERATOR: lambda self: self._parse_prefix_operator(),
+        }
+        # "bit" is a bit string of any length, and bit is one of length 1.
+        QUOTED_TYPES_TO_PRESERVE: ClassVar[set[str]] = {*PostgresParser.QUOTED_TYPES_TO_PRESERVE, "bit"}
+
+        def _parse_types(self, *args: Any, **options: Any) -> exp.Expr | None:
+            return self._parse_interval_type() or super()._parse_types(*args, **options)
+
+        def _parse_interval_type(self) -> exp.Expr | None:
+            """Read the type `interval day to second(3)`: sqlglot knows neither two fields nor a precision."""
+            start = self._curr
+            if not start or start.token_type != TokenType.INTERVAL or not self._next:
+                return None
+            if self._next.text.upper() not in {*_FIELDS, "("}:
+                return None
+            self._advance()
+            while self._curr and self._curr.text.upper() in _FIELDS:
+                self._advance()
+            if self._match(TokenType.L_PAREN):
+                self._advance(2)
+            interval = exp.DataType(this=exp.DType.USERDEFINED, kind=self._find_sql(start, self._prev))
+            is_array = self._match_pair(TokenType.L_BRACKET, TokenType.R_BRACKET)
+            return exp.DataType(this=exp.DType.ARRAY, expressions=[interval], nested=True) if is_array else interval
+
+        def _parse_type_size(self) -> exp.DataTypeParam | None:
+            """Read a negative scale too: numeric(5,-2)."""
+            sign = "-" if self._match(TokenType.DASH) else ""
+            size = super()._parse_type_size()
+            return exp.DataTypeParam(this=exp.var(sign + size.name)) if size and sign else size
+
+        def _parse_null(self) -> exp.Expr | None:
+            # IS UNKNOWN is not the server's IS NULL, although they mean the same.
+            return exp.var("UNKNOWN") if self._match(TokenType.UNKNOWN) else super()._parse_null()
+
+        def _parse_operator(self, this: exp.Expr | None) -> exp.Expr | None:
+            if not self._match(TokenType.L_PAREN):
+                return super()._parse_operator(this)
+            operator = self._parse_operator_name()
+            return self.expression(exp.Operator(this=this, operator=operator, expression=self._parse_bitwise()))
+
+        def _parse_prefix_operator(self) -> exp.Expr:
+            self._match(TokenType.L_PAREN)
+            operator = self._parse_operator_name()
+            return self.expression(PrefixOperator(this=self._parse_unary(), operator=operator))
+
+        def _parse_operator_name(self) -> str:
+            """Return the name up to the closing parenthesis, with its schema and quotes if it has them."""
+            start = self._curr
+            while self._curr and not self._match(TokenType.R_PAREN, advance=False):
+                self._advance()
+            name = self._find_sql(start, self._prev)
+            self._match(TokenType.R_PAREN)
+            return name
 
         def _parse_function_call(
             self, functions: Any = None, anonymous: bool = False, optional_parens: bool = True, any_token: bool = False
@@ -155,6 +218,8 @@ class Verbatim(Postgres):
         TRANSFORMS: ClassVar[dict[Any, Any]] = {
             **PostgresGenerator.TRANSFORMS,
             exp.Pow: lambda self, node: self.binary(node, "^"),
+            exp.Operator: lambda self, node: f"{self.sql(node.this)} {_operator(node)} {self.sql(node.expression)}",
+            PrefixOperator: lambda self, node: f"{_operator(node)} {self.sql(node.this)}",
             exp.CurrentTime: lambda self, node: "CURRENT_TIME",
             exp.All: lambda self, node: f"ALL({self.sql(node.this.unnest())})",
         }
@@ -180,6 +245,12 @@ def _qualified_call(schema: Any, call: Any) -> exp.Expression:
         return exp.Dot(this=schema, expression=call)
     call.set("this", _qualified_call(schema, call.this))
     return call
+
+
+def _operator(node: exp.Expression) -> str:
+    """Return the name of an operator; OPERATOR(schema.name) where it has a schema."""
+    name: str = node.args["operator"]
+    return f"OPERATOR({name})" if "." in name else name
 
 
 # One instance for all: making one takes longer than printing a column.
