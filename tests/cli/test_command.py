@@ -10,9 +10,8 @@ from tests.cli.conftest import Line
 from millstream import errors
 from millstream.cli.exit_codes import Exit
 
-REFUSED = errors.Unsupported.construct(
-    "DISTINCT", reason="It is not there yet.", way_round="Use GROUP BY.", position=8, excerpt='At "DISTINCT".'
-)
+REFUSED = errors.Unsupported.construct("DISTINCT", reason="It is not there yet.", way_round="Use GROUP BY.")
+REFUSED.at(8, 'At "DISTINCT".')
 
 
 def test_detail_and_hint_are_printed_each_on_its_line(line: Line) -> None:

@@ -21,7 +21,7 @@ def test_a_dry_run_creates_nothing_and_shows_the_plan(line: Line) -> None:
 
 
 def test_a_dry_run_of_a_refused_query_ends_as_create_would(line: Line) -> None:
-    refusal = Volatile.function("random()", "volatile", "Leave it out.", 8)
+    refusal = Volatile.function("random()", "volatile", "Leave it out.").at(8)
     line.double.answers["validate"] = validation(ok=False, refusal=refusal)
     ended = line("create", "t", "SELECT random()", "--dry-run")
     assert (ended.code, ended.out) == (Exit.REFUSED, "")

@@ -8,9 +8,8 @@ from tests.cli.conftest import Line
 from millstream import errors
 from millstream.cli.exit_codes import MEANINGS, Exit, exit_code
 
-REFUSED = errors.Unsupported.construct(
-    "DISTINCT", reason="It is not there yet.", way_round="Use GROUP BY.", position=8, excerpt='At "DISTINCT".'
-)
+REFUSED = errors.Unsupported.construct("DISTINCT", reason="It is not there yet.", way_round="Use GROUP BY.")
+REFUSED.at(8, 'At "DISTINCT".')
 
 
 def every_error() -> list[type[errors.MillstreamError]]:

@@ -102,7 +102,7 @@ class Integers:
 @pytest.fixture
 def build() -> Callable[[str], Relation]:
     """Return a function that builds the relation of a canonical query text, without a server."""
-    return lambda text: build_relation(text, Integers())
+    return lambda text: build_relation(parsed(text), Integers())
 
 
 def planned(text: str, columns: str, types: Mapping[str, str] = MappingProxyType({})) -> tuple[Block, ...]:
@@ -112,4 +112,4 @@ def planned(text: str, columns: str, types: Mapping[str, str] = MappingProxyType
     """
     known = {expression: pg_type(type_) for expression, type_ in types.items()}
     outputs = [Column(name, pg_type("int4")) for name in columns.split()]
-    return split_into_blocks(build_relation(text, Integers()), outputs, PlanningServerDouble(known))
+    return split_into_blocks(build_relation(parsed(text), Integers()), outputs, PlanningServerDouble(known))

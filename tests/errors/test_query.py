@@ -8,7 +8,7 @@ from millstream.errors import BadQuery, BadSource, Cycle, QueryError, QueryTooDe
 
 
 def test_the_excerpt_follows_the_reason() -> None:
-    refused = Unsupported.construct("FOR UPDATE", reason="It locks.", way_round="Omit it.", position=9, excerpt="At 9.")
+    refused = Unsupported.construct("FOR UPDATE", reason="It locks.", way_round="Omit it.").at(9, "At 9.")
     assert (refused.detail, refused.hint, refused.position) == ("It locks. At 9.", "Omit it.", 9)
     assert Unsupported.construct("x", reason="Why.", way_round="How.").detail == "Why."
 

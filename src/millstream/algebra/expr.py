@@ -10,13 +10,14 @@ frozenset({Ref(alias='o', column='q')})
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Self
 
 from sqlglot import exp
 
 from millstream.algebra.dialect import parsed, printed
+from millstream.algebra.places import place_of, set_place
 from millstream.algebra.table import quoted
 
 
@@ -40,16 +41,22 @@ class Expr:
     """One expression, as PostgreSQL would read it."""
 
     sql: str
+    places: tuple[int, ...] = field(default=(), compare=False, repr=False)
+    """The places of its nodes in the user's text, depth first; empty unless the query was parsed with places."""
 
     @classmethod
     def of(cls, node: exp.Expression) -> Self:
         """Return the expression of a syntax tree."""
-        return cls(printed(node))
+        return cls(printed(node), _places(node))
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return the expression of a text, printed in the one form that equality compares."""
-        return cls.of(_tree(text))
+    def parse(cls, text: str, *parts: Expr) -> Self:
+        """Return the expression of a text, printed in the one form that equality compares.
+
+        The expressions `parts`, of which the text is made, keep their places in it.
+        """
+        placed = [part for part in parts if part.places]
+        return cls.of(_tree_of_parts(text, placed) if placed else _tree(text))
 
     @classmethod
     def ref(cls, alias: str, column: str) -> Self:
@@ -64,7 +71,16 @@ class Expr:
     @property
     def tree(self) -> exp.Expression:
         """The cached syntax tree, shared by all equal expressions: never change it."""
-        return _tree(self.sql)
+        return _placed_tree(self.sql, self.places) if self.places else _tree(self.sql)
+
+    def placed_at(self, place: int) -> Self:
+        """Return the same expression with a place of its own."""
+        return replace(self, places=(place, *self.places[1:])) if place else self
+
+    @property
+    def place(self) -> int:
+        """The place of the expression in the user's text; 0 if it is unknown."""
+        return self.places[0] if self.places else 0
 
     @cached_property
     def refs(self) -> frozenset[Ref]:
@@ -90,13 +106,14 @@ class Expr:
     def substitute(self, replacements: Mapping[Ref, Expr]) -> Expr:
         """Replace columns by expressions."""
 
-        def replace(node: exp.Expression) -> exp.Expression:
+        def replaced(node: exp.Expression) -> exp.Expression:
             if isinstance(node, exp.Column) and (found := replacements.get(ref_of(node))):
                 # ROW(a, b) = ROW(c, d) would be a comparison of a with c and b with d, and not of two values.
-                return Expr(f"CAST({found} AS RECORD)").node if is_row(found.tree) else parenthesised(found.node)
+                value = Expr(f"CAST({found} AS RECORD)").node if is_row(found.tree) else parenthesised(found.node)
+                return placed_like(node, value)
             return node
 
-        return Expr.of(transform(self.tree, replace))
+        return Expr.of(transform(self.tree, replaced))
 
     def __str__(self) -> str:
         return self.sql
@@ -186,16 +203,19 @@ def alternatives(expression: Expr) -> list[Expr]:
 
 def all_of(parts: Iterable[Expr]) -> Expr:
     """Return the AND of some expressions."""
-    return _combined(list(parts), "AND")
+    return _combined(list(parts), exp.And)
 
 
 def any_of(parts: Iterable[Expr]) -> Expr:
     """Return the OR of some expressions."""
-    return _combined(list(parts), "OR")
+    return _combined(list(parts), exp.Or)
 
 
-def _combined(parts: list[Expr], word: str) -> Expr:
-    return parts[0] if len(parts) == 1 else Expr.parse(f" {word} ".join(f"({part.sql})" for part in parts))
+def _combined(parts: list[Expr], kind: type[exp.And | exp.Or]) -> Expr:
+    whole = parts[0].node if len(parts) == 1 else exp.Paren(this=parts[0].node)
+    for part in parts[1:]:
+        whole = kind(this=whole, expression=exp.Paren(this=part.node))
+    return parts[0] if len(parts) == 1 else Expr.of(whole)
 
 
 def _common(node: exp.Or) -> Iterator[Expr]:
@@ -236,3 +256,38 @@ def _tree(text: str) -> exp.Expression:
     node = parsed(f"SELECT {text}").expressions[0]
     assert isinstance(node, exp.Expression)
     return node.pop()
+
+
+@lru_cache(maxsize=1_000)
+def _placed_tree(text: str, places: tuple[int, ...]) -> exp.Expression:
+    """Return the tree of a text with the places of its nodes; of the root only, if its shape differs."""
+    tree = _tree(text).copy()
+    nodes = list(tree.walk(bfs=False))
+    for node, place in zip(nodes, places if len(nodes) == len(places) else places[:1], strict=False):
+        set_place(node, place)
+    return tree
+
+
+def _tree_of_parts(text: str, parts: list[Expr]) -> exp.Expression:
+    """Return the tree of a text with the places of the parts that it is made of."""
+    tree = _tree(text).copy()
+    for node in tree.walk():
+        part = next((part for part in parts if part.tree == node), None)
+        for own, other in zip(node.walk(), part.tree.walk(), strict=True) if part else ():
+            set_place(own, place_of(other))
+    return tree
+
+
+def _places(node: exp.Expression) -> tuple[int, ...]:
+    """Return the places of a node and its parts, depth first; () if none has one."""
+    places = tuple(place_of(part) for part in node.walk(bfs=False))
+    return places if any(places) else ()
+
+
+def placed_like(column: exp.Expression, value: exp.Expression) -> exp.Expression:
+    """Return the expression that replaces a column: at its own place if it has one, else at that of the column."""
+    inner = unwrapped(value)
+    for node in (value, inner):
+        if place := place_of(inner) or place_of(column):
+            set_place(node, place)
+    return value

@@ -11,6 +11,19 @@ class QueryError(MillstreamError):
     """The defining query cannot be used; `position` is the character at fault, counted from 1."""
 
     code = "MS100"
+    node: object = None
+    """The expression or syntax node that the error is about; its place in the query becomes the position."""
+
+    def about(self, node: object) -> Self:
+        """Say which expression or syntax node the error is about."""
+        self.node = node
+        return self
+
+    def at(self, position: int, excerpt: str = "") -> Self:
+        """Add the position, and the line of the query in which it is marked."""
+        self.facts["position"] = position
+        self.detail = " ".join(part for part in (self.detail, excerpt) if part)
+        return self
 
 
 class BadQuery(QueryError):
@@ -37,16 +50,16 @@ class Unsupported(QueryError):
     code = "MS102"
 
     @classmethod
-    def construct(
-        cls, what: str, *, reason: str, way_round: str, position: int | None = None, excerpt: str = ""
-    ) -> Self:
-        return cls(
+    def construct(cls, what: str, *, reason: str, way_round: str, node: object = None) -> Self:
+        """Refuse a construct; `node` is the expression or syntax node that it is, where one is at hand."""
+        error = cls(
             f"{what} is not supported in a stream table",
-            detail=" ".join(part for part in (reason, excerpt) if part),
+            detail=reason,
             hint=way_round,
             construct=what,
-            position=position,
+            position=None,
         )
+        return error.about(node)
 
 
 class Volatile(QueryError):
@@ -55,22 +68,15 @@ class Volatile(QueryError):
     code = "MS103"
 
     @classmethod
-    def function(cls, name: str, volatility: str, hint: str, position: int | None = None, excerpt: str = "") -> Self:
+    def function(cls, name: str, volatility: str, hint: str) -> Self:
         return cls(
             f"function {name} is {volatility}, not immutable",
-            detail=" ".join(
-                part
-                for part in (
-                    "A stream table equals its query at one moment; the result of this function can change "
-                    "without a change in the data.",
-                    excerpt,
-                )
-                if part
-            ),
+            detail="A stream table equals its query at one moment; the result of this function can change "
+            "without a change in the data.",
             hint=hint,
             function=name,
             volatility=volatility,
-            position=position,
+            position=None,
         )
 
 
@@ -80,8 +86,8 @@ class BadSource(QueryError):
     code = "MS104"
 
     @classmethod
-    def of(cls, name: str, reason: str, way_round: str, position: int | None = None) -> Self:
-        return cls(f'"{name}" cannot be a source', detail=reason, hint=way_round, source=name, position=position)
+    def of(cls, name: str, reason: str, way_round: str) -> Self:
+        return cls(f'"{name}" cannot be a source', detail=reason, hint=way_round, source=name, position=None)
 
 
 class Cycle(QueryError):

@@ -142,19 +142,19 @@ def _precision(base: str, typmod: int) -> tuple[int | None, int | None]:
 # -- sources ---------------------------------------------------------------------------------
 
 
-def check_source(conn: Connection, oid: int, position: int | None = None) -> None:
+def check_source(conn: Connection, oid: int) -> None:
     """Refuse a relation that changes cannot be captured from; its members count as itself."""
     found = [
         RelationFacts(Name(*row[:3]), *row[3:])
         for row in conn.execute(_SQL["facts"], ([oid, *partitions(conn, [oid])[oid]],))
     ]
     if not found:
-        raise BadSource.of(str(oid), "It has just been dropped.", "Try again.", position)
+        raise BadSource.of(str(oid), "It has just been dropped.", "Try again.")
     root = found[0]
     for facts in found:
-        _check_kind(root, facts, position)
+        _check_kind(root, facts)
     for facts in found:
-        _check_rights(facts, position)
+        _check_rights(facts)
 
 
 # In the order of precedence: the first reason that holds is the one told.
@@ -166,14 +166,14 @@ _KINDS = {
 }
 
 
-def _check_kind(root: RelationFacts, facts: RelationFacts, position: int | None) -> None:
+def _check_kind(root: RelationFacts, facts: RelationFacts) -> None:
     reason = _reason_against(facts)
     if reason is None:
         return
     why, way_round = reason
     if facts is not root:
         why = f"Its partition or child {facts.name} cannot be captured. {why}"
-    raise BadSource.of(root.name.title, why, way_round, position)
+    raise BadSource.of(root.name.title, why, way_round)
 
 
 def _reason_against(facts: RelationFacts) -> tuple[str, str] | None:
@@ -193,7 +193,7 @@ def _reason_against(facts: RelationFacts) -> tuple[str, str] | None:
     return None
 
 
-def _check_rights(facts: RelationFacts, position: int | None) -> None:
+def _check_rights(facts: RelationFacts) -> None:
     name = str(facts.name)
     if not facts.is_owned:
         raise NoRights.to(
@@ -207,4 +207,4 @@ def _check_rights(facts: RelationFacts, position: int | None) -> None:
     if facts.hides_rows:
         why = "Row-level security hides some of its rows from the role that Millstream connects as."
         way_round = f"ALTER TABLE {name} NO FORCE ROW LEVEL SECURITY, or use a role with BYPASSRLS."
-        raise BadSource.of(facts.name.title, why, way_round, position)
+        raise BadSource.of(facts.name.title, why, way_round)

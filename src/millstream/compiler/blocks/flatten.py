@@ -75,6 +75,7 @@ def _expanded(node: Expand, flat: FlatBranch) -> FlatBranch:
             f"the function {expansion.call} over several tables, or over the optional side of a join",
             reason="Millstream calls such a function while it reads the rows of one table.",
             way_round="Call it in a subquery over that table.",
+            node=expansion.call,
         )
     grown = replace(home, expansions=(*home.expansions, expansion))
     items = tuple(grown if item is home else item for item in flat.region.items)
@@ -159,7 +160,7 @@ def _union_outputs(node: UnionAll, columns: tuple[Ref, ...], outputs: Mapping[Re
 
 
 def _cast(expression: Expr, type_: PgType) -> Expr:
-    return Expr.parse(f"CAST({expression.sql} AS {type_.name})")
+    return Expr.parse(f"CAST({expression.sql} AS {type_.name})", expression)
 
 
 _RULES: dict[type[Relation], Callable[[Relation], list[FlatBranch]]] = {

@@ -402,6 +402,7 @@ def _key(placer: Placer, expression: Expr) -> Placement | Unsupported:
         f"grouping by {expression}",
         reason="Spark's equality of its type is not PostgreSQL's.",
         way_round=for_group_key(placed.type) if placed.type else TWO_STEPS,
+        node=expression,
     )
 
 
@@ -410,6 +411,7 @@ def _type_of_key(placed: Placement, key: Named) -> PgType | Unsupported:
         f"grouping by {key.expr}",
         reason="Its type is not known exactly.",
         way_round=TWO_STEPS,
+        node=key.expr,
     )
 
 

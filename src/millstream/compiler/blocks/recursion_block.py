@@ -148,6 +148,7 @@ def _all_pairs(condition: Expr) -> Unsupported:
         f"the condition {condition} in a recursive query",
         reason="Spark cannot evaluate it, and no equality joins its tables: all pairs of rows would be compared.",
         way_round="Join the tables by an equality.",
+        node=condition,
     )
 
 

@@ -84,9 +84,9 @@ class CatalogLookup(Protocol):
         """Return the names of the set-returning functions, each with True if it returns rows of several columns."""
 
 
-def build_relation(text: str, names: CatalogLookup) -> Relation:
-    """Return the Relation of a canonical query text."""
-    return _Builder(names).text(text)
+def build_relation(tree: exp.Expression, names: CatalogLookup) -> Relation:
+    """Return the Relation of a query, from the syntax tree of its canonical text."""
+    return _Builder(names).tree(tree)
 
 
 class _Builder:
@@ -115,19 +115,18 @@ class _Builder:
 
     # -- queries ---------------------------------------------------------------------------
 
-    def text(self, text: str) -> Relation:
+    def tree(self, tree: exp.Expression) -> Relation:
         """Build the relation of a canonical text: the query itself, or a view in it."""
-        tree = self._read(text)
-        return self.query(SubqueryOrder(self.aggregates, self._view).carry(tree), {})
+        return self.query(SubqueryOrder(self.aggregates, self._view).carry(self._simplified(tree)), {})
 
-    def _read(self, text: str) -> exp.Expression:
-        """Parse a canonical text; rewrite clock calls, SEARCH, CYCLE and ARRAY(subquery) by simpler constructs."""
-        tree = clock.replace_clock_calls(search_cycle.rewrite_search_and_cycle(parsed(text)))
+    def _simplified(self, tree: exp.Expression) -> exp.Expression:
+        """Rewrite clock calls, SEARCH, CYCLE and ARRAY(subquery) by simpler constructs."""
+        tree = clock.replace_clock_calls(search_cycle.rewrite_search_and_cycle(tree))
         return rewrite_array_subqueries(tree, self.aggregates, self.sets.inside)
 
     def _view(self, schema: str, name: str) -> exp.Expression | None:
         found = self.names.table(schema, name)
-        return self._read(found) if isinstance(found, str) else None
+        return self._simplified(parsed(found)) if isinstance(found, str) else None
 
     def query(
         self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None, bindings: Bindings | None = None
@@ -176,7 +175,8 @@ class _Builder:
         whole = self._select_rows(select, source, ctes)
         outputs, binding_refs = output_refs(whole, len(pairs))
         correlations = tuple(
-            Expr.parse(f"({value.sql}) = {ref.sql}") for (_, value), ref in zip(pairs, binding_refs, strict=True)
+            Expr.parse(f"({value.sql}) = {ref.sql}").placed_at(min(own.place, value.place))
+            for (own, value), ref in zip(pairs, binding_refs, strict=True)
         )
         return Correlated(whole, tuple(Expr(ref.sql) for ref in outputs), correlations)
 
@@ -266,6 +266,7 @@ class _Builder:
                 "DISTINCT, LIMIT or a window function together with GROUPING SETS",
                 reason="Millstream does not maintain it yet.",
                 way_round="Put the GROUPING SETS into a subquery.",
+                node=select.args["group"],
             )
         names = unique_names([item.alias_or_name for item in select.expressions])
         listed = ", ".join(f"c{number}" for number in range(len(names)))

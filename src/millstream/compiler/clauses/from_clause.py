@@ -16,7 +16,9 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from millstream.algebra.dialect import parsed
 from millstream.algebra.expr import Expr, Ref, all_of, unwrapped
+from millstream.algebra.places import place_of, set_places
 from millstream.algebra.relation import Expand, Expansion, Join, JoinKind, Named, Project, Relation, Scan
 from millstream.algebra.table import Table
 from millstream.compiler.clauses import clock
@@ -36,7 +38,7 @@ from millstream.compiler.decorrelate.scalar import one_row_columns
 from millstream.compiler.decorrelate.scope import Scope, ScopedRows, refuse_unresolved
 from millstream.compiler.decorrelate.subqueries import Subqueries
 from millstream.compiler.decorrelate.syntax import and_operands, refers_to_earlier_items, unnest_join
-from millstream.errors import Unsupported
+from millstream.errors import QueryError, Unsupported
 
 
 class QueryBuilder(SubqueryBuilder, Protocol):
@@ -46,7 +48,7 @@ class QueryBuilder(SubqueryBuilder, Protocol):
         self, query: exp.Expression, ctes: Ctes, outer: Scope | None = None, bindings: Bindings | None = None
     ) -> Relation: ...
 
-    def text(self, text: str) -> Relation: ...
+    def tree(self, tree: exp.Expression) -> Relation: ...
 
     def table(self, schema: str, name: str) -> Table | str: ...
 
@@ -172,6 +174,7 @@ class FromClause:
                 "a function in FROM that is joined by USING, or by LEFT JOIN with a subquery in ON",
                 reason="Millstream calls such a function while it reads the rows of the table.",
                 way_round="Join the table and the function in a subquery of FROM.",
+                node=join.this,
             )
         function = function_item(join.this)
         if clock.mentions_clock(function.call) or any(map(clock.mentions_clock, on)):
@@ -234,14 +237,27 @@ class FromClause:
     def _table(self, item: exp.Table, scope: Scope) -> ScopedRows:
         if not item.db and item.name in self.ctes:
             return _name_columns(item, self.ctes[item.name].relation(), scope)
-        found = self.builder.table(item.db, item.name)
+        found = self._look_up(item)
         if isinstance(found, str):
-            return _name_columns(item, self.builder.text(found), scope)
+            # What is refused in a view is shown where the view is read.
+            view = set_places(parsed(found), place_of(item))
+            return _name_columns(item, self.builder.tree(view), scope)
         if item.args.get("only"):
             raise Unsupported.construct(
-                "FROM ONLY", reason="Changes of the children could not be told apart.", way_round="Leave ONLY out."
+                "FROM ONLY",
+                reason="Changes of the children could not be told apart.",
+                way_round="Leave ONLY out.",
+                node=item,
             )
         return _name_columns(item, Scan(found, self.fresh(item.alias_or_name)), scope)
+
+    def _look_up(self, item: exp.Table) -> Table | str:
+        """Return the table of that name, or the text of the view; what is refused in it is refused here."""
+        try:
+            return self.builder.table(item.db, item.name)
+        except QueryError as error:
+            error.about(item)
+            raise
 
 
 def _filter_early(rows: ScopedRows) -> ScopedRows:

@@ -62,6 +62,7 @@ def function_item(item: exp.Expression) -> FunctionItem:
             "a function in FROM with a list of column definitions",
             reason="Millstream does not maintain it yet.",
             way_round="Use a function whose result columns are declared.",
+            node=inner,
         )
     call = inner.copy()
     for name in ("alias", "offset"):

@@ -57,9 +57,11 @@ def apply_distinct_on(select: exp.Select, relation: Relation, listed: SelectList
     """Keep the first row of each partition of DISTINCT ON; all columns break ties."""
     if limit_text(select):
         raise Unsupported.construct(
-            "DISTINCT ON with LIMIT", reason="Millstream does not maintain it yet.",
+            "DISTINCT ON with LIMIT",
+            reason="Millstream does not maintain it yet.",
             way_round="Put the DISTINCT ON into a subquery.",
-        )  # fmt: skip
+            node=select.args.get("limit") or select.args.get("offset"),
+        )
     terms = [term.sql for term in _order(select, listed.sort_keys)]
     ties = tie_breakers([output.expr for output in listed.outputs], listed.types())
     keys = [*listed.distinct_on, *(binding.expr for binding in listed.bindings)]
@@ -90,12 +92,13 @@ def order_terms(select: exp.Select) -> list[exp.Expression]:
 def limit_text(query: exp.Expression) -> str:
     """Return LIMIT and OFFSET as PostgreSQL reads them, '' without either; raise Unsupported if they may change."""
     clauses = [clause for name in ("limit", "offset") if (clause := query.args.get(name)) is not None]
-    if any(clause.find(exp.Select) or clock.mentions_clock(clause) for clause in clauses):
+    if changing := [clause for clause in clauses if clause.find(exp.Select) or clock.mentions_clock(clause)]:
         raise Unsupported.construct(
             "LIMIT or OFFSET that is a subquery or depends on the time",
             reason="The number of rows would change without a change in the data.",
             way_round="Write a number.",
-        )  # fmt: skip
+            node=changing[0],
+        )
     return " ".join(printed(clause).strip() for clause in clauses)
 
 

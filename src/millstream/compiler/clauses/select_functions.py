@@ -39,17 +39,19 @@ class SetReturningCalls:
 
     def _refuse(self, calls: Sequence[Expr]) -> None:
         """Raise Unsupported for functions that return rows, and for nested calls."""
-        if any(self.names()[function_name(call.tree)] for call in calls):
+        if rows := [call for call in calls if self.names()[function_name(call.tree)]]:
             raise Unsupported.construct(
                 "a function in the select list that returns rows",
                 reason="Its type is a row's.",
                 way_round="Call it in FROM, and name its columns.",
+                node=rows[0],
             )
-        if any(self._inside(call.tree) for call in calls):
+        if nested := [call for call in calls if self._inside(call.tree)]:
             raise Unsupported.construct(
                 "a set-returning function inside another in the select list",
                 reason="Millstream does not maintain it yet.",
                 way_round="Call the inner one in FROM.",
+                node=nested[0],
             )
 
     def _over(self, expression: Expr, results: Mapping[Expr, Ref], carried: Mapping[Ref, Ref]) -> Expr:

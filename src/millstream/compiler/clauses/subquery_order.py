@@ -75,7 +75,7 @@ class SubqueryOrder:
             return
         items = list(_items(select))
         if len(items) == 1 and self._is_sorted(items[0]):
-            raise _refused_first_rows(items[0].alias_or_name, on=on)
+            raise _refused_first_rows(items[0], on=on)
 
     def _order_under(self, select: exp.Select, call: exp.Expression) -> list[Key]:
         """Return the order of the rows of a SELECT's FROM, with keys that are columns of its only item."""
@@ -254,6 +254,7 @@ def _inlined(item: exp.Table, cte: exp.CTE, shadowing: set[str]) -> exp.Subquery
             f'the WITH query "{cte.alias}" under a call that depends on the order of its rows',
             reason="It names a WITH query whose name means another one where it is used.",
             way_round="Give each WITH query a name of its own.",
+            node=item,
         )
     return _written_out(item, cte.this.copy(), cte.args["alias"].columns) if cte.alias not in names else None
 
@@ -326,12 +327,13 @@ def _whole_partition() -> exp.Expression:
     return spec.copy()
 
 
-def _refused_first_rows(name: str, *, on: bool) -> Unsupported:
+def _refused_first_rows(item: exp.Expression, *, on: bool) -> Unsupported:
     what, where = ("DISTINCT ON", "ORDER BY k, y") if on else ("LIMIT", "ORDER BY y LIMIT 10")
     return Unsupported.construct(
-        f'{what} over the sorted subquery "{name}" without an ORDER BY of its own',
+        f'{what} over the sorted subquery "{item.alias_or_name}" without an ORDER BY of its own',
         reason="PostgreSQL takes the first rows in the order of the subquery, which SQL does not promise.",
         way_round=f"Write the order beside it, by columns that the subquery shows: {where}.",
+        node=item,
     )
 
 
@@ -342,4 +344,5 @@ def _refused(call: exp.Expression, name: str) -> Unsupported:
         f"{printed(call)} {where} without an ORDER BY of its own",
         reason="The order in which PostgreSQL shows such rows depends on its plan.",
         way_round=f"Write the order into the call: {written}.",
+        node=call,
     )

@@ -15,12 +15,13 @@ from millstream.errors import Unsupported
 ONE = Table(0, "", "", (Column("one", PgType(23, "integer", "int4"), not_null=True),), rows="VALUES (1)", single=True)
 
 
-def not_constant() -> Unsupported:
+def not_constant(part: exp.Expr) -> Unsupported:
     """Return the refusal of VALUES that contain more than constants."""
     return Unsupported.construct(
         "VALUES with a column or a subquery in it",
         reason="Its rows are constants to Millstream.",
         way_round="Write it as SELECT ... UNION ALL SELECT ...",
+        node=part,
     )
 
 
@@ -40,8 +41,8 @@ def values_as_selects(values: exp.Values) -> exp.Expression:
 
 def values_table(values: exp.Values, types: Callable[[str], tuple[PgType, ...]]) -> Table:
     """Return the constant table of VALUES; raise Unsupported if it contains a column or a subquery."""
-    if values.find(exp.Column, exp.Select):
-        raise not_constant()
+    if part := values.find(exp.Column, exp.Select):
+        raise not_constant(part)
     bare = values.copy()
     bare.set("alias", None)
     text = printed(bare)

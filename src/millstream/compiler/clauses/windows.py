@@ -56,6 +56,7 @@ def inline_named_windows(select: exp.Select) -> exp.Select:
                 "a window that extends a named one",
                 reason="Millstream does not maintain it yet.",
                 way_round="Write the whole window after OVER.",
+                node=call,
             )
         for part in ("partition_by", "order", "spec"):
             call.set(part, definition.args.get(part))

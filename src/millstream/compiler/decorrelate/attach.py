@@ -149,4 +149,4 @@ class SubqueryJoiner(Protocol):
 def conjunction(conditions: Sequence[Expr]) -> Expr | None:
     """Return the AND of all conditions, flattened; None if there are none."""
     parts = [part for condition in conditions for part in conjuncts(condition)]
-    return Expr.parse(" AND ".join(f"({part.sql})" for part in parts)) if parts else None
+    return Expr.parse(" AND ".join(f"({part.sql})" for part in parts), *parts) if parts else None

@@ -104,6 +104,7 @@ def _constant(node: exp.Expression) -> str:
             f"LIMIT or OFFSET by {printed(node)} in a correlated subquery",
             reason="Only a constant is certainly the same for all outer rows, and not negative.",
             way_round="Write a number, or number the rows with row_number() and compare that.",
+            node=node,
         )
     return str(inner.name)
 

@@ -99,6 +99,7 @@ def refuse_outer_aggregates(
                 "an aggregate of the outer query inside a subquery",
                 reason="The subquery would have to be computed for each of its values.",
                 way_round="Compute the aggregate in a subquery of FROM.",
+                node=call,
             )
 
 

@@ -15,8 +15,8 @@ def outermost_subqueries(node: exp.Expression) -> list[exp.Expression]:
     """Return the outermost subqueries below a node, each with its operator: `x IN (q)` as a whole, not `(q)`."""
     subqueries = list[exp.Expression]()
     for child in node.iter_expressions():
-        if isinstance(child, exp.Values) and child.find(exp.Select):
-            raise not_constant()
+        if isinstance(child, exp.Values) and (query := child.find(exp.Select)):
+            raise not_constant(query)
         if isinstance(child, exp.Exists | exp.Subquery) or _is_quantified_subquery(child):
             subqueries.append(child)
         else:

@@ -36,6 +36,7 @@ def inline_correlated_with(query: exp.Expression, scope: Scope | None) -> exp.Ex
                 way_round=(
                     "Run the recursion for all values of that column, select the column in both terms, and join on it."
                 ),
+                node=cte,
             )
         cte.pop()
         query = _inline(query, cte)

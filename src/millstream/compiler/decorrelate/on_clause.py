@@ -95,6 +95,7 @@ def join_on_subqueries(on: Sequence[exp.Expression], sides: OnSides, subqueries:
             "a subquery in the ON of a FULL JOIN that is correlated with both sides",
             reason="Whether a row has a match would have to be decided for every pair of rows.",
             way_round="Write it as a LEFT JOIN, UNION ALL the rows of the other side without a match.",
+            node=over_both[0].find(exp.Exists, exp.Subquery, exp.Select),
         )
     if not over_both:
         return sides

@@ -108,6 +108,7 @@ def quantified_comparison(joiner: SubqueryJoiner, node: exp.Expression, host: Ho
             "this operator with ANY or ALL",
             reason="Millstream does not maintain it yet.",
             way_round=TWO_STEPS,
+            node=node,
         )
     bounds = _join_bounds(joiner, joiner.keyed(query, host), host)
     template = _TEMPLATES[isinstance(quantifier, exp.All), symbol]

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from millstream.algebra.expr import Expr, Ref, transform, unwrapped
+from millstream.algebra.expr import Expr, Ref, placed_like, transform, unwrapped
 from millstream.algebra.relation import Aggregate, Filter, Join, Project, Relation, Scan
 from millstream.errors import Unsupported
 
@@ -161,14 +161,17 @@ class Scope:
         """
 
         def replace(part: exp.Expression) -> exp.Expression:
-            return self._resolve_column(part).node if isinstance(part, exp.Column) else part
+            return placed_like(part, self._resolve_column(part).node) if isinstance(part, exp.Column) else part
 
         return Expr.of(transform(unwrapped(node), replace))
 
     def _resolve_column(self, column: exp.Column) -> Expr:
         if isinstance(column.this, exp.Star):
             raise Unsupported.construct(
-                "a reference to a whole row", reason="Its type is the table's own.", way_round="Name the columns."
+                "a reference to a whole row",
+                reason="Its type is the table's own.",
+                way_round="Name the columns.",
+                node=column,
             )
         if column.table == PLACEHOLDER:
             return Expr.of(column)
@@ -178,12 +181,14 @@ class Scope:
                 f"a reference to {column.sql()} from inside parentheses around a join",
                 reason="Items before the parentheses cannot be referenced there.",
                 way_round="Join the tables in another order, without the parentheses.",
+                node=column,
             )
         if resolved is None:
             raise Unsupported.construct(
                 f'system column "{column.name}"',
                 reason="It is the place where a row is stored, which changes without a change in the data.",
                 way_round="Use a column of the table.",
+                node=column,
             )
         return resolved
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from millstream.algebra.dialect import printed
-from millstream.algebra.expr import Expr, Ref, operands, unwrapped
+from millstream.algebra.expr import Expr, Ref, all_of, operands, unwrapped
 from millstream.compiler.clauses.with_queries import Ctes
 from millstream.compiler.decorrelate.attach import Host, KeyedSubquery, SubqueryBuilder
 from millstream.compiler.decorrelate.bindings import Correlated
@@ -39,7 +39,7 @@ class Subqueries:
         node = unwrapped(node)
         if isinstance(node, exp.And):
             parts = [self.condition(part, host) for part in operands(node, exp.And)]
-            return Expr.parse(" AND ".join(f"({part.sql})" for part in parts))
+            return all_of(parts)
         if isinstance(node, exp.In) and node.args.get("query"):
             return in_mark(self, node, host, unknown_as_false=True)
         return self.expression(node, host)
@@ -145,4 +145,5 @@ def _refuse_row_comparison(node: exp.Subquery) -> None:
             f"the row {printed(comparison.this)} compared with a subquery",
             reason="Millstream does not maintain scalar subqueries with several columns yet.",
             way_round="Compare each column with a subquery of its own, or join the subquery.",
+            node=comparison,
         )

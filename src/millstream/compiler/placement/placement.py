@@ -57,6 +57,7 @@ def refuse_across_tables(expression: Expr, reason: str = "") -> Unsupported:
         f"the expression {expression} over several tables ({tables})",
         reason=reason or "Spark does not compute it exactly as PostgreSQL does.",
         way_round=TWO_STEPS,
+        node=expression,
     )
 
 
@@ -66,6 +67,7 @@ def refuse_before_join(expression: Expr) -> Unsupported:
         f"the expression {expression} before a join",
         reason="It may raise an error for a row that is not in the result.",
         way_round=TWO_STEPS,
+        node=expression,
     )
 
 
@@ -75,6 +77,7 @@ def refuse_number(expression: Expr, type_: PgType) -> Unsupported:
         f"arithmetic on {expression} of type {type_.name}",
         reason="Spark has no type that computes with it exactly.",
         way_round=TWO_STEPS,
+        node=expression,
     )
 
 
@@ -84,4 +87,5 @@ def refuse_row(expression: Expr) -> Unsupported:
         f"the anonymous row {expression} as a value",
         reason="No column of a table has the type of a ROW(...) that is not cast.",
         way_round="Cast the row to a composite type of yours (CREATE TYPE), or select its columns one by one.",
+        node=expression,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,12 +34,13 @@ from millstream.compiler.clauses import clock
 from millstream.compiler.clauses.build import build_relation
 from millstream.compiler.refusal import accepted
 from millstream.compiler.server import check, position, queries, volatility
+from millstream.compiler.server.find_call import find_call
 from millstream.compiler.server.node_tree import converted_types
 from millstream.compiler.server.queries import Canonical
 from millstream.compiler.server.questions import Constant
 from millstream.compiler.server.upstreams import upstreams_under
 from millstream.compiler.workaround import for_function
-from millstream.errors import BadQuery, LockNotHad, MillstreamError, PlanningFailed, Unsupported, Volatile
+from millstream.errors import BadQuery, LockNotHad, MillstreamError, PlanningFailed, QueryError, Unsupported, Volatile
 from millstream.large_stack import on_large_stack
 from millstream.observe import log
 from millstream.postgres import relations
@@ -145,8 +145,13 @@ def plan_query(
 
     Of a source with several keys the one in `keys` is used, as long as it is one.
     """
+    asked = _Asked(query, qualified, keys or {}, rights)
     try:
-        return _planned(conn, query, qualified, keys or {}, rights)
+        return _planned(conn, asked)
+    except QueryError as error:
+        if error.facts.get("position") is None:
+            _find_position(conn, asked, error)
+        raise
     except (MillstreamError, RecursionError, psycopg.OperationalError, psycopg.errors.InsufficientPrivilege):
         raise
     except Exception as error:
@@ -154,30 +159,53 @@ def plan_query(
         raise PlanningFailed.at(noted_part(error), error) from error
 
 
-def _planned(
-    conn: Connection, query: str, qualified: bool, keys: Mapping[int, Sequence[str]], rights: Rights
-) -> QueryPlan:
+@dataclass(frozen=True)
+class _Asked:
+    """The query to plan, and how."""
+
+    query: str
+    qualified: bool
+    keys: Mapping[int, Sequence[str]]
+    rights: Rights
+    placed: bool = False
+    """Parse it with the places of its nodes in the user's text, for a refusal to point at: slower."""
+
+    def written(self, canonical: Canonical) -> exp.Expression | None:
+        """Return the syntax tree of its canonical text with places; None if they are not wanted."""
+        return position.parse_canonical(canonical.text, self.query) if self.placed else None
+
+
+def _planned(conn: Connection, asked: _Asked) -> QueryPlan:
+    query = asked.query
     with queries.rolled_back(conn):
-        canonical = queries.reread(conn, query) if qualified else queries.canonical(conn, query)
+        canonical = queries.reread(conn, query) if asked.qualified else queries.canonical(conn, query)
         with queries.rolled_back(conn):
             view = queries.temporary_view(conn, canonical.text)
             found, names = definition_digests.digests_under(conn, view), query_names.of_view(conn, view)
         upstreams = upstreams_under(conn, canonical.text)
         # First: planning evaluates functions of constants, the server's planner does too.
-        foreign_code.check_under(conn, found, converted_types(canonical.tree), rights.trusted_roles)
-        called = _check(conn, canonical, query)
+        foreign_code.check_under(conn, found, converted_types(canonical.tree), asked.rights.trusted_roles)
+        written = asked.written(canonical)
+        called = _check(conn, canonical, written)
         _check_columns(canonical)
-        _check_names([column.name for column in canonical.columns], query)
-        try:
-            relation = build_relation(canonical.text, _Catalog(conn, query, called, keys, rights))
-            _check_sources(relation)
-            blocks = split_into_blocks(relation, canonical.columns, _Server(conn))
-        except Unsupported as error:
-            raise _placed(error, query) from error
+        _check_names([column.name for column in canonical.columns], written)
+        relation = build_relation(written or parsed(canonical.text), _Catalog(conn, called, asked))
+        _check_sources(relation)
+        blocks = split_into_blocks(relation, canonical.columns, _Server(conn))
         # Last: what is refused for its form has a hint, the server's own complaint has none.
-        _check_rights(conn, canonical, query, rights)
+        _check_rights(conn, canonical, query, asked.rights)
     _look_at(blocks)
     return QueryPlan(query, canonical, relation, blocks, found, upstreams, names)
+
+
+def _find_position(conn: Connection, asked: _Asked, refusal: QueryError) -> None:
+    """Plan a refused query again, with the places of its nodes, and give the refusal the place where it is raised."""
+    try:
+        _planned(conn, replace(asked, placed=True))
+    except QueryError as error:
+        if error.message == refusal.message:
+            refusal.about(error.node)
+            position.add_position(refusal, asked.query)
 
 
 def _look_at(blocks: Sequence[Block]) -> None:
@@ -212,9 +240,9 @@ class _Called:
         return _Called(self.aggregates | other.aggregates, {**self.sets, **other.sets})
 
 
-def _check(conn: Connection, canonical: Canonical, query: str) -> _Called:
+def _check(conn: Connection, canonical: Canonical, written: exp.Expression | None) -> _Called:
     """Refuse what cannot be kept; what is called."""
-    check.check(canonical.tree, query)
+    check.check(canonical.tree, written)
     functions = queries.functions(conn, canonical.tree)
     printing = {one.oid: one.called for one in functions if one.called in volatility.TO_TEXT | volatility.TO_JSON}
     trusted = printing.keys() - volatility.session_dependent(canonical.tree, printing)
@@ -222,7 +250,7 @@ def _check(conn: Connection, canonical: Canonical, query: str) -> _Called:
         trusted |= {one.oid for one in functions if _told_by_the_clock(one)}
     for function in functions:
         if function.oid not in trusted:
-            _check_function(function, query)
+            _check_function(conn, function, canonical, written)
     _check_faithful(conn, canonical)
     return _Called(
         frozenset(function.called for function in functions if function.aggregate),
@@ -254,26 +282,32 @@ def _check_columns(canonical: Canonical) -> None:
         )
 
 
-def _check_names(names: Sequence[str], query: str) -> None:
+def _check_names(names: Sequence[str], written: exp.Expression | None = None) -> None:
     """Names that begin with __ms_ are ours: in a stream table, and beside a source's columns in its slice."""
     for name in names:
         if name.lower().startswith("__ms_"):
-            where = position.find(query, name)
             raise Unsupported.construct(
                 f'a column named "{name}"',
                 reason="Names that begin with __ms_ are reserved for Millstream's own columns.",
                 way_round="Give the column another name.",
-                position=where,
-                excerpt=position.excerpt(query, where),
+                node=_column_named(name, written) if written else None,
             )
 
 
-def _check_function(function: queries.Function, query: str) -> None:
-    name = function.name.split("(")[0].split(".")[-1].strip('"')
-    where = position.find(query, name)
-    if function.volatility != "immutable":
-        hint = for_function(function.name, function.volatility, built_in=function.schema == "pg_catalog")
-        raise Volatile.function(function.name, function.volatility, hint, where, position.excerpt(query, where))
+def _column_named(name: str, query: exp.Expression) -> exp.Expr | None:
+    """Return the expression of a query's select list that has this name."""
+    items = query.selects if isinstance(query, exp.Query) else []
+    return next((item for item in items if item.alias_or_name == name), None)
+
+
+def _check_function(
+    conn: Connection, function: queries.Function, canonical: Canonical, written: exp.Expression | None
+) -> None:
+    if function.volatility == "immutable":
+        return
+    hint = for_function(function.name, function.volatility, built_in=function.schema == "pg_catalog")
+    error = Volatile.function(function.name, function.volatility, hint)
+    raise error.about(find_call(conn, function, canonical, written)) if written else error
 
 
 def _check_faithful(conn: Connection, canonical: Canonical) -> None:
@@ -317,17 +351,6 @@ def _unnamed(tree: exp.Expression) -> exp.Expression:
             if isinstance(item, exp.Cast):
                 item.replace(exp.alias_(item.copy(), "?column?", quoted=True))
     return tree
-
-
-def _placed(error: Unsupported, query: str) -> Unsupported:
-    """Find the position in the query of a refusal that the planner raised."""
-    if error.facts.get("position"):
-        return error
-    words = re.findall(r'"(\w+)"', error.message) + re.findall(r"\b(sum|avg|min|max|count|[A-Z]{2,})\b", error.message)
-    where = position.find(query, *words)
-    again = Unsupported(error.message, detail=error.detail, hint=error.hint, **{**error.facts, "position": where})
-    again.detail = " ".join(part for part in (error.detail, position.excerpt(query, where)) if part)
-    return again
 
 
 @on_large_stack
@@ -390,15 +413,11 @@ def _but_ours(key: tuple[str, ...]) -> tuple[str, ...]:
 class _Catalog:
     """A `CatalogLookup` that asks PostgreSQL."""
 
-    def __init__(
-        self, conn: Connection, query: str, called: _Called, keys: Mapping[int, Sequence[str]], rights: Rights
-    ) -> None:
+    def __init__(self, conn: Connection, called: _Called, asked: _Asked) -> None:
         self.conn = conn
-        self.query = query
+        self.asked = asked
         self._called = called
-        self.keys = keys
         self._known: dict[tuple[str, str], Table | str] = {}
-        self.rights = rights
 
     def table(self, schema: str, name: str) -> Table | str:
         """Return a table, or the canonical text of a view; the server is asked once for each."""
@@ -412,16 +431,15 @@ class _Catalog:
         if kind == "v":
             view = queries.view(self.conn, oid)
             # Its text is read again, and a conversion in it may then mean another cast.
-            foreign_code.check_under(self.conn, {}, converted_types(view.tree), self.rights.trusted_roles)
-            self._called |= _check(self.conn, view, self.query)
+            foreign_code.check_under(self.conn, {}, converted_types(view.tree), self.asked.rights.trusted_roles)
+            self._called |= _check(self.conn, view, None)
             return view.text
-        where = position.find(self.query, name)
-        relations.check_source(self.conn, oid, where)
-        table = relations.table(self.conn, oid, self.keys.get(oid, ()))
+        relations.check_source(self.conn, oid)
+        table = relations.table(self.conn, oid, self.asked.keys.get(oid, ()))
         if any(one.relid == oid for one in stream_tables.every(self.conn)):
             # What tells its rows apart is ours, not the query's.
             return replace(table, columns=tuple(c for c in table.columns if c.name != ROW_ID), key=_but_ours(table.key))
-        _check_names([column.name for column in table.columns], self.query)
+        _check_names([column.name for column in table.columns])
         return table
 
     def types(self, select: str) -> tuple[PgType, ...]:

@@ -66,5 +66,5 @@ def test_two_uses_of_one_recursion_have_one_depth(build: Build) -> None:
 
 def test_the_types_of_the_columns_are_asked_of_the_server() -> None:
     lookup = Integers()
-    build_relation(REACHED.format(union="UNION", distinct=""), lookup)
+    build_relation(parsed(REACHED.format(union="UNION", distinct="")), lookup)
     assert any("WITH RECURSIVE r(x)" in select and "AS u (c0)" in select for select in lookup.asked)

@@ -53,11 +53,11 @@ def _written_keys(select: exp.Select) -> list[exp.Expression]:
     """Return the keys of GROUP BY; raise Unsupported if one contains a subquery."""
     group = select.args.get("group")
     keys = list(group.expressions) if group else []
-    if any(map(has_subquery, keys)):
+    if with_subquery := next(filter(has_subquery, keys), None):
         raise Unsupported.construct(
-            "GROUP BY a subquery", reason="Millstream does not maintain it yet.",
-            way_round="Compute it in a subquery of FROM, and group by its column.",
-        )  # fmt: skip
+            "GROUP BY a subquery",
+            reason="Millstream does not maintain it yet.",
+            way_round="Compute it in a subquery of FROM, and group by its column.", node=with_subquery)  # fmt: skip
     return keys
 
 

@@ -84,7 +84,7 @@ def aggregate_call(node: exp.Expression) -> Call:
     return Call(name, Expr.of(unwrapped(argument)), filtered)
 
 
-def function_name(node: exp.Expression) -> str:
+def function_name(node: exp.Expr) -> str:
     """Return the name of the called function, with its schema if it is written; '' if the node is no call."""
     if isinstance(node, exp.WithinGroup | exp.Filter):
         return function_name(node.this)

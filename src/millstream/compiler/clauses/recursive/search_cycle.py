@@ -150,6 +150,7 @@ def _alias_of_itself(name: str, step: exp.Expression) -> str:
             "SEARCH or CYCLE where the recursive table stands in a subquery of its own term",
             reason="PostgreSQL takes it at the top level of the SELECT only.",
             way_round="Join the recursive table itself.",
+            node=next(iter(tables), None),
         )
     return in_from[0]
 
@@ -310,6 +311,7 @@ def _replace(column: exp.Column, fields: list[str], width: int) -> None:
             f'"{column.name}", which SEARCH or CYCLE adds, in this place',
             reason="It is a record or an array of records; a table has no column type for that.",
             way_round="Order by it, select its cardinality, or compute a path of your own: path || id in both terms.",
+            node=column,
         )
 
 
