@@ -75,8 +75,8 @@ def captured(conn: Connection, server: Server, table: str, width: int, way: str)
     if way in ("log", "later"):
         cutover.begin(conn, oid)
         cutover.publish(conn, server.dsn, oid)
-        cutover.turn(conn, oid)
-        cutover.release(conn, oid)
+        cutover.switch_to_wal(conn, oid)
+        cutover.drop_triggers(conn, oid)
         assert not triggers(conn, [oid])[oid]
         if way == "log":
             pipeline = Pipeline(server.dsn, slot.name_of(conn))

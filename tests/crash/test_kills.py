@@ -51,15 +51,15 @@ if TYPE_CHECKING:
 KILLS = int(os.environ.get("MILLSTREAM_TEST_KILLS", "12"))
 SEED = int(os.environ.get("MILLSTREAM_TEST_KILLS_SEED", "1"))
 
-# "handover_given_up" and "handover_lost" need a server that takes its log away.
-TO_WAL = TRANSITION_FAILPOINTS[: TRANSITION_FAILPOINTS.index("handover_released") + 1]
+# "transition_given_up" and "transition_lost" need a server that takes its log away.
+TO_WAL = TRANSITION_FAILPOINTS[: TRANSITION_FAILPOINTS.index("transition_released") + 1]
 STEPS = {
     "create": (*CREATE_FAILPOINTS, *(point for point in FAILPOINTS if point != "changes_read")),
     "drop": DROP_FAILPOINTS,
     "alter": (*REDEFINE_FAILPOINTS, *(point for point in FAILPOINTS if point != "changes_read")),
     "refresh": FAILPOINTS,
     "to WAL": TO_WAL,
-    "back": ("handover_taken_back",),
+    "back": ("transition_returned",),
     "adopt": ADOPT_FAILPOINTS,
 }
 VERBS = ("create", "drop", "refresh", "move", "alter", "adopt")

@@ -37,25 +37,25 @@ FAILPOINTS: tuple[str, ...] = (
 # WAL capture: a transaction was received in full; part of one was spilled to disk; a marker is about to be stored; a
 # batch is stored and not committed; it is committed; its position was acknowledged to the server.
 LOG_FAILPOINTS: tuple[str, ...] = (
-    "log_received",
-    "log_spilled",
-    "log_marker",
-    "log_stored",
-    "log_durable",
-    "log_acknowledged",
+    "wal_received",
+    "wal_spilled",
+    "wal_marker",
+    "wal_stored",
+    "wal_durable",
+    "wal_acknowledged",
 )
 # CDC transitions, each after its step is recorded: to WAL, back to triggers, and back after WAL was lost.
 TRANSITION_FAILPOINTS: tuple[str, ...] = (
-    "handover_begun",
-    "handover_identity",
-    "handover_published",
-    "handover_slot",
-    "handover_waiting",
-    "handover_turned",
-    "handover_released",
-    "handover_given_up",
-    "handover_taken_back",
-    "handover_lost",
+    "transition_begun",
+    "transition_identity",
+    "transition_published",
+    "transition_slot",
+    "transition_waiting",
+    "transition_switched",
+    "transition_released",
+    "transition_given_up",
+    "transition_returned",
+    "transition_lost",
 )
 # Create and drop: the catalog rows and the tables exist; a source is captured; everything of a stream table is dropped
 # and not yet committed; it is committed.

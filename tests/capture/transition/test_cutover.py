@@ -107,7 +107,7 @@ class Run:
             if self.dice.random() < 0.5:
                 self.check()
         for each in self.watched:
-            self._until(deadline, lambda source: cutover.release(self.conn, source.relid), each)
+            self._until(deadline, lambda source: cutover.drop_triggers(self.conn, source.relid), each)
             self.check()
 
     def _step(self, source: Source) -> None:
@@ -116,20 +116,20 @@ class Run:
         if source.published_at is None:
             cutover.publish(self.conn, self.log.dsn, source.relid)
         elif self.dice.random() < 0.2:
-            cutover.turn_under_lock(self.conn, source.relid)
+            cutover.switch_under_lock(self.conn, source.relid)
         else:
-            cutover.turn(self.conn, source.relid)
+            cutover.switch_to_wal(self.conn, source.relid)
 
     def back(self) -> None:
         """Have triggers in charge again."""
         deadline = time.monotonic() + SECONDS
         for each in self.watched:
-            self._until(deadline, lambda source: cutover.take_back(self.conn, source.relid, "a wish"), each)
+            self._until(deadline, lambda source: cutover.return_to_triggers(self.conn, source.relid, "a wish"), each)
             self.check()
         assert set(self.modes()) == {"TRIGGER"}
         for each in self.watched:
-            assert cutover.settle(self.conn, each.source.relid), "its reader has passed all turns"
-        cutover.unpublish(self.conn)
+            assert cutover.forget_cutovers(self.conn, each.source.relid), "its reader has passed all cutovers"
+        cutover.unpublish_unused(self.conn)
         assert slot.published(self.conn) == set()
         self.check()
 
@@ -264,10 +264,10 @@ def test_a_transaction_that_begins_while_the_table_is_being_published_is_waited_
             slow.execute("INSERT INTO orders VALUES (5001, 1, 1, 'not told')")
         cutover.publish(conn, database, orders.relid)
         slow.execute("INSERT INTO orders VALUES (5002, 1, 1, 'told')")
-        cutover.turn(conn, orders.relid)
+        cutover.switch_to_wal(conn, orders.relid)
         assert sources.every(conn)[1].mode == "TRANSITIONING", "it may still write"
         slow.execute("COMMIT")
-    cutover.turn(conn, orders.relid)
+    cutover.switch_to_wal(conn, orders.relid)
     assert sources.every(conn)[1].mode == "WAL"
     run.check()
     assert run.images == 2
@@ -283,11 +283,11 @@ def test_what_somebody_altered_on_the_way_is_published_once_more(conn: Connectio
     cutover.publish(conn, log.dsn, orders.relid)
     conn.execute(fault.format(slot.name_of(conn)).encode())
     conn.execute("INSERT INTO orders VALUES (5001, 1, 1, 'not told')")
-    assert not cutover.turn(conn, orders.relid)
-    assert not cutover.turn_under_lock(conn, orders.relid)
+    assert not cutover.switch_to_wal(conn, orders.relid)
+    assert not cutover.switch_under_lock(conn, orders.relid)
     cutover.publish(conn, log.dsn, orders.relid)
     conn.execute("DELETE FROM orders WHERE id = 5001")
-    assert cutover.turn(conn, orders.relid)
+    assert cutover.switch_to_wal(conn, orders.relid)
     conn.execute("DELETE FROM orders WHERE id = 1")
     run.check()
     assert run.images == 3

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millstream.capture.wal.buffer_writer import BATCH_ROWS, _Writing, parts, widened
 from millstream.capture.wal.feedback import Feedback
-from millstream.capture.wal.messages.rows import Places
+from millstream.capture.wal.messages.rows import Offsets
 from millstream.capture.wal.messages.spill import SpilledChanges
 from millstream.capture.wal.messages.transactions import Transaction
 from millstream.capture.wal.pipeline import Options
@@ -84,7 +84,7 @@ def test_of_a_transaction_stored_in_part_the_rest_is_stored(conn: Connection, lo
 
 @pytest.mark.usefixtures("deaf")
 def test_the_control_without_watermarks_is_caught(conn: Connection, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    def all_of_them(self: _Writing, source: int, numbers: Places) -> Places:
+    def all_of_them(self: _Writing, source: int, numbers: Offsets) -> Offsets:
         return np.arange(len(numbers))
 
     monkeypatch.setattr(_Writing, "_fresh", all_of_them)

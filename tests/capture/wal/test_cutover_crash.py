@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.capture.wal.conftest import Log, Logged
 
 CHILD = Path(__file__).parent / "cutover_child.py"
-TO_THE_LOG = TRANSITION_FAILPOINTS[: TRANSITION_FAILPOINTS.index("handover_released") + 1]
+TO_THE_LOG = TRANSITION_FAILPOINTS[: TRANSITION_FAILPOINTS.index("transition_released") + 1]
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def test_killed_on_the_way_back(conn: Connection, log: Log, t: Logged, database:
     with _writing(database):
         _ran(database, "WAL")
         _wish(conn, "trigger")
-        _ran(database, "TRIGGER", killed_at="handover_taken_back")
+        _ran(database, "TRIGGER", killed_at="transition_returned")
         time.sleep(0.1)
         _ran(database, "TRIGGER")
     assert _check(conn, log, t) > 10
@@ -130,7 +130,7 @@ def test_killed_after_the_log_was_lost(conn: Connection, log: Log, t: Logged, da
     assert not triggers(conn, [t.source.relid])[t.source.relid]
     conn.execute("INSERT INTO t VALUES (1, 'untold')")
     _until(lambda: _dropped(conn))
-    _ran(database, "TRIGGER", killed_at="handover_lost")
+    _ran(database, "TRIGGER", killed_at="transition_lost")
     _ran(database, "TRIGGER")
     snapshot, content = t.cut()
     assert t.slice(snapshot).changed == 1, "its readers reinitialise"
@@ -147,7 +147,7 @@ def test_killed_after_giving_up(conn: Connection, log: Log, t: Logged, database:
         # The slot waits for it, and so does the hand-over.
         slow.execute("BEGIN; INSERT INTO t VALUES (1, 'slow')")
         at_once = {"MILLSTREAM_WAL_TRANSITION_TIMEOUT": "1ms"}
-        _ran(database, "WAL", killed_at="handover_given_up", **at_once)
+        _ran(database, "WAL", killed_at="transition_given_up", **at_once)
         slow.execute("COMMIT")
     source = sources.get(conn, t.source.relid)
     assert source is not None

@@ -1,21 +1,27 @@
-"""Hand a source over from triggers to the log, and back, so that every transaction counts once.
+"""Move a source from trigger capture to WAL capture, and back, so that every transaction counts once.
 
-Rows of the buffer carry the id of their transaction, whoever wrote them, and frontiers are snapshots. So a hand-over is
-a snapshot too: of the transactions that it sees the one origin counts, of all others the next. It is recorded in one
-row of the catalog, and there is nothing else to keep in step: what the other one wrote as well is passed over by the
-readers, and pruned like all that is consumed.
+    TRIGGER --> TRANSITIONING ------------------------------> WAL
+       ^            |   publish; wait for older transactions    |   drop the triggers
+       |            v   switch: record the cutover              v
+       +--- timeout, or an obstacle           return_to_triggers, abandon_wal
 
-    TRIGGER ── recorded ── published, slot ── all older transactions end ──▶ turn ──▶ triggers dropped ── WAL
-       ▲          the log writes too, nobody reads that    │                              nobody needs them
-       └─────── wal_transition_timeout, with the reason ───┘
+While a source is TRANSITIONING, triggers and WAL capture write the same changes into its buffer, each with its origin.
+The *cutover* is a snapshot S, recorded once in the catalog: transactions that S sees count by their triggers, all
+others by WAL, no matter when either wrote its rows. Readers ignore the rows of the other origin (`buffer/slices.py`).
 
-What makes a turn right is that both know the transactions around it whole. The log knows every transaction that began
-after the table was published: so we wait until all whose ids are older have ended, any of them in any database, or else
-take the table's own lock, which all that had written to it must have given back. Triggers know every transaction that
-wrote to the table before they were dropped, which happens afterwards, and waits for writers.
+    transaction     11   12   13   14   15          S sees 11, 12, 14
+    from triggers    *    *    -    *    -          13 and 15 are ignored
+    from WAL         -    -    *    -    *          11, 12, 14 are ignored
 
-Back again triggers are made under that lock and the snapshot is taken under it: whoever wrote before has ended and is
-seen, whoever writes after fires them.
+This is exact if each way of capture has all of the transactions that count by it:
+
+- WAL has every transaction that began after the table was published. So the switch waits until all transactions with
+  older ids have ended, in any database; or it takes the table's own lock, which every earlier writer has released.
+- Triggers have every transaction that wrote to the table before they are dropped. They are dropped after the
+  switch, under a lock that waits for writers.
+
+The way back creates the triggers under a lock and takes the snapshot under the same lock: a transaction that wrote
+before has ended and is seen by S; one that writes later fires the triggers.
 """
 
 from __future__ import annotations
@@ -34,42 +40,42 @@ from millstream.postgres.connection import Connection
 from millstream.postgres.relations import Name
 from millstream.postgres.table_locks import Patience, read_committed, under_lock
 
-# One attempt at each tick; what was not to be had is tried again at the next.
+# Try each lock once; the next tick tries again.
 BRIEF = Patience(seconds=0.0)
 
 
-# -- to the log ------------------------------------------------------------------------------
+# -- to WAL ------------------------------------------------------------------------------
 
 
 def begin(conn: Connection, relid: int) -> None:
-    """From here on the log is stored as far as it tells of the source; its triggers go on."""
+    """Start a transition: WAL capture also stores the changes of the source, and its triggers stay."""
     _put(conn, relid, "TRIGGER", mode="TRANSITIONING", reason=None, published_at=None)
-    failpoint("handover_begun")
+    failpoint("transition_begun")
 
 
 def publish(conn: Connection, dsn: str, relid: int, *, patience: Patience = BRIEF) -> None:
-    """Have the log tell all of the source, and note from when on it does. Any part of it may have been done before."""
+    """Publish the source, create the slot, and record the first transaction that WAL has in full. May be repeated."""
     source = sources.get(conn, relid)
     if source is None or source.mode != "TRANSITIONING":
         return
     lacking = publication.without_old_rows(conn, source)
     if lacking:
         under_lock(conn, lacking, "ACCESS EXCLUSIVE", lambda: _set_identities(conn, relid, lacking), patience)
-        failpoint("handover_identity")
+        failpoint("transition_identity")
     under_lock(conn, [], "SHARE ROW EXCLUSIVE", lambda: _publish(conn, source), patience)
-    failpoint("handover_published")
+    failpoint("transition_published")
     made = slot.ensure(conn, dsn)
-    failpoint("handover_slot")
+    failpoint("transition_slot")
     as_ = publication.entries(conn, made.publication, [relid, *source.partitions])
-    # Our own id, and not the present snapshot's end: transactions beyond that may have begun long ago.
+    # A new transaction id, not the xmax of a snapshot: transactions above xmax may have begun before.
     with read_committed(conn):
         own = conn.execute("SELECT pg_current_xact_id()::text::int8").fetchall()[0][0]
         _put(conn, relid, "TRANSITIONING", published_at=own, published_as=as_)
-    failpoint("handover_waiting")
+    failpoint("transition_waiting")
 
 
 def _set_identities(conn: Connection, relid: int, tables: Sequence[Name]) -> None:
-    """Set them, and record what they were."""
+    """Set REPLICA IDENTITY FULL on the tables, and record their former identities."""
     source = sources.get_for_update(conn, relid)
     if source is not None:
         former = {**publication.identities(conn, [table.oid for table in tables]), **source.identities}
@@ -78,85 +84,87 @@ def _set_identities(conn: Connection, relid: int, tables: Sequence[Name]) -> Non
 
 
 def _publish(conn: Connection, source: Source) -> None:
-    """With its members: a partition is published with its root, a child that came later is not."""
+    """Publish the source and its partitions; child tables that were created later are not published with their root."""
     slot.publish(conn, relations.names(conn, [source.relid]))
     slot.publish(conn, publication.untold(conn, slot.name_of(conn), source.partitions))
 
 
-def is_whole(conn: Connection, source: Source) -> bool:
-    """Does the log know every transaction that may still write to the source? All that ran before must have ended."""
+def may_switch(conn: Connection, source: Source) -> bool:
+    """Return True if WAL has every transaction that may still write to the source: all older ones have ended."""
     return source.published_at is not None and _now(conn).xmin > source.published_at
 
 
-def turn(conn: Connection, relid: int) -> bool:
-    """The log is in charge from here on, if it is whole; is it?"""
+def switch_to_wal(conn: Connection, relid: int) -> bool:
+    """Record the cutover to WAL, if no older transaction runs; return True if it is recorded."""
     with read_committed(conn):
         source = sources.get_for_update(conn, relid)
-        is_turned = source is not None and is_whole(conn, source) and _turned(conn, source)
-    failpoint("handover_turned")
-    return is_turned
+        is_switched = source is not None and may_switch(conn, source) and _switch(conn, source)
+    failpoint("transition_switched")
+    return is_switched
 
 
-def turn_under_lock(conn: Connection, relid: int, *, patience: Patience = BRIEF) -> bool:
-    """The same where some transaction elsewhere does not end: wait only for those that have written to this table."""
+def switch_under_lock(conn: Connection, relid: int, *, patience: Patience = BRIEF) -> bool:
+    """Record the cutover to WAL under the table's lock, which waits only for transactions that wrote to this table."""
 
     def work() -> bool:
         source = sources.get_for_update(conn, relid)
-        return source is not None and source.published_at is not None and _turned(conn, source)
+        return source is not None and source.published_at is not None and _switch(conn, source)
 
-    is_turned = under_lock(conn, relations.names(conn, [relid]), "SHARE ROW EXCLUSIVE", work, patience)
-    failpoint("handover_turned")
-    return is_turned
+    is_switched = under_lock(conn, relations.names(conn, [relid]), "SHARE ROW EXCLUSIVE", work, patience)
+    failpoint("transition_switched")
+    return is_switched
 
 
-def _turned(conn: Connection, source: Source) -> bool:
-    """Not where somebody has altered the publication or an identity meanwhile: then it is published once more."""
+def _switch(conn: Connection, source: Source) -> bool:
+    """Record the cutover; if the publication or a replica identity was altered, have the source published again."""
     if source.mode != "TRANSITIONING":
         return False
-    is_told = not publication.gaps(conn, slot.name_of(conn), source) and not publication.without_old_rows(conn, source)
-    turned = replace(source, mode="WAL", cutovers=(*source.cutovers, Cutover(_now(conn), "t")), reason=None)
-    sources.put(conn, turned if is_told else replace(source, published_at=None))
-    return is_told
+    is_published = not publication.gaps(conn, slot.name_of(conn), source) and not publication.without_old_rows(
+        conn, source
+    )
+    switched = replace(source, mode="WAL", cutovers=(*source.cutovers, Cutover(_now(conn), "t")), reason=None)
+    sources.put(conn, switched if is_published else replace(source, published_at=None))
+    return is_published
 
 
-def release(conn: Connection, relid: int, *, patience: Patience = BRIEF) -> bool:
-    """Drop the triggers of a source that the log is in charge of; were there any?"""
+def drop_triggers(conn: Connection, relid: int, *, patience: Patience = BRIEF) -> bool:
+    """Drop the triggers of a source that is captured from WAL; return True if there were any."""
     dropped = triggers.drop_triggers(conn, relid, patience=patience)
     if dropped:
-        failpoint("handover_released")
+        failpoint("transition_released")
     return dropped
 
 
-def give_up(conn: Connection, relid: int, reason: str) -> None:
-    """Stay with triggers, which have been in charge all the time."""
+def stay_on_triggers(conn: Connection, relid: int, reason: str) -> None:
+    """Abandon a transition. The triggers have captured everything all the time."""
     _put(conn, relid, "TRANSITIONING", mode="TRIGGER", published_at=None, published_as=())
     _put(conn, relid, "TRIGGER", reason=reason)
-    failpoint("handover_given_up")
+    failpoint("transition_given_up")
 
 
 # -- back to triggers ------------------------------------------------------------------------
 
 
-def take_back(conn: Connection, relid: int, reason: str, *, patience: Patience = BRIEF) -> None:
-    """Triggers are in charge from here on; what the log tells of the time before still counts."""
+def return_to_triggers(conn: Connection, relid: int, reason: str, *, patience: Patience = BRIEF) -> None:
+    """Return to triggers. Changes from WAL before the cutover still count."""
     triggers.install(conn, relations.table(conn, relid), (), patience=patience, back_because=reason)
-    failpoint("handover_taken_back")
+    failpoint("transition_returned")
 
 
-def lose(conn: Connection, relid: int, reason: str, *, patience: Patience = BRIEF) -> None:
-    """Triggers are in charge, and what the log might have told is given up: all readers reinitialise."""
+def abandon_wal(conn: Connection, relid: int, reason: str, *, patience: Patience = BRIEF) -> None:
+    """Return to triggers after WAL was lost: changes may be missing, so all readers reinitialise."""
     if relations.names(conn, [relid]):
         triggers.install(conn, relations.table(conn, relid), (), patience=patience, lost_because=reason)
-    else:  # It was dropped, and its readers are told so.
+    else:  # The table was dropped; its readers notice that by themselves.
         _put(conn, relid, None, mode="TRIGGER", cutovers=(), reason=reason)
-    failpoint("handover_lost")
+    failpoint("transition_lost")
 
 
 # -- afterwards ------------------------------------------------------------------------------
 
 
-def settle(conn: Connection, relid: int) -> bool:
-    """Forget the turns that every reader has passed; is the log needed no more?"""
+def forget_cutovers(conn: Connection, relid: int) -> bool:
+    """Remove the cutovers that every reader has passed; return True if the source no longer needs WAL."""
     with read_committed(conn):
         source = sources.get_for_update(conn, relid)
         if source is None or not source.cutovers:
@@ -169,16 +177,16 @@ def settle(conn: Connection, relid: int) -> bool:
     return not source.uses_wal
 
 
-def unpublish(conn: Connection, *, patience: Patience = BRIEF) -> None:
-    """Have the log tell nothing more of tables that nobody needs it for; one killed on the way left them to us."""
-    logged = [source for source in sources.every(conn) if source.uses_wal]
-    needed = {oid for source in logged for oid in (source.relid, *source.partitions)}
+def unpublish_unused(conn: Connection, *, patience: Patience = BRIEF) -> None:
+    """Unpublish the tables that are no longer captured from WAL, also those that a killed process left."""
+    from_wal = [source for source in sources.every(conn) if source.uses_wal]
+    needed = {oid for source in from_wal for oid in (source.relid, *source.partitions)}
     rest = relations.names(conn, sorted(slot.published(conn) - needed))
     if rest:
         under_lock(conn, [], "SHARE ROW EXCLUSIVE", lambda: slot.withdraw(conn, rest), patience)
 
 
-# -- what all of them do ---------------------------------------------------------------------
+# -- shared by all steps ---------------------------------------------------------------------
 
 
 def _now(conn: Connection) -> Snapshot:
@@ -186,7 +194,7 @@ def _now(conn: Connection) -> Snapshot:
 
 
 def _put(conn: Connection, relid: int, expected: Mode | None, **facts: object) -> None:
-    """Change what is recorded, if the source is still where it was."""
+    """Change the record of a source, if its mode is still the expected one (None: any)."""
     with read_committed(conn):
         source = sources.get_for_update(conn, relid)
         if source is not None and expected in (source.mode, None):

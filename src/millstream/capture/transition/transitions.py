@@ -92,7 +92,7 @@ def _try(context: TransitionContext, source: Source, wish: WantedCapture | None,
 
 def _step(context: TransitionContext, source: Source, wish: WantedCapture | None, behind: int) -> None:
     if source.cutovers:
-        cutover.settle(context.conn, source.relid)
+        cutover.forget_cutovers(context.conn, source.relid)
     if wish is None:
         return
     unwanted = _unwanted(context, wish)
@@ -174,24 +174,24 @@ def _go_on(context: TransitionContext, source: Source, unwanted: str) -> None:
         _give_up(context, source, unwanted or late)
     elif source.published_at is None:
         cutover.publish(context.conn, context.dsn, source.relid)
-    elif cutover.is_whole(context.conn, source):
+    elif cutover.may_switch(context.conn, source):
         context.follower.session()  # Raises unless WAL arrives.
-        if cutover.turn(context.conn, source.relid):
+        if cutover.switch_to_wal(context.conn, source.relid):
             _done(context, source)
     elif waited > longest / 4:
         context.follower.session()
-        if cutover.turn_under_lock(context.conn, source.relid):
+        if cutover.switch_under_lock(context.conn, source.relid):
             _done(context, source)
 
 
 def _done(context: TransitionContext, source: Source) -> None:
     tell(context, source, "WAL")
     notifications.alert(context.conn, "cdc_transition_complete", source=source.qualified)
-    cutover.release(context.conn, source.relid)
+    cutover.drop_triggers(context.conn, source.relid)
 
 
 def _give_up(context: TransitionContext, source: Source, reason: str) -> None:
-    cutover.give_up(context.conn, source.relid, reason)
+    cutover.stay_on_triggers(context.conn, source.relid, reason)
     if source.mode == "TRANSITIONING":
         tell(context, source, "TRIGGER")
     notifications.alert(context.conn, "cdc_transition_failed", source=source.qualified, reason=reason)
@@ -225,10 +225,10 @@ def _trouble(context: TransitionContext, source: Source, behind: int) -> str:
 
 def _stay(context: TransitionContext, source: Source, reason: str) -> None:
     if reason:
-        cutover.take_back(context.conn, source.relid, reason)
+        cutover.return_to_triggers(context.conn, source.relid, reason)
         tell(context, source, "TRIGGER")
     else:
-        cutover.release(context.conn, source.relid)
+        cutover.drop_triggers(context.conn, source.relid)
 
 
 # -- after WAL was lost ----------------------------------------------------------------------
@@ -253,7 +253,7 @@ def fall_back(context: TransitionContext, reason: str) -> None:
             _give_up(context, source, why)
             continue
         try:
-            cutover.lose(context.conn, source.relid, why)
+            cutover.abandon_wal(context.conn, source.relid, why)
         except MillstreamError as error:
             left.append(f"{source.qualified}: {error.message}")
             continue
@@ -273,7 +273,7 @@ def tidy(context: TransitionContext) -> None:
         return
     if any(source.uses_wal for source in sources.every(context.conn)):
         with suppress(LockNotHad):
-            cutover.unpublish(context.conn)
+            cutover.unpublish_unused(context.conn)
     else:
         context.follower.stop()
         _drop_slot(context.conn)

@@ -1,26 +1,26 @@
-"""The text of a capture function, which the triggers of one table run: the source itself, or one of its members.
+"""Build the trigger function that captures the changes of one table: the source itself, or one of its partitions.
 
-It runs in the user's transaction, so it must not fail, must not be slow, and must not be fooled:
+The function runs in the user's transaction, so it must not fail, must be fast, and must not run code of others:
 
-- SECURITY DEFINER, so that writers need no right on our schemas; search_path pinned, so that nothing of
-  theirs can shadow a name; static SQL, planned once per session; no EXCEPTION block, which would open a
-  sub-transaction for every statement of the user's.
-- It first looks whether the buffer is there and the captured columns are as they were. If not, it leaves an
-  X in place of the images, or nothing at all, and the user's statement goes on. The answer is remembered by
-  the session until the table is altered (`millstream_changes.columns_stood`, in the first migration). Under
-  REPEATABLE READ a query of pg_attribute answers for the transaction's snapshot, while SQL is parsed against
-  the columns of this moment; there the names are asked of functions that know this moment, and the types of
-  the rows themselves.
-- Images are written set-wise, from the transition tables. Where writes can reach the rows of a table without
-  firing its statement triggers (see `levels.py`), the same statements run row by row, over NEW and OLD.
+- It is SECURITY DEFINER, so that writers need no privilege on our schemas. Its search_path is fixed, so that no object
+  of theirs can shadow a name. Its SQL is static, and planned once per session. It has no EXCEPTION block, which would
+  open a subtransaction for every statement of the user.
+- It first checks that the buffer exists and the captured columns are unchanged. If not, it writes an
+  X instead of the images, or nothing at all, and the user's statement continues. The session caches the result
+  until the table is altered (`millstream_changes.columns_stood`, in the first migration). Under
+  REPEATABLE READ a query of pg_attribute shows the transaction's snapshot, while SQL is parsed against
+  the current columns. There the function reads the current names by functions that use the system caches, and the
+  types from the rows.
+- One INSERT writes all images of a statement, from the transition tables. If writes can reach a table without
+  firing its statement triggers (see `layout.py`), the same INSERT runs for each row, over NEW and OLD.
 
-An UPDATE leaves nothing when no captured image changed. The old and the new rows are paired by their
-place, and a pair whose images are the same byte for byte is left out. That is exact even if the pairing
-were wrong: taking the same image from both sides leaves the difference of the two bags as it is. It costs
-one hash join, where EXCEPT ALL would compare by `=` (1.0 and 1.00 are equal, and differ) and would not work
-at all for json or point.
+An UPDATE writes nothing for a row whose captured columns did not change. Old and new rows are paired by their
+position, and a pair with equal images, byte for byte, is skipped. This is exact even if the pairing
+were wrong: removing the same image from both sides does not change the difference of the two bags. It costs
+one hash join. EXCEPT ALL would compare by `=`, for which 1.0 equals 1.00, and does not work
+for json or point.
 
-A virtual generated column is NULL in transition tables and in NEW; its expression stands in for it.
+A virtual generated column is NULL in transition tables and in NEW, so its expression is used instead.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ Level = Literal["STATEMENT", "ROW"]
 
 @dataclass(frozen=True)
 class CapturedImages:
-    """What the capture functions of a source write."""
+    """The images that the capture functions of a source write."""
 
     relid: int
     level: Level
     columns: tuple[CapturedColumn, ...]
     expressions: tuple[str | None, ...]
-    """For each captured column: the expression of a virtual generated one, as the source itself has it."""
+    """By captured column: the expression of a virtual generated column, as in the source; None for other columns."""
 
     def __post_init__(self) -> None:
         if len(self.columns) != len(self.expressions):
@@ -56,35 +56,35 @@ class CapturedImages:
 
 @dataclass(frozen=True)
 class Watch:
-    """What a capture function looks at before it writes: the columns of its own table that it is going to name.
+    """The columns of its own table that a capture function checks before it writes.
 
-    A member has them under attnums of its own. One that was detached goes its own way, and must be able to.
+    A partition has its own attnums. After it was detached, its columns may be altered, and its writers must not fail.
     """
 
     table: int
     columns: tuple[CapturedColumn, ...]
-    """The captured columns, and those that the expressions of virtual ones are made of."""
+    """The captured columns, and those in the expressions of virtual ones."""
 
 
 def function_name(relid: int, table: int) -> str:
-    """The name, without its schema, of the function that captures for a source from one of its tables."""
+    """Return the name, without its schema, of the function that captures changes of a source from one of its tables."""
     return f"capture_{relid}" if table == relid else f"capture_{relid}_{table}"
 
 
 def definition(name: str, body: str) -> list[sql.Composed]:
-    """The statements that make the function, or make it anew."""
+    """Return the statements that create or replace the function."""
     identifier = sql.Identifier(SCHEMA, name)
     create = sql.SQL(
         "CREATE OR REPLACE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql"
         " SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS {}"
     )
-    # Nobody may hang our function on a table of their own and write into the buffer through it.
+    # Otherwise other roles could use our function in a trigger on their own table, and write into the buffer.
     revoke = sql.SQL("REVOKE ALL ON FUNCTION {}() FROM PUBLIC")
     return [create.format(identifier, sql.Literal(body)), revoke.format(identifier)]
 
 
 def body(images: CapturedImages, watch: Watch) -> sql.Composed:
-    """The function's body."""
+    """Return the function's body."""
     return sql.SQL("""
 #variable_conflict use_column
 DECLARE
@@ -123,8 +123,8 @@ END
         buffer=buffer_name(images.relid),
         as_recorded=_as_recorded(watch),
         other_names=_other_names(watch),
-        same_old_types=_same_types(watch, _went(images)),
-        same_new_types=_same_types(watch, _came(images)),
+        same_old_types=_same_types(watch, _old_rows(images)),
+        same_new_types=_same_types(watch, _new_rows(images)),
         **_writes(images),
     )
 
@@ -132,16 +132,16 @@ END
 # -- the rows --------------------------------------------------------------------------------
 
 
-def _came(images: CapturedImages) -> sql.SQL:
+def _new_rows(images: CapturedImages) -> sql.SQL:
     return sql.SQL("new_rows") if images.level == "STATEMENT" else sql.SQL("(SELECT NEW.*)")
 
 
-def _went(images: CapturedImages) -> sql.SQL:
+def _old_rows(images: CapturedImages) -> sql.SQL:
     return sql.SQL("old_rows") if images.level == "STATEMENT" else sql.SQL("(SELECT OLD.*)")
 
 
 def _values(images: CapturedImages) -> list[sql.Composable]:
-    """Each captured column of the row `r`."""
+    """Return the expression of each captured column, over the row `r`."""
     return [
         sql.SQL("({})").format(printed(expression)) if expression else sql.Identifier("r", column.name)
         for column, expression in zip(images.columns, images.expressions, strict=True)
@@ -162,11 +162,11 @@ def _listed(parts: Sequence[sql.Composable]) -> sql.Composed:
 
 @lru_cache(maxsize=4)
 def _writes(images: CapturedImages) -> dict[str, sql.SQL]:
-    """What each operation writes; printed once for all the tables of a source."""
+    """Return the statement for each operation; cached, because all tables of a source have the same."""
     statements = {
-        "insert": _one_sided(images, "I", _came(images)),
+        "insert": _one_sided(images, "I", _new_rows(images)),
         "update": _paired(images),
-        "delete": _one_sided(images, "D", _went(images)),
+        "delete": _one_sided(images, "D", _old_rows(images)),
     }
     return {operation: printed(statement.as_string()) for operation, statement in statements.items()}
 
@@ -181,9 +181,9 @@ def _one_sided(images: CapturedImages, action: Literal["I", "D"], rows: sql.SQL)
 
 
 def _paired(images: CapturedImages) -> sql.Composable:
-    """D and I of the pairs that differ; see the head of this file for why the pairing may be naive."""
+    """Return the INSERT for an UPDATE: D and I images of the pairs that differ; see the header."""
     if not images.columns:
-        # Rows of no columns are all alike.
+        # Rows without columns are all equal.
         return sql.SQL("NULL")
     return sql.SQL(
         """INSERT INTO {buffer} ({columns})
@@ -197,8 +197,8 @@ def _paired(images: CapturedImages) -> sql.Composable:
         buffer=buffer_name(images.relid),
         columns=_listed([sql.SQL("xid"), sql.SQL("action"), *_names(images.columns)]),
         values=_listed([sql.SQL("pg_current_xact_id()"), sql.SQL("i.action"), *_names(images.columns, "i")]),
-        went=_numbered(images, _went(images)),
-        came=_numbered(images, _came(images)),
+        went=_numbered(images, _old_rows(images)),
+        came=_numbered(images, _new_rows(images)),
         old=_listed([sql.SQL("went.pair, 'D'::\"char\""), *_names(images.columns, "went")]),
         new=_listed([sql.SQL("came.pair, 'I'"), *_names(images.columns, "came")]),
         names=_listed([sql.SQL("pair, action"), *_names(images.columns)]),
@@ -206,7 +206,7 @@ def _paired(images: CapturedImages) -> sql.Composable:
 
 
 def _numbered(images: CapturedImages, rows: sql.SQL) -> sql.Composed:
-    """The rows with their place among them, and their image as one record."""
+    """Return a subquery of the rows with their positions, and their image as one record."""
     columns = [
         value + sql.SQL(" AS ") + column_name(column.attnum)
         for value, column in zip(_values(images), images.columns, strict=True)
@@ -217,12 +217,14 @@ def _numbered(images: CapturedImages, rows: sql.SQL) -> sql.Composed:
     ).format(names=_listed(_names(images.columns, "p")), columns=_listed(columns), rows=rows)
 
 
-# -- what is looked at first -----------------------------------------------------------------
+# -- checks before writing -------------------------------------------------------------------
 
 
 def _as_recorded(watch: Watch) -> sql.Composed:
-    """Are the watched columns there, with their names, types, modifiers and collations? Asked once per session and
-    definition of the table: a simple expression over constants, folded, and dropped when the table is altered."""
+    """Return a test that the watched columns have their recorded names, types, modifiers and collations.
+
+    It is an expression over constants: PL/pgSQL evaluates it once per session, and again after the table is altered.
+    """
     return sql.SQL(
         "millstream_changes.columns_stood({source}::regclass,"
         " {attnums}::int2[], {names}::name[], {types}::oid[], {typmods}::int4[], {collations}::oid[])"
@@ -237,7 +239,7 @@ def _as_recorded(watch: Watch) -> sql.Composed:
 
 
 def _other_names(watch: Watch) -> sql.Composed:
-    """Asked of the system caches, which no snapshot holds back."""
+    """Return a test that a column has another name now. The system caches show the present, whatever the snapshot."""
     return sql.SQL(
         "EXISTS (SELECT FROM unnest({attnums}::int4[], {names}::text[]) AS w (attnum, attname)"
         " WHERE (pg_identify_object_as_address({classid}, {relid}, w.attnum)).object_names[3]"
@@ -251,7 +253,7 @@ def _other_names(watch: Watch) -> sql.Composed:
 
 
 def _same_types(watch: Watch, rows: sql.SQL) -> sql.Composed:
-    """Asked of the first row; without a row there is nothing to capture."""
+    """Return a test that the first row has the recorded types; without a row there is nothing to capture."""
     each = [
         sql.SQL("pg_typeof({})::oid = {}").format(sql.Identifier("r", column.name), sql.Literal(column.type_oid))
         for column in watch.columns

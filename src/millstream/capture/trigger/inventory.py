@@ -1,8 +1,8 @@
-"""Compare the triggers that are there with those that ought to be.
+"""Compare the existing triggers with those that a source needs.
 
-A migration, a restore or an administrator can drop or disable a trigger, and nothing tells us. What was
-written meanwhile is lost to capture, so a gap is found by looking, each tick, and closed by setting the
-capture up again, which marks the buffer: each reader then reinitialises.
+A migration, a restore or an administrator can drop or disable a trigger without notice. Capture loses what is
+written meanwhile. So each tick checks for gaps, and closes a gap by setting up
+capture again, which marks the buffer: each reader then reinitialises.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from millstream.postgres.sql_files import load
 
 _SQL = load("millstream.capture.trigger", "layout.sql")
 
-# As pg_trigger.tgtype has them.
+# The bits of pg_trigger.tgtype.
 _BITS = {"INSERT": 4, "DELETE": 8, "UPDATE": 16, "TRUNCATE": 32}
 
 
 @dataclass(frozen=True)
 class Found:
-    """A trigger of ours as the server has it."""
+    """A capture trigger that exists in the database."""
 
     table: Name
     name: str
@@ -37,25 +37,25 @@ class Found:
 
 
 def missing(conn: Connection, relid: int) -> list[str]:
-    """What a source lacks to be captured whole, each in words; empty when all is well."""
+    """Return why a source is not fully captured, one text per fault; empty if it is."""
     return gaps(conn, [relid])[relid]
 
 
 def gaps_of(conn: Connection, known: Sequence[Source]) -> dict[int, list[str]]:
-    """The same for many sources, each by the way it is captured."""
+    """Return the faults of capture of many sources, by oid, whether captured by triggers or from WAL."""
     found = gaps(conn, [source.relid for source in known if source.mode != "WAL"])
-    logged = [source for source in known if source.mode == "WAL"]
-    if logged:
+    from_wal = [source for source in known if source.mode == "WAL"]
+    if from_wal:
         publication = slot.name_of(conn)
-        buffered = {relid for (relid,) in conn.execute(_SQL["buffers"], ([source.relid for source in logged],))}
-        for source in logged:
+        buffered = {relid for (relid,) in conn.execute(_SQL["buffers"], ([source.relid for source in from_wal],))}
+        for source in from_wal:
             absent = [] if source.relid in buffered else ["the change buffer is missing"]
             found[source.relid] = absent + published.gaps(conn, publication, source)
     return found
 
 
 def gaps(conn: Connection, relids: Sequence[int]) -> dict[int, list[str]]:
-    """The same of triggers alone; four queries in all. Read in a cut, it tells how things stood at the cut."""
+    """Return the faults of the triggers of these sources, by four queries. In a cut, they are those at the cut."""
     wanted = trees(conn, relids)
     found = triggers(conn, relids)
     buffered = {relid for (relid,) in conn.execute(_SQL["buffers"], (list(relids),))}
@@ -63,7 +63,7 @@ def gaps(conn: Connection, relids: Sequence[int]) -> dict[int, list[str]]:
 
 
 def triggers(conn: Connection, relids: Sequence[int]) -> dict[int, list[Found]]:
-    """The triggers that call a capture function of each source, on any table."""
+    """Return, by source, the triggers that call one of its capture functions, on any table."""
     found: dict[int, list[Found]] = {relid: [] for relid in relids}
     for relid, oid, schema, table, *facts in conn.execute(_SQL["triggers"], (list(relids),)):
         found[relid].append(Found(Name(oid, schema, table), *facts))
@@ -71,21 +71,21 @@ def triggers(conn: Connection, relids: Sequence[int]) -> dict[int, list[Found]]:
 
 
 def functions(conn: Connection, relid: int) -> dict[str, str | None]:
-    """The capture functions of a source: their names, without the schema, and their bodies.
+    """Return the capture functions of a source: their names, without the schema, and their bodies.
 
-    None for one that has been altered: whatever its body, it is not what we made.
+    The body is None if the function has been altered in other ways than its body.
     """
     return dict(conn.execute(_SQL["functions"], (relid,)).fetchall())
 
 
 def superfluous(tree: Tree | None, found: Sequence[Found]) -> list[Found]:
-    """Triggers on tables that are no longer the source's, or of a kind it no longer needs."""
+    """Return the triggers on tables that no longer belong to the source, or that it no longer needs."""
     needed = {(trigger.table.oid, trigger.name) for trigger in tree.triggers()} if tree else set()
     return [each for each in found if (each.table.oid, each.name) not in needed]
 
 
 def lacking(tree: Tree, found: Sequence[Found]) -> list[Trigger]:
-    """The triggers that are absent, disabled or of another kind."""
+    """Return the triggers that are missing, disabled or defined differently."""
     there = {(each.table.oid, each.name): each for each in found}
     return [trigger for trigger in tree.triggers() if _wrong(trigger, there.get((trigger.table.oid, trigger.name)))]
 
@@ -101,7 +101,7 @@ def _gaps(tree: Tree | None, found: Sequence[Found], has_buffer: bool) -> list[s
 
 
 def _wrong(trigger: Trigger, found: Found | None) -> str:
-    """What is wrong with a trigger; empty when nothing is."""
+    """Return what is wrong with a trigger; "" if nothing is."""
     if found is None:
         return f"trigger {trigger} is missing"
     if found.enabled == "D":

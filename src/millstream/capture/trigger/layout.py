@@ -1,15 +1,15 @@
-"""Which triggers a source needs, and on which tables: by statement, or by row where that is not enough.
+"""Which triggers a source needs, and on which tables: statement triggers, or row triggers if these are not enough.
 
-    orders                       a statement fires the statement triggers of the table it names, and of no
-      ├─ orders_2025             other; rows it changes in partitions and children come with it, in its
-      └─ orders_2026             transition tables. So the root and each member have triggers of their own.
+    orders                       A statement fires the statement triggers of the table that it names, and of no
+      ├─ orders_2025             other. The transition tables contain the rows of partitions and children.
+      └─ orders_2026             So the root and each partition or child have triggers of their own.
 
-That misses writes to rows of the source made in the name of a table outside it:
-- the source is itself a partition or a child, or one of its members is also the child of another table,
+This misses writes by statements that name a table outside the source:
+- the source is itself a partition or a child, or one of its children is also the child of another table,
   and the statement names that other table;
-- a subscription writes to it: apply fires row triggers only.
-Row triggers fire in both cases, so such a source has row triggers, on each table that holds rows.
-TRUNCATE fires the triggers of each table it empties, whatever table it named.
+- a subscription writes to it: its apply worker fires row triggers only.
+Row triggers fire in both cases, so such a source has row triggers on each table that contains rows.
+TRUNCATE fires the triggers of each table that it empties, whatever table it names.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ class Trigger:
 
     @property
     def name(self) -> str:
-        """Unique on the table: a partition can serve two sources, its root and itself."""
+        """The trigger's name, with the source's oid: a partition can belong to two sources, its root and itself."""
         return f"millstream_{self.operation.lower()}_{self.relid}"
 
     @property
     def function(self) -> str:
-        """What it runs, without the schema."""
+        """The name of its function, without the schema."""
         return function_name(self.relid, self.table.oid)
 
     def statements(self) -> list[sql.Composed]:
-        """Create it, and have it fire under any session_replication_role."""
+        """Return the statements that create it and let it fire under any session_replication_role."""
         names = {"name": sql.Identifier(self.name), "table": self.table.identifier}
         return [
             sql.SQL(
@@ -82,21 +82,21 @@ class Trigger:
 
 @dataclass(frozen=True)
 class Tree:
-    """A source's tables: itself first, then its members."""
+    """The tables of a source: first the source itself, then its partitions and children."""
 
     relid: int
     level: Level
     tables: tuple[Name, ...]
     partitioned: frozenset[int]
-    """Those that hold no rows themselves."""
+    """The partitioned ones, which contain no rows themselves."""
 
     @property
     def partitions(self) -> tuple[int, ...]:
-        """As the catalog records them."""
+        """The oids of partitions and children, as recorded in the catalog."""
         return tuple(sorted(table.oid for table in self.tables if table.oid != self.relid))
 
     def triggers(self) -> list[Trigger]:
-        """Every trigger it needs."""
+        """Return all triggers that the source needs."""
         return [
             Trigger(self.relid, table, operation, "STATEMENT" if operation == "TRUNCATE" else self.level)
             for table in self.tables
@@ -106,7 +106,7 @@ class Tree:
 
 
 def trees(conn: Connection, relids: Sequence[int]) -> dict[int, Tree]:
-    """The tables of each source that still exists, and the level of its triggers."""
+    """Return, for each source that still exists, its tables and the level of its triggers."""
     pairs = [(root, each) for root, below in relations.partitions(conn, relids).items() for each in (root, *below)]
     roots, tables = [root for root, _ in pairs], [table for _, table in pairs]
     found: dict[int, Tree] = {}

@@ -1,13 +1,13 @@
-"""Set up capture by triggers on a source, extend it, repair it, take it away.
+"""Set up trigger capture of a source, extend it, repair it and remove it.
 
-Everything happens in one transaction under a SHARE ROW EXCLUSIVE lock on the source and all its members.
-The lock waits for every transaction that has written to them and keeps new ones out, so none straddles:
-what was written before is visible to any cut taken after, what is written after goes through the new
-function. The lock is asked for gently (see `postgres/table_locks.py`).
+Everything happens in one transaction under a SHARE ROW EXCLUSIVE lock on the source and all its partitions.
+The lock waits for every transaction that has written to them and blocks new ones:
+everything written before is visible to any later cut, everything written later fires the new
+triggers. Waiting for the lock must not block other writers for long (see `postgres/table_locks.py`).
 
-Setting up again what is whole only adds columns. Setting up again what has a gap (a trigger was missing or
-disabled, a member came or went, a captured column changed) also leaves an X in the buffer: from the rows
-before it alone the change cannot be told, so each reader whose slice holds the X must reinitialise.
+Setting up an intact source again only adds columns. Setting up a source with a gap (a trigger was missing or
+disabled, a partition was attached or detached, a captured column changed) also writes an X into the buffer: the images
+before it are incomplete, so each reader whose slice contains the X must reinitialise.
 
     frontier .. I D I .. DISABLE TRIGGER .. lost writes .. install: X .. I D .. cut
                                                                      └─ in the slice: reinitialise
@@ -55,11 +55,11 @@ def install(
     back_because: str = "",
     lost_because: str = "",
 ) -> Source:
-    """Capture these columns of a table, besides those captured already; return the source as recorded.
+    """Capture these columns of a table, in addition to those already captured; return the source as recorded.
 
-    Where the log is in charge of it already, that stays so while it can: without a reason to come back, or to give up
-    what the log might have told. Call it outside a transaction: the cut of whoever will read the buffer must come
-    after its commit.
+    A source that is captured from WAL stays so, unless its columns or gaps require triggers, or `back_because` or
+    `lost_because` gives a reason. Call it outside of a transaction: readers of the buffer must take their cut
+    after this has committed.
     """
     root = Name(table.oid, table.schema, table.name)
     back = _Back(back_because or lost_because, bool(lost_because))
@@ -78,14 +78,14 @@ def _moved(root: Name) -> SourceChanged:
 
 @dataclass(frozen=True)
 class _Back:
-    """Why triggers take over from the log, if they do whatever else is found."""
+    """Why a source must return from WAL to triggers; an empty reason if it need not."""
 
     reason: str = ""
     is_lost: bool = False
 
 
 def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> Source:
-    # Read under the lock: what the caller read before may be of yesterday.
+    # Read under the lock: what the caller read before may be outdated.
     tree = trees(conn, [root.oid]).get(root.oid)
     if tree is None or tree.tables[0] != root:
         raise _moved(root)
@@ -104,18 +104,18 @@ def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> 
         buffer_table.mark(conn, root.oid, "LOG_LOST" if back.is_lost else _cause(drift))
     source = Source(root.oid, root.schema, root.name, "TRIGGER", images.columns, tree.partitions)
     if former:
-        # A change of its columns is no failure: it may start another transition at once.
+        # Altered columns are no failure: the source may start another transition at once.
         returned = f"{CHANGED if drift else RETURNED}{gap.removesuffix('.')}."
         why = _Back(back.reason or returned, back.is_lost) if former.mode == "WAL" and has_gap else back
-        source = _going_on(conn, source, former, why, has_gap=has_gap)
+        source = _continued(conn, source, former, why, has_gap=has_gap)
     sources.put(conn, source)
     return source
 
 
 def _gap(conn: Connection, former: Source, drift: Mapping[str, str]) -> str:
-    """Why what was captured so far does not tell the whole change, if it does not.
+    """Return why the changes captured so far are incomplete; "" if they are complete.
 
-    Of a column that was renamed it does: the buffer has it by its number, and a write meanwhile has left an X.
+    They are complete if a column was only renamed: the buffer identifies it by its number, and a write in between
     """
     if former.mode == "TRIGGER" and sources.only_renamed(drift):
         drift = {}
@@ -123,26 +123,28 @@ def _gap(conn: Connection, former: Source, drift: Mapping[str, str]) -> str:
 
 
 def _cause(drift: Mapping[str, str]) -> str:
-    """Return the reason code of a gap. A partition that has come lacks triggers: then that is not the cause."""
+    """Return the reason code of a gap. A new partition lacks triggers too, but then those are not the cause."""
     if any(difference != sources.PARTITIONS_CHANGED for difference in drift.values()):
         return "SOURCE_CHANGED"
     return "PARTITIONS_CHANGED" if drift else "CAPTURE_GAP"
 
 
-def _going_on(conn: Connection, source: Source, former: Source, back: _Back, *, has_gap: bool) -> Source:
-    """What becomes of a hand-over, now that triggers capture these columns."""
-    # Where there is a gap all that waits is given up, so nobody needs to know who told it.
+def _continued(conn: Connection, source: Source, former: Source, back: _Back, *, has_gap: bool) -> Source:
+    """Return the source with the state of its transition, now that triggers capture these columns."""
+    # With a gap, readers reinitialise and read no older images, so cutovers are no longer needed.
     cutovers = () if has_gap else former.cutovers
     source = replace(source, cutovers=cutovers, reason=back.reason or former.reason, identities=former.identities)
     if former.mode == "TRANSITIONING" and not back.is_lost:
-        # The log may have told other columns so far: it counts from now on, at the earliest.
+        # WAL capture may have stored other columns so far: its rows count from now on, at the earliest.
         return replace(source, mode="TRANSITIONING")
     if former.mode != "WAL" or has_gap:
         return source
-    # Taken under the lock: whoever wrote before is seen, whoever writes after fires the triggers.
+    # Taken under the lock: transactions that wrote before are visible, later writes fire the triggers.
     seen = Snapshot.parse(conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0])
     return replace(
-        source, cutovers=(*source.cutovers, Cutover(seen, "l")), reason=back.reason or "More of its columns are read."
+        source,
+        cutovers=(*source.cutovers, Cutover(seen, "l")),
+        reason=back.reason or "Stream tables read more of its columns.",
     )
 
 
@@ -151,12 +153,12 @@ def _going_on(conn: Connection, source: Source, former: Source, back: _Back, *, 
 
 @dataclass(frozen=True)
 class ColumnNow:
-    """A column as the table has it now."""
+    """A column of a table, with its present definition."""
 
     column: CapturedColumn
     expression: str | None
     made_of: tuple[int, ...]
-    """Of a virtual generated column: the attnums in its expression."""
+    """The attnums in the expression of a virtual generated column."""
 
 
 # By table, then by name.
@@ -174,7 +176,7 @@ def _columns(conn: Connection, tree: Tree) -> Columns:
 def _images(
     conn: Connection, tree: Tree, found: dict[str, ColumnNow], former: Source | None, asked: Sequence[str]
 ) -> CapturedImages:
-    """What is to be captured: what was asked for, and what others rely on as far as it is still there."""
+    """Return what to capture: the requested columns, and those of other readers that still exist."""
     for name in asked:
         if name not in found:
             raise SourceChanged.shape(str(tree.tables[0]), f'It has no column "{name}".')
@@ -187,7 +189,7 @@ def _images(
 
 
 def _watch(images: CapturedImages, table: int, columns: Columns) -> Watch:
-    """The columns of a table that its function names, as this table has them."""
+    """Return the columns of a table that its function refers to, with this table's attnums."""
     root = columns[images.relid]
     chosen = [root[column.name] for column in images.columns]
     made_of = {attnum for each in chosen if each.expression for attnum in each.made_of}
@@ -199,7 +201,7 @@ def _watch(images: CapturedImages, table: int, columns: Columns) -> Watch:
 # -- functions and triggers ------------------------------------------------------------------
 
 
-# Writers wait while these run: what is right already is left alone, and the rest goes in one round trip.
+# Writers wait while these run: only what differs is changed, in one round trip.
 
 
 def _make_functions(conn: Connection, tree: Tree, images: CapturedImages, columns: Columns) -> None:
@@ -228,7 +230,7 @@ def _drops(found: Sequence[Found]) -> list[sql.Composed]:
 
 
 def _drop_functions(conn: Connection, relid: int, keep: set[str], *, cascade: bool = False) -> None:
-    # With CASCADE their triggers go too, on tables of any owner: what depends on our function is ours to drop.
+    # CASCADE drops their triggers too, on tables of any owner: the owner of a function may drop what depends on it.
     drop = sql.SQL("DROP FUNCTION {}() CASCADE" if cascade else "DROP FUNCTION {}()")
     names = [name for name in inventory.functions(conn, relid) if name not in keep]
     _execute(conn, [drop.format(sql.Identifier(SCHEMA, name)) for name in names])
@@ -239,30 +241,30 @@ def _execute(conn: Connection, statements: Sequence[sql.Composed]) -> None:
         conn.execute(sql.SQL("; ").join(statements))
 
 
-# -- taking away -----------------------------------------------------------------------------
+# -- removing --------------------------------------------------------------------------------
 
 
 def remove(conn: Connection, relid: int, *, patience: Patience = PATIENT) -> bool:
-    """End the capture from a source that no stream table reads any more, and forget the source.
+    """Stop capturing a source that no stream table reads any more, and remove it from the catalog.
 
-    The table may be gone already; then only our own things go. False when a stream table reads the source
-    after all, one that is being created this moment for example: then everything stays.
+    If the table was dropped, only Millstream's own objects are removed. Return False and change nothing if a stream
+    table reads the source after all, for example one that is just being created.
     """
     tables = captured_tables(conn, [relid])
     return under_lock(conn, tables, "ACCESS EXCLUSIVE", lambda: take_away(conn, relid), patience)
 
 
 def captured_tables(conn: Connection, relids: Sequence[int]) -> list[Name]:
-    """Return the tables that have triggers of these sources, those that we may lock.
+    """Return the tables with triggers of these sources that our role may lock.
 
-    A table that is not ours to alter any more is locked by the DROP FUNCTION that takes its triggers along.
+    Tables that our role may no longer alter are locked by the DROP FUNCTION ... CASCADE that drops their triggers.
     """
     found = triggers(conn, relids)
     return relations.alterable(conn, [each.table.oid for relid in relids for each in found[relid]])
 
 
 def drop_triggers(conn: Connection, relid: int, *, patience: Patience = PATIENT) -> bool:
-    """Drop the triggers of a source that the log is in charge of; False where there were none, or it is not."""
+    """Drop the triggers of a source that is captured from WAL; return False if it is not, or had none."""
     tables = list({each.table.oid: each.table for each in triggers(conn, [relid])[relid]}.values())
     return bool(tables) and under_lock(conn, tables, "ACCESS EXCLUSIVE", lambda: _drop_unneeded(conn, relid), patience)
 

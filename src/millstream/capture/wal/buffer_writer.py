@@ -28,7 +28,7 @@ from millstream.capture.buffer.slices import buffer_name, column_name
 from millstream.capture.wal.acknowledge import Ledger
 from millstream.capture.wal.messages.copy_text import copy_text
 from millstream.capture.wal.messages.decode import decode
-from millstream.capture.wal.messages.rows import Places, Rows, lay_out
+from millstream.capture.wal.messages.rows import Offsets, Rows, lay_out
 from millstream.capture.wal.messages.spill import Piece
 from millstream.capture.wal.messages.transactions import Transaction
 from millstream.catalog import slots, sources
@@ -145,7 +145,7 @@ class BufferWriter:
         except UNREADABLE as error:
             log.warning("a value from WAL could not be parsed", slot=self.slot, error=str(error).strip())
             self._write(batch, marker, progress, careful=True)
-        failpoint("log_durable")
+        failpoint("wal_durable")
         return self.ledger.acknowledged
 
     def _write(self, batch: Sequence[Part], marker: int, progress: Progress, *, careful: bool) -> None:
@@ -159,7 +159,7 @@ class BufferWriter:
             writing.run()
             if writing.after:
                 slots.put_watermarks(self.conn, self.slot, writing.after)
-            failpoint("log_stored")
+            failpoint("wal_stored")
         self.ledger = ledger
         self.watermarks |= writing.after
         ends_open = bool(batch) and not batch[-1].is_last
@@ -243,7 +243,7 @@ class _Writing:
 
     # -- what is stored already ------------------------------------------------------------
 
-    def _fresh(self, source: int, numbers: Places) -> Places:
+    def _fresh(self, source: int, numbers: Offsets) -> Offsets:
         """Which of these changes lie beyond the watermark. Only in its own transaction do single changes count."""
         mark = self.store.watermarks.get(source, Watermark(0, 0))
         lsns = self.lsns[numbers]

@@ -76,4 +76,4 @@ class Feedback:
         self.line.send(position, ask=silent)
         if position > self.sent:
             self.sent = position
-            failpoint("log_acknowledged")
+            failpoint("wal_acknowledged")

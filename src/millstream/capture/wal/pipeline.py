@@ -258,7 +258,7 @@ class _Session:
 
     def _received(self, done: Transaction | LogicalMessage) -> None:
         if isinstance(done, Transaction):
-            failpoint("log_received")
+            failpoint("wal_received")
             self.inbox.put(done)
             self.pipeline.health.received = done.end_lsn
 
@@ -322,7 +322,7 @@ class _Session:
 
     def _flush(self, batch: list[Part], marker: int) -> None:
         if marker:
-            failpoint("log_marker")
+            failpoint("wal_marker")
         health = self.pipeline.health
         alone = 1 if marker and not batch else 0
         cursor = self.store.write(batch, marker, self._progress(alone))

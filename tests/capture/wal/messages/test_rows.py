@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.capture.wal.messages.protocol import HEADER, Delete, Insert, Parsed, Truncate
-from millstream.capture.wal.messages.rows import Rows, big_endian, lay_out, take_rows
+from millstream.capture.wal.messages.rows import Rows, big_endian, lay_out, take_ranges
 from millstream.testing.pgoutput import encode, frame
 
 
@@ -31,7 +31,7 @@ def test_stretches_are_taken_one_after_the_other_however_long_they_are(parts: li
     data = np.frombuffer(b"<" + b"<".join(stretches), np.uint8)
     lengths = np.array([len(stretch) for stretch in stretches], np.int64)
     starts = np.cumsum(lengths + 1) - lengths
-    assert take_rows(data, starts, lengths).tobytes() == b"".join(stretches)
+    assert take_ranges(data, starts, lengths).tobytes() == b"".join(stretches)
 
 
 def test_relations_and_truncations_are_told_by_transaction() -> None:

@@ -1,14 +1,14 @@
-"""Read rows out of pgoutput by the thousand: where each value lies, column by column, for all rows at once.
+"""Decode many rows of pgoutput at once: find the offset of each value, column by column.
 
     message       I <relation> N <columns>  t 0005 hello  n  u  t 0001 7
     walk          kind, start and length of column 1 in every row, then of column 2, ...
 
-A column is an array of places. A message that does not end where its last value ends is an error.
+A column is an array of offsets. A message that does not end with its last value is an error.
 
-What is captured of a row are its *images*: where the values of the captured columns lie. Of an update those are two,
-what went and what came; a large value that did not change is not sent, and is taken from the old row. Where the old
-row was not sent whole (replica identity other than FULL), or a captured column is not there, or is of another type,
-the images do not tell the change, and the transaction is marked X instead.
+The *images* of a change are the offsets of the captured columns. An update has two, the old and the new row;
+a large value that did not change is not sent again, and is taken from the old row. If the old
+row was not sent in full (replica identity other than FULL), or a captured column is missing or has another type,
+the images are incomplete, and the transaction is marked with an X instead.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.capture.wal.messages.protocol import RelationMessage
-from millstream.capture.wal.messages.rows import Bytes, Places, Rows, big_endian, take_rows
+from millstream.capture.wal.messages.rows import Bytes, Offsets, Rows, big_endian, take_ranges
 from millstream.catalog.sources import Source
 from millstream.errors import WalNotUnderstood
 
@@ -36,35 +36,35 @@ NULL = -1
 
 @dataclass(frozen=True)
 class DecodedImages:
-    """Images of rows of one source, as places in the batch."""
+    """Images of rows of one source, as offsets into the batch."""
 
     rows: Rows
-    starts: Places
-    """By row and captured column."""
-    lengths: Places
+    starts: Offsets
+    """Offset of each value, by row and captured column."""
+    lengths: Offsets
     action: Action
 
 
 @dataclass
 class Decoded:
-    """What a batch says of one source."""
+    """The changes of one source in a batch."""
 
     images: list[DecodedImages] = field(default_factory=list)
     marked: set[int] = field(default_factory=set)
-    """Transactions of which the images do not tell the whole change."""
+    """Transactions with incomplete images."""
 
     def add(self, rows: Rows, values: Values, action: Action) -> None:
-        """Images of these rows, if there are any."""
+        """Add images of these rows, if there are any."""
         if len(rows.letters):
             self.images.append(DecodedImages(rows, values.starts, values.lengths, action))
 
-    def mark(self, transactions: Places) -> None:
+    def mark(self, transactions: Offsets) -> None:
         """Mark these transactions."""
         self.marked |= {int(each) for each in np.unique(transactions)}
 
 
 def decode(rows: Rows, source: Source) -> Decoded:
-    """What these rows, all of one source and its members, say."""
+    """Decode rows of one source and its partitions."""
     found = Decoded()
     relids = rows.relids()
     for relid in np.unique(relids):
@@ -120,13 +120,13 @@ _READ = {b"I"[0]: _inserted, b"U"[0]: _updated, b"D"[0]: _deleted}
 
 
 def _with_old(rows: Rows, found: Decoded) -> Rows:
-    """Those that carry the whole old row; of the others only that something changed is known."""
+    """Return the rows with a complete old row; mark the transactions of the others."""
     has_old = rows.data[rows.starts + 4] == _OLD
     found.mark(rows.transactions[~has_old])
     return rows if has_old.all() else rows.at(np.flatnonzero(has_old))
 
 
-def _expect_end(rows: Rows, end: Places) -> None:
+def _expect_end(rows: Rows, end: Offsets) -> None:
     if (end != rows.ends).any():
         row = int(np.flatnonzero(end != rows.ends)[0])
         message = bytes(rows.data[rows.starts[row] : rows.ends[row]])
@@ -138,22 +138,22 @@ def _expect_end(rows: Rows, end: Places) -> None:
 
 @dataclass(frozen=True)
 class Values:
-    """Where the values of some rows lie: by row and column."""
+    """Kinds, offsets and lengths of values, by row and column."""
 
     kinds: Bytes
-    starts: Places
-    lengths: Places
+    starts: Offsets
+    lengths: Offsets
 
-    def at(self, chosen: Places) -> Values:
-        """Some of the rows."""
+    def at(self, chosen: Offsets) -> Values:
+        """Return the values of some of the rows."""
         return Values(self.kinds[chosen], self.starts[chosen], self.lengths[chosen])
 
     def of(self, columns: Sequence[int]) -> Values:
-        """Some of the columns."""
+        """Return the values of some of the columns."""
         return Values(self.kinds[:, columns], self.starts[:, columns], self.lengths[:, columns])
 
     def filled_from(self, old: Values) -> Values:
-        """Values that were not sent again are those of the old rows."""
+        """Return these values, with those that were not sent taken from the old rows."""
         unsent = self.kinds == _U
         if not unsent.any():
             return self
@@ -161,8 +161,8 @@ class Values:
         return Values(*(np.where(unsent, theirs, ours) for ours, theirs in pairs))
 
 
-def walk(data: Bytes, at: Places, columns: int, letters: Sequence[int]) -> tuple[Values, Places]:
-    """Walk over the tuples that start at these places, each with its letter; give their values and where they end."""
+def walk(data: Bytes, at: Offsets, columns: int, letters: Sequence[int]) -> tuple[Values, Offsets]:
+    """Decode the tuples at these offsets, each after its letter; return their values and where they end."""
     count = big_endian(data, at + 1, 2)
     if not np.isin(data[at], letters).all() or (count != columns).any():
         raise WalNotUnderstood.at(b"", f"a row that is not of {columns} columns as its relation says")
@@ -183,7 +183,7 @@ def walk(data: Bytes, at: Places, columns: int, letters: Sequence[int]) -> tuple
 def _whole(
     rows: Rows, layout: RelationMessage, source: Source, found: Decoded, sides: Sequence[Values]
 ) -> list[Values] | None:
-    """The captured columns of each side; None, and X, where they do not tell the change."""
+    """Return the captured columns of each side; mark the transactions and return None if they are incomplete."""
     captured = _captured(layout, source)
     if captured is None:
         found.mark(rows.transactions)
@@ -196,19 +196,19 @@ def _whole(
 
 
 def _captured(layout: RelationMessage, source: Source) -> list[int] | None:
-    """Where the captured columns stand in these rows; None where one is absent or of another type."""
+    """Return the positions of the captured columns in these rows; None if one is missing or has another type."""
     places = {(column.name, column.type_oid): place for place, column in enumerate(layout.columns)}
     found = [places.get((column.name, column.type_oid)) for column in source.columns]
     return None if None in found else [place for place in found if place is not None]
 
 
 def same(data: Bytes, one: Values, other: Values) -> Flags:
-    """Which rows are the same on both sides, byte for byte."""
+    """Return which rows are equal on both sides, byte for byte."""
     alike: Flags = (one.lengths == other.lengths).all(axis=1)
     chosen = np.flatnonzero(alike)
-    # Where both lie at one place there is nothing to compare.
+    # Values at the same offset need no comparison.
     lengths = np.where(one.starts == other.starts, 0, np.maximum(one.lengths, 0))[chosen]
-    left, right = (take_rows(data, side.starts[chosen], lengths) for side in (one, other))
+    left, right = (take_ranges(data, side.starts[chosen], lengths) for side in (one, other))
     row = np.repeat(chosen, lengths.sum(axis=1))
     alike[row[left != right]] = False
     return alike

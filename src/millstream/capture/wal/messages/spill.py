@@ -1,12 +1,12 @@
-"""The changes of one transaction, as they were received: the last of them in memory, the rest on disk.
+"""The changes of one transaction as they were received: the latest in memory, the others on disk.
 
     file   message, message, ...      written when memory is short
-    tail   message, message, ...      what came since
+    tail   message, message, ...      received since
 
-A sub-transaction that aborts takes its changes back: all that came since its first one, since what comes after it
-before its abort is its own or its children's. The layouts of rows stay: the server believes them sent.
+When a subtransaction aborts, all changes since its first one are removed: those that follow
+are its own or its children's. Row layouts stay, because the server does not send them again.
 
-The file has no name: a process that is killed leaves none behind.
+The file has no name, so a killed process leaves no file behind.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LENGTH = struct.Struct(">I")
 
 @dataclass(frozen=True)
 class Piece:
-    """Some consecutive changes under the same layouts."""
+    """Consecutive changes with the same layouts."""
 
     layouts: Layouts
     messages: list[bytes]
@@ -37,35 +37,35 @@ class Piece:
 
 @dataclass
 class SpilledChanges:
-    """What a transaction has done so far."""
+    """The changes of a transaction so far."""
 
     layouts: list[tuple[int, Layouts]]
-    """From the change of that index on, rows look like this."""
+    """Layouts of rows, each with the index of the first change that they apply to."""
     tail: list[bytes] = field(default_factory=list)
     size: int = 0
-    """Bytes in memory."""
+    """Number of bytes in memory."""
     on_disk: int = 0
-    """Changes in the file."""
+    """Number of changes in the file."""
     _file: IO[bytes] | None = None
     _file_size: int = 0
     _first: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By sub-transaction: how many changes, and how many bytes of the file, had come before its first."""
+    """By subtransaction: the number of changes, and of bytes in the file, before its first change."""
 
     @property
     def count(self) -> int:
         return self.on_disk + len(self.tail)
 
     def relayout(self, layouts: Layouts) -> None:
-        """Rows look different from here on."""
+        """Use other layouts for the following changes."""
         self.layouts.append((self.count, layouts))
 
     def open_sub(self, subxid: int) -> None:
-        """The next change is of this sub-transaction; its first is remembered."""
+        """Record that the next change belongs to this subtransaction."""
         if subxid not in self._first:
             self._first[subxid] = (self.count, self._file_size + self.size + _LENGTH.size * len(self.tail))
 
     def abort_sub(self, subxid: int) -> None:
-        """Take back what a sub-transaction did; one that did nothing here is none of ours."""
+        """Remove the changes of a subtransaction, if there are any."""
         if subxid not in self._first:
             return
         count, offset = self._first[subxid]
@@ -83,7 +83,7 @@ class SpilledChanges:
             self._file_size, self.on_disk = offset, count
 
     def spill(self) -> None:
-        """Write what is in memory to disk."""
+        """Write the changes in memory to disk."""
         try:
             self._write(self.tail)
         except OSError as error:
@@ -91,7 +91,7 @@ class SpilledChanges:
         self._file_size += self.size + _LENGTH.size * len(self.tail)
         self.on_disk += len(self.tail)
         self.tail, self.size = [], 0
-        failpoint("log_spilled")
+        failpoint("wal_spilled")
 
     def _write(self, messages: Sequence[bytes]) -> None:
         if self._file is None:
@@ -99,17 +99,17 @@ class SpilledChanges:
         for message in messages:
             self._file.write(_LENGTH.pack(len(message)))
             self._file.write(message)
-        # A disk that is full is told here, and not when the rows are read back.
+        # A full disk is reported here, not when the changes are read back.
         self._file.flush()
 
     def as_one(self, rows: int, size: int) -> Piece | None:
-        """All changes as one piece, if they are in memory, few and alike: most transactions are."""
+        """Return all changes as one piece if they are in memory, few, and have one layout, as in most transactions."""
         if self._file is not None or len(self.layouts) > 1 or len(self.tail) > rows or self.size > size:
             return None
         return Piece(self.layouts[0][1], self.tail)
 
     def pieces(self, rows: int, size: int) -> Iterator[Piece]:
-        """All changes in order, in pieces of at most so many changes and about so many bytes."""
+        """Yield all changes in order, in pieces of at most `rows` changes and about `size` bytes."""
         bounds = [*(index for index, _ in self.layouts[1:]), self.count]
         layouts = [each for _, each in self.layouts]
         part: list[bytes] = []
@@ -135,9 +135,9 @@ class SpilledChanges:
         yield from self.tail
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
-            # What a full disk has not taken cannot be written now either.
+            # If the disk is full, closing cannot write the rest either.
             with suppress(OSError):
                 self._file.close()
             self._file = None

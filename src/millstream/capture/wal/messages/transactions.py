@@ -1,14 +1,14 @@
-"""From messages to committed transactions, in the order of their commits.
+"""Assemble messages into committed transactions, in commit order.
 
-    B  I U D T M ..  C          protocol 1: one transaction after the other, each whole
-    S .. E   S .. E   c         protocol 2: large ones also in chunks, before they end; chunks of several take turns,
-                 A              and what a sub-transaction did may be taken back
+    B  I U D T M ..  C          protocol 1: one transaction after the other, each complete
+    S .. E   S .. E   c         protocol 2: large ones also in chunks, before they commit; chunks of
+                 A              several alternate, and a subtransaction may be aborted
 
-Rows are kept as the bytes they came in. What a row looks like is told by the Relation message before it and by nothing
-else: the server's catalog may have moved on. A transaction streamed in chunks is told the layouts anew; when it
-commits, the server takes them as told for all.
+Rows stay in the bytes that were received. Only the Relation message before a row defines its columns:
+the server's catalog may have changed since. The server sends the layouts again for a transaction in chunks; when it
+commits, these layouts apply to all transactions.
 
-Memory is bounded: when the open transactions hold more than the budget, the largest goes to disk.
+Memory is bounded: if the open transactions have more bytes than the budget, the largest is spilled to disk.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Transaction:
     """A committed transaction."""
 
     xid: int
-    """Of the top level, its lower 32 bits."""
+    """The lower 32 bits of the top-level transaction id."""
     commit_lsn: int
-    """Where its commit record starts: its place in the order of all."""
+    """Start of its commit record, by which transactions are ordered."""
     end_lsn: int
-    """Where that record ends: what is acknowledged once the transaction is durable."""
+    """End of that record: the position to acknowledge once the transaction is durable."""
     changes: SpilledChanges
     relation_at: int = HEADER + 1
-    """Where in a message the relation's oid stands."""
+    """Offset of the relation's oid in a message."""
     messages: tuple[LogicalMessage, ...] = ()
 
     def __post_init__(self) -> None:
@@ -56,34 +56,34 @@ class Transaction:
 
 @dataclass
 class _OpenTransaction:
-    """A transaction whose end has not come."""
+    """A transaction that has neither committed nor aborted."""
 
     xid: int
     changes: SpilledChanges
     messages: tuple[LogicalMessage, ...] = ()
-    told: Layouts | None = None
-    """The layouts told to this transaction alone."""
+    own_layouts: Layouts | None = None
+    """The layouts sent for this transaction alone, if it is streamed."""
 
 
 class Assembler:
-    """Takes messages, gives transactions."""
+    """Assembles messages into transactions."""
 
     def __init__(self, budget: int = BUDGET) -> None:
         self.budget = budget
         self.layouts: Layouts = {}
         self.size = 0
-        """Bytes of open transactions in memory."""
+        """Number of bytes of open transactions in memory."""
         self._streamed: dict[int, _OpenTransaction] = {}
         self._now: _OpenTransaction | None = None
         self._in_chunk = False
 
     @property
     def is_between(self) -> bool:
-        """Is nothing half received? Chunks received so far are sent again if need be: their commit is to come."""
+        """True if no transaction is partly received. Chunks do not count: they can be sent again."""
         return self._now is None
 
     def take(self, frame: bytes) -> Transaction | LogicalMessage | None:
-        """Take one `w` frame; give what it completes: a transaction, or a message that belongs to none."""
+        """Take one `w` frame; return what it completes: a transaction, or a message that belongs to none."""
         if frame[HEADER] not in _CHANGES:
             return self._other(frame)
         if self._now is None:
@@ -91,7 +91,7 @@ class Assembler:
         changes = self._now.changes
         if self._in_chunk:
             changes.open_sub(int.from_bytes(frame[HEADER + 1 : HEADER + 5], "big"))
-        # In place: a call for each row would be a good part of what reading costs.
+        # Inline: a function call for each row would be a large part of the cost of reading.
         changes.tail.append(frame)
         changes.size += len(frame)
         self.size += len(frame)
@@ -100,7 +100,7 @@ class Assembler:
         return None
 
     def close(self) -> None:
-        """Forget what is open: it will be sent again."""
+        """Drop the open transactions, which the server will send again."""
         for each in [*self._streamed.values(), *([self._now] if self._now else [])]:
             each.changes.close()
         self._streamed, self._now, self._in_chunk, self.size = {}, None, False, 0
@@ -119,7 +119,9 @@ class Assembler:
                 return self._message(message)
             case StreamStart(xid):
                 self._in_chunk = True
-                self._now = self._streamed.setdefault(xid, _OpenTransaction(xid, SpilledChanges([(0, {})]), told={}))
+                self._now = self._streamed.setdefault(
+                    xid, _OpenTransaction(xid, SpilledChanges([(0, {})]), own_layouts={})
+                )
             case StreamStop():
                 self._now, self._in_chunk = None, False
             case StreamCommit(xid, commit_lsn, end_lsn):
@@ -134,16 +136,16 @@ class Assembler:
         return self._now
 
     def _relayout(self, now: _OpenTransaction, relation: RelationMessage) -> None:
-        known = self.layouts if now.told is None else now.told
-        # Told again after each reconnect and in each streamed transaction: mostly nothing new.
+        known = self.layouts if now.own_layouts is None else now.own_layouts
+        # Sent again after each reconnect and in each streamed transaction, and mostly unchanged.
         if known.get(relation.relid) == relation:
             return
         layouts = {**known, relation.relid: relation}
         now.changes.relayout(layouts)
-        if now.told is None:
+        if now.own_layouts is None:
             self.layouts = layouts
         else:
-            now.told = layouts
+            now.own_layouts = layouts
 
     def _message(self, message: LogicalMessage) -> LogicalMessage | None:
         if not message.is_transactional:
@@ -164,11 +166,11 @@ class Assembler:
         if now is None:
             raise WalNotUnderstood.at(frame[HEADER:], "the end of a transaction that was never begun")
         self.size -= now.changes.size
-        self.layouts = {**self.layouts, **(now.told or {})}
+        self.layouts = {**self.layouts, **(now.own_layouts or {})}
         return Transaction(xid, commit_lsn, end_lsn, now.changes, HEADER + 5, now.messages)
 
     def _abort(self, xid: int, subxid: int) -> None:
-        """Of one that was never streamed to us nothing is known, and nothing need be taken back."""
+        """Remove an aborted transaction or subtransaction, if it was streamed."""
         now = self._streamed.get(xid)
         if now is None:
             return
