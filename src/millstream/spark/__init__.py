@@ -1,1 +1,1 @@
-"""Spark: `session` starts it, `engine` runs statements, `scan` reads tables in parallel, `parts` moves many rows."""
+"""Run Spark: `session` starts it, `engine` runs statements, `scan` reads tables, `parts` moves many rows."""

@@ -1,4 +1,4 @@
-"""Java's classes, kept from one start to the next.
+"""Keep Java's loaded classes in an archive, so that later starts are faster.
 
 Spark loads some twelve thousand classes; to find, read and check them is half of its start. The first Java that ends
 leaves them in an archive, already laid out as Java has them in memory; those that start later map it (JEP 350). Java
@@ -23,7 +23,7 @@ import pyspark
 from millstream import ownership
 from millstream.observe import log
 
-# In days: archives that nobody has used for so long are of a Spark that is gone.
+# In days. An archive that was not used for so long belongs to a Spark that is no longer installed.
 FORGOTTEN = 30
 _MAGIC = (0xF00BABA8).to_bytes(4, "little")
 
@@ -31,7 +31,7 @@ AT_EXIT = "-XX:ArchiveClassesAtExit"
 
 
 def java_options(java: str, directory: Path | None = None) -> str:
-    """What tells Java to take its classes from the archive, or to leave one; nothing where that cannot be.
+    """Return the Java option that uses the archive, or writes one; "" if neither is possible.
 
     `java` is what the program says of itself: another one has classes of its own.
     """
@@ -52,7 +52,7 @@ def java_options(java: str, directory: Path | None = None) -> str:
             os.utime(archive)
             return f"-XX:SharedArchiveFile={archive} -Xshare:auto"
     except OSError as error:
-        # Another process was here at the same time, or nothing can be written here.
+        # Another process does the same at this moment, or the directory is not writable.
         log.info("java's classes are not kept", directory=str(directory), why=str(error))
         return ""
     return f"{AT_EXIT}={archive.with_suffix(f'.{os.getpid()}.new')}"
@@ -69,7 +69,7 @@ def _key(java: str) -> str:
 
 
 def _delete_untrusted(directory: Path) -> None:
-    """Delete archives that others could have written."""
+    """Delete archives that other users could have written."""
     for file in [*directory.glob("spark-*.jsa"), *directory.glob("spark-*.new")]:
         if reason := ownership.distrust(file):
             log.warning("an archive of java's classes is not trusted", file=str(file), why=reason)
@@ -77,7 +77,7 @@ def _delete_untrusted(directory: Path) -> None:
 
 
 def _adopt(archive: Path) -> None:
-    """Take an archive that has been left; one that was left unfinished is thrown away in time."""
+    """Use an archive that a Java has written; delete unfinished ones after some time."""
     for left in archive.parent.glob(f"{archive.stem}.*.new"):
         if archive.exists() or _age(left) > 1:
             left.unlink()
@@ -97,5 +97,5 @@ def _forget(directory: Path) -> None:
 
 
 def _age(file: Path) -> float:
-    """In days."""
+    """Return the age of a file in days."""
     return (time.time() - file.stat().st_mtime) / 86_400

@@ -1,7 +1,7 @@
 """Evaluate a statement on Spark over Arrow tables and scans.
 
     views in   Arrow tables (small; larger ones are sent in parts) or scans that Spark's tasks read themselves
-    rows out   Arrow tables: one, where the inputs are small, otherwise many (see `parts.py`)
+    rows out   Arrow tables: one if the inputs are small, otherwise many (see `parts.py`)
 
 Shuffle partitions, adaptive execution and code generation are chosen from the size of the input:
 for a hundred rows, planning and compiling cost more than the work.
@@ -30,27 +30,27 @@ from millstream.spark.parts import Result, Stored
 from millstream.spark.scan import Scanned, spark_schema
 from millstream.spark.session import Running
 
-# What a view is made of.
+# The rows of a view.
 Rows: TypeAlias = "pa.Table | Scanned"
 
 _SMALL = 100_000
 _counter = itertools.count()
-# Processes may share a Spark; their jobs have names of their own.
+# Part of job names, because processes may share a Spark.
 _PROCESS = f"millstream-{uuid4().hex[:12]}"
-# The Sparks, by application, that have run what every refresh runs.
+# The Spark applications that are warmed up.
 _warm: set[str] = set()
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What a statement gave and cost."""
+    """The result of a statement, and its cost."""
 
     rows: Result
     jobs: int
 
 
 class Engine:
-    """The warm session and how statements are run on it."""
+    """Runs statements in a Spark session."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -58,7 +58,7 @@ class Engine:
         self._stored = list[Stored]()
 
     def evaluate(self, statement: str, views: Mapping[str, Rows]) -> Evaluated:
-        """Run a statement over named views; what was stored for it is deleted."""
+        """Run a statement over named views, then delete what was stored for it."""
         size = _size(views)
         self._tune(views)
         group = f"{_PROCESS}-{next(_counter)}"
@@ -87,14 +87,14 @@ class Engine:
             try:
                 return Result.of(frame.toArrow())
             except (PySparkException, Py4JJavaError) as error:
-                # A few rows can meet each other many times over.
+                # A few input rows can join to many.
                 if "maxResultSize" not in str(error):
                     raise
         result = parts.compute(frame)
         return Result(result.schema, _translating(result.tables, self._directory()))
 
     def store(self, tables: Iterable[pa.Table], schema: pa.Schema) -> Scanned:
-        """Send rows that are too many for the driver's memory; they are there for the next statement only."""
+        """Send rows that are too many for the driver's memory; they exist for the next statement only."""
         stored = parts.store(self.spark, tables, spark_schema(schema))
         self._stored.append(stored)
         return Scanned(stored.frame, len(stored.parts), lambda: stored.rows)
@@ -105,7 +105,7 @@ class Engine:
         self._stored.clear()
 
     def warm(self) -> None:
-        """Run what every refresh runs, once on each Spark, so that the first real one finds compiled code."""
+        """Run a typical statement once on each Spark, so that the first refresh finds compiled code."""
         application = self.spark.sparkContext.applicationId
         if application in _warm:
             return
@@ -121,7 +121,7 @@ class Engine:
             self.evaluate(statement.format(**names), dict.fromkeys(names.values(), table))
 
     def frame(self, rows: pa.Table) -> DataFrame:
-        """The rows as Spark has them: sent in parts where they are many."""
+        """Return a DataFrame of the rows; many rows are sent in parts."""
         if rows.nbytes <= parts.PART_BYTES:
             return self.spark.createDataFrame(rows)
         return self.store(parts.split(rows), rows.schema).frame
@@ -130,11 +130,11 @@ class Engine:
         if isinstance(rows, Scanned):
             return rows.frame
         frame = self.frame(rows)
-        # Said aloud: of a local table in one partition Spark does not know that it is in one, and exchanges it.
+        # Explicit: Spark does not know that a local table has one partition, and would exchange it.
         return frame.coalesce(1) if one_partition else frame
 
     def _directory(self) -> str:
-        """Where Spark writes what does not fit into memory."""
+        """Return the directory where Spark spills to disk."""
         given = self.spark.sparkContext.getConf().get("spark.local.dir")
         return os.environ.get("SPARK_LOCAL_DIRS") or given or tempfile.gettempdir()
 
@@ -146,19 +146,19 @@ class Engine:
 
 
 def few(views: Mapping[str, Rows]) -> bool:
-    """Are these so few rows that they are evaluated in one partition?"""
+    """Return True if the rows are few enough to be evaluated in one partition."""
     return _size(views) <= _SMALL
 
 
 def _size(views: Mapping[str, Rows]) -> int:
-    """How many rows; a scan counts as many."""
+    """Return the number of rows; a scan counts as many."""
     return sum(rows.num_rows if isinstance(rows, pa.Table) else _SMALL + 1 for rows in views.values())
 
 
 _LOCAL = "spark.sql.execution.arrow.localRelationThreshold"
 
-# For few rows: one partition, so that little is exchanged; no second job for a broadcast; no code to compile. A table
-# above a megabyte is read by its one task: the optimizer would compute with rows that it has at hand, and is slower.
+# For few rows: one partition, so that little is exchanged; no second job for a broadcast; no compilation. A table
+# above a megabyte is read by a task: otherwise the optimizer itself computes with its rows, which is slower.
 _FEW: Mapping[str, str] = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
@@ -172,7 +172,7 @@ _FEW: Mapping[str, str] = {
 
 
 def _many(parallel: int, tasks: int) -> Mapping[str, str]:
-    """For many rows: Spark's own ways, with adaptive execution to join small partitions.
+    """Return the settings for many rows: Spark's defaults, with adaptive execution to coalesce small partitions.
 
     As many partitions as tasks read the rows, each of some 32 MB: one may have to be sorted in little memory.
     Its tasks read what we send: as rows of the driver, the optimizer itself would compute with them, one by one.
@@ -199,12 +199,12 @@ def _translating(tables: Iterable[pa.Table], directory: str) -> Iterator[pa.Tabl
 
 
 def view_name(kind: str) -> str:
-    """A name no other evaluation uses."""
+    """Return a name that no other evaluation uses."""
     return f"ms_{kind}_{next(_counter)}"
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """True if Ctrl-C is behind it: Spark's own handler cancels the job, whose end is then reported as an error."""
+    """Return True if Ctrl-C is the cause: Spark's own handler cancels the job, which then ends with an error."""
     seen, chain = set[int](), [error]
     while chain:
         one = chain.pop()
@@ -216,7 +216,7 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 def _translated(error: PySparkException, directory: str) -> MillstreamError:
-    """Spark's error as ours; a number that does not fit is named."""
+    """Convert an error of Spark to one of ours; name a number that does not fit."""
     condition = error.getCondition() or ""
     text = str(error)
     if "SPARK_JOB_CANCELLED" in text:

@@ -1,4 +1,4 @@
-"""A few rows as part of the statement itself, sooner parsed than handed over.
+"""Write a few rows into the statement itself, which is faster than creating a view of them.
 
 To hand rows over, and to make a view of them, takes some ten calls and three small analyses; without them an evaluation
 over small inputs takes a tenth less. Texts are written so that nothing in them can be anything else: letters, digits
@@ -16,7 +16,7 @@ import re
 
 import pyarrow as pa
 
-# Up to so many values, and so long a text.
+# The largest number of values, and the longest text.
 CELLS = 300
 LETTERS = 10_000
 
@@ -30,7 +30,7 @@ Value = bool | int | float | str | None
 
 
 def inline(rows: pa.Table) -> str | None:
-    """A FROM item of these rows; None where they are better handed over."""
+    """Return a FROM item of these rows; None if a view is better."""
     if rows.num_rows * rows.num_columns > CELLS or any(type_ not in _TYPES for type_ in rows.schema.types):
         return None
     values = zip(*(column.to_pylist() for column in rows.columns), strict=True)

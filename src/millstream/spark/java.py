@@ -1,4 +1,4 @@
-"""Find Java, which Spark runs on, and say clearly when it is missing or too old."""
+"""Find the Java that Spark runs on, and raise a clear error if it is missing or too old."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Java:
 
     major: int
     told: str
-    """All that it says of itself."""
+    """The whole output of `java -version`."""
 
 
 def java() -> Java:
-    """What Java there is; JavaMissing if there is none new enough."""
+    """Return the installed Java; raise JavaMissing if there is none, or it is too old."""
     program = _program()
     if program is None:
         raise JavaMissing.found("No java program was found in JAVA_HOME or on the PATH.")

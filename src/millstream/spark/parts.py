@@ -18,7 +18,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-# The size of a part; tables up to this size are sent, and results fetched, in one piece.
+# The size of a part. Smaller tables are sent, and smaller results fetched, in one piece.
 PART_BYTES = 32 << 20
 
 _MESSAGE_ROWS = 10_000
@@ -29,7 +29,7 @@ _PACKED = "rows binary"
 
 
 def split(table: pa.Table) -> Iterator[pa.Table]:
-    """The table in parts of about PART_BYTES."""
+    """Yield the table in parts of about PART_BYTES."""
     rows = max(1, table.num_rows * PART_BYTES // max(1, table.nbytes))
     for start in range(0, table.num_rows, rows):
         yield table.slice(start, rows)
@@ -37,7 +37,7 @@ def split(table: pa.Table) -> Iterator[pa.Table]:
 
 @dataclass(frozen=True)
 class Stored:
-    """Rows that lie on the disks of Spark's executors, until they are released."""
+    """Rows on the disks of Spark's executors, until they are released."""
 
     frame: DataFrame
     parts: tuple[DataFrame, ...]
@@ -51,7 +51,7 @@ class Stored:
 
 def store(spark: SparkSession, tables: Iterable[pa.Table], schema: str) -> Stored:
     """Send tables of this (Spark) schema, one after the other."""
-    # Of a local table of messages Spark knows a size, that of a few values, and would broadcast all rows in them.
+    # Spark takes a local table of messages for small, as it has few values, and would broadcast all rows in them.
     spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "0")
     parts, rows = list[DataFrame](), 0
     for table in tables:
@@ -77,23 +77,23 @@ def _unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True)
 class Result:
-    """The rows that a statement gave, in tables that follow each other; they can be read once."""
+    """The result of a statement as a sequence of tables, which can be read once."""
 
     schema: pa.Schema
     tables: Iterable[pa.Table]
 
     @classmethod
     def of(cls, table: pa.Table) -> Result:
-        """A result that is at hand."""
+        """Return a result that is already in memory."""
         return cls(table.schema, [table])
 
     def table(self) -> pa.Table:
-        """All rows."""
+        """Return all rows as one table."""
         return pa.concat_tables([self.schema.empty_table(), *self.tables])
 
 
 def compute(frame: DataFrame) -> Result:
-    """Compute the rows now, onto disk, to be fetched later."""
+    """Compute the rows now and write them to disk, to be fetched later."""
     size = frame.sparkSession.sparkContext.accumulator(0)
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -108,7 +108,7 @@ def compute(frame: DataFrame) -> Result:
 
 
 def _fetched(packed: DataFrame, schema: pa.Schema, times: int) -> Iterator[pa.Table]:
-    """The rows, fetched at so many times."""
+    """Yield the rows, fetched in this many steps."""
     try:
         # A partition is fetched as a whole, and one may have most of the rows.
         for row in packed.repartition(times).toLocalIterator() if times > 1 else packed.collect():
@@ -129,7 +129,7 @@ def _packed(batch: pa.RecordBatch) -> bytes:
 
 
 def _on_disk(frame: DataFrame) -> DataFrame:
-    """The same rows, computed now and written to disk; what they were computed from is let go of."""
+    """Compute the rows now, write them to disk, and release their inputs."""
     stored = frame.localCheckpoint(eager=False, storageLevel=StorageLevel.DISK_ONLY)
     try:
         _written(stored).count()
@@ -140,11 +140,11 @@ def _on_disk(frame: DataFrame) -> DataFrame:
 
 
 def _delete(stored: DataFrame) -> None:
-    """Delete what `_on_disk` wrote. Where that fails, Spark deletes it once nothing refers to it any more."""
+    """Delete what `_on_disk` wrote. If that fails, Spark deletes it when nothing refers to it any more."""
     with suppress(Exception):
         _written(stored).unpersist(False)
 
 
-# Of any type: an object of Java's.
+# Any: an object of Java.
 def _written(stored: DataFrame) -> Any:
     return stored._jdf.queryExecution().analyzed().rdd()

@@ -1,4 +1,4 @@
-"""Directories for what Spark writes: closed to other users of the machine.
+"""Give Spark directories that other users of the machine cannot read.
 
 Spark's files hold rows: shuffles, blocks that do not fit into memory, tables on their way from Python. By itself Spark
 writes them with mode 0644 into directories that everybody can enter. So each Java gets directories of its own, of mode
@@ -21,10 +21,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _PREFIX = "millstream-spark-"
-# New files and directories are their owner's, wherever Java puts them.
+# New files and directories are accessible only to their owner, wherever Java creates them.
 UMASK = 0o077
 
-# Of every Java that this process has started.
+# The directories of every Java that this process has started.
 _made: list[Path] = []
 
 
@@ -37,19 +37,19 @@ def make(conf: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def _private_in(parent: str) -> Path:
-    # Spark would make what is missing.
+    # Spark would create missing directories with other modes.
     Path(parent).mkdir(parents=True, exist_ok=True)
     return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
 
 
 def java_option(directories: tuple[Path, ...]) -> str:
-    """The option by which Java writes its temporary files there."""
+    """Return the Java option for the directory of temporary files."""
     return f'"-Djava.io.tmpdir={directories[0]}"'
 
 
 @contextmanager
 def environment(directories: tuple[Path, ...]) -> Iterator[None]:
-    """The environment that a Java is started in, for the length of a `with` block.
+    """Set the environment in which Java is started, for a `with` block.
 
     Spark's Python workers run in the working directory. Without PYTHONSAFEPATH they would import a module from there,
     whoever had put it there, before any other of its name.
@@ -73,6 +73,6 @@ def environment(directories: tuple[Path, ...]) -> Iterator[None]:
 
 @atexit.register
 def remove() -> None:
-    """Remove them all, with what a Java that was killed has left in them."""
+    """Remove all of them, with files that a killed Java has left."""
     while _made:
         shutil.rmtree(_made.pop(), ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Ask Java again and again whether it is there, and kill one that hangs, so that whoever waits for it goes on.
+"""Ping Java regularly, and kill one that hangs, so that no thread waits for it forever.
 
 A Java that hangs (its process is stopped, it waits for memory that does not come) keeps its connections open. A refresh
 would wait for it for ever. So a thread opens a connection of its own, which Java answers from a thread of its own,
@@ -21,13 +21,13 @@ from threading import Thread
 
 from millstream.observe import log
 
-# Seconds. Collecting garbage in a few gigabytes stops Java for some seconds.
+# In seconds. A garbage collection of a few gigabytes stops Java for some seconds.
 EVERY, LIMIT, AGAIN = 10.0, 45.0, 15.0
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where Java listens, and the token that opens a connection."""
+    """The address of Java, and the token for a connection."""
 
     host: str
     port: int
@@ -35,7 +35,7 @@ class Address:
 
 
 def watch(java: Popen[bytes], address: Address, killed: Callable[[str], None]) -> None:
-    """Begin to watch beside a Java until it ends; `killed` is told why just before it is killed."""
+    """Watch a Java until it ends; call `killed` with the reason just before killing it."""
     Thread(target=_watch, args=(java, address, killed), name="java's pulse", daemon=True).start()
 
 
@@ -48,7 +48,7 @@ def _watch(java: Popen[bytes], address: Address, killed: Callable[[str], None]) 
 
 
 def _runs_on(java: Popen[bytes], seconds: float) -> bool:
-    """Wait for so long; return False at once when Java has ended."""
+    """Wait for this time; return False at once if Java ends."""
     try:
         java.wait(seconds)
     except TimeoutExpired:
@@ -57,10 +57,10 @@ def _runs_on(java: Popen[bytes], seconds: float) -> bool:
 
 
 def hangs(address: Address, seconds: float) -> bool:
-    """Return True if Java neither answers nor refuses within that time."""
+    """Return True if Java neither answers nor refuses the connection within that time."""
     try:
         with socket.create_connection((address.host, address.port), timeout=seconds) as line:
-            # Py4J's question for the token, and a new line for each of its parts.
+            # Py4J's authentication command and the token, one per line.
             line.sendall(f"A\n{address.token}\ne\n".encode())
             line.recv(16)
     except TimeoutError:

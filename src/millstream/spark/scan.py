@@ -1,4 +1,4 @@
-"""Read a large table in parallel: Spark's tasks, one snapshot, ranges of pages.
+"""Read a large table in parallel: Spark's tasks read ranges of pages at one snapshot.
 
 The cut exports its snapshot; each task opens its own connection, takes that snapshot and reads one
 range of the table's pages straight into Arrow. Nothing passes through the driver. The transaction
@@ -16,21 +16,21 @@ from pyspark.sql import DataFrame, SparkSession
 # Rows are read by leaf relation and page range, 32 MB at a time.
 PAGES_PER_TASK = 4096
 MOST_TASKS = 2000
-# Where it gives no connection, the server tells words and no SQLSTATE; in another language than English it counts as
-# a connection that was lost.
+# If the server refuses a connection, there is a message and no SQLSTATE. In a language other than English
+# it counts as a lost connection.
 _FULL = ("too many clients", "connection slots are reserved", "too many connections")
 _LOST = "08006"
 
 
 def scan(spark: SparkSession, dsn: str, snapshot: str, queries: Sequence[str], schema: pa.Schema) -> Scanned:
-    """A DataFrame over the rows of all queries, and a counter of the rows its tasks have read."""
+    """Return a DataFrame over the rows of all queries, and a counter of the rows that its tasks have read."""
     counter = spark.sparkContext.accumulator(0)
     tasks = max(1, min(len(queries), MOST_TASKS))
     parts = _partitioned(spark, queries, tasks)
     names = schema.names
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Imported where it runs: on a cluster this is another machine.
+        # Imported in the task, which may run on another machine.
         import adbc_driver_postgresql.dbapi as adbc
 
         for batch in batches:
@@ -56,7 +56,7 @@ def scan(spark: SparkSession, dsn: str, snapshot: str, queries: Sequence[str], s
 
 
 def _partitioned(spark: SparkSession, queries: Sequence[str], tasks: int) -> DataFrame:
-    """Return the queries in so many partitions, as a frame whose size Spark does not know.
+    """Return a DataFrame of the queries with this many partitions, whose size Spark does not know.
 
     Spark takes the size of the queries for the size of the rows that they return. A local table has a size from the
     start; the output of a shuffle (`repartition`) has one once adaptive execution has run it. With either, Spark would
@@ -75,12 +75,12 @@ class Scanned:
 
     frame: DataFrame
     tasks: int
-    """How many tasks read them; each reads some 32 MB."""
+    """Number of tasks that read them; each reads some 32 MB."""
     count: Callable[[], int]
-    """How many rows have been read so far."""
+    """Number of rows read so far."""
 
     def and_images(self, images: DataFrame) -> Scanned:
-        """The same rows and some more."""
+        """Return a scan of these rows and those of another one."""
         return replace(self, frame=self.frame.unionByName(images))
 
 
@@ -91,5 +91,5 @@ _SPARK = {
 
 
 def spark_schema(schema: pa.Schema) -> str:
-    """The schema of rows that travel, in Spark's words."""
+    """Return the schema of wire rows in Spark's DDL syntax."""
     return ", ".join(f"{field.name} {_SPARK[field.type]}" for field in schema)

@@ -1,12 +1,12 @@
-"""One warm Spark session per process, in a Java of its own; where that Java has ended, another one is started.
+"""Start one Spark session per process, in a Java of its own, and start another one if that Java ends.
 
-One that hangs is killed first (see `pulse.py`).
+A Java that hangs is killed first (see `pulse.py`).
 
-Settings that decide results are fixed here: ANSI mode (an overflow is an error, not a NULL), UTC,
-exact decimals. Settings that decide speed are chosen per refresh, in `engine.py`.
+Settings that affect results are fixed here: ANSI mode (an overflow is an error, not a NULL), UTC,
+exact decimals. Settings that affect speed are chosen per refresh, in `engine.py`.
 
-What Java prints comes through a pipe and becomes log events ("Java says"), for as long as it runs: the terminal
-is the command's, and stdout carries results only. What it says at every start is left out.
+Java's output is read through a pipe and becomes log events ("Java says"): the terminal
+belongs to the command, and stdout has results only. Messages of every start are ignored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from millstream.spark.watchdog import ARCHIVING, GRACE, Watchdog
 
 _OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
 
-# What decides results; a session handed in by the user gets these too.
+# Settings that affect results, also set in a session passed by the user.
 EXACT: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
@@ -49,14 +49,14 @@ EXACT: Mapping[str, str] = {
     "spark.sql.decimalOperations.allowPrecisionLoss": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.caseSensitive": "false",
-    # Of outer joins over outer joins, inferred filters may lose a column that is asked for: an internal error.
+    # With outer joins over outer joins, inferred filters may lose a column that is needed: an internal error.
     "spark.sql.constraintPropagation.enabled": "false",
-    # Of a WITH query that numbers its rows and is used twice, this rule may give the columns in another order than they
-    # are asked for, or drop a filter (SPARK-58696, SPARK-59434): an internal error, or wrong rows.
+    # For a WITH query that numbers its rows and is used twice, this rule may return columns in another order than
+    # requested, or drop a filter (SPARK-58696, SPARK-59434): an internal error, or wrong rows.
     "spark.sql.optimizer.excludedRules": f"{_OPTIMIZER}.PushdownPredicatesAndPruneColumnsForCTEDef",
-    # Of a chain of joins each level takes the analyzer some rounds.
+    # The analyzer needs some iterations for each level of a chain of joins.
     "spark.sql.analyzer.maxIterations": "10000",
-    # `inline.py` writes odd letters by their numbers.
+    # `inline.py` writes special characters as escape sequences.
     "spark.sql.parser.escapedStringLiterals": "false",
 }
 
@@ -64,26 +64,26 @@ _QUIET = Path(__file__).with_name("log4j2.properties")
 
 _JAVA = "spark.driver.extraJavaOptions"
 
-# What keeps a local session small, quiet and quick to start.
+# Settings that keep a local session small, quiet and fast to start.
 _LOCAL: Mapping[str, str] = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
-    # Jobs of several threads share the processors; of one thread it makes no difference.
+    # Jobs of several threads share the processors.
     "spark.scheduler.mode": "FAIR",
-    # Out of memory, the driver ends: half-dead, it would leave us waiting for ever.
+    # Out of memory, the driver exits: if it continued in a broken state, we might wait forever.
     _JAVA: "-XX:+UseParallelGC -XX:+ExitOnOutOfMemoryError "
-    # The parser and the optimizer recurse: at Java's own megabyte a sum of 2,000 terms over a join is too deep.
+    # The parser and the optimizer recurse: in Java's default megabyte a sum of 2,000 terms is too deep.
     "-Xss64m "
-    # What Java says of its archive of classes would stand among a command's output.
+    # Otherwise Java's messages about the class archive would appear in a command's output.
     "-Xlog:disable -Xlog:all=error:stderr "
     f"-Dlog4j2.configurationFile=file:{_QUIET} -Dlog4j.configurationFile=file:{_QUIET}",
     "spark.log.level": "ERROR",
 }
 
-# What Java and Spark say at every start.
+# Messages of Java and Spark at every start.
 _USUAL = (
     "WARNING: Using incubator modules",
     "Using Spark's default log4j profile",
@@ -91,52 +91,52 @@ _USUAL = (
     "Setting Spark log level to",
     "To adjust logging level use",
 )
-# So many of Java's last lines are told when it does not start.
+# Number of Java's last lines in the error if it does not start.
 _TAIL = 20
 
-# What the Java of this process has said last.
+# The last lines of Java's output.
 _heard = deque[str](maxlen=_TAIL)
 
-# By the process id of a Java that this process has started.
+# By the process id of each Java that this process has started.
 _watchdogs: dict[int, Watchdog] = {}
 
 _starting = Lock()
 
 
 def start(master: str, conf: Mapping[str, str], memory: int | None = None) -> SparkSession:
-    """Start (or find) the session; JavaMissing when Spark could not run. `memory`: of the driver, in bytes."""
+    """Start or find the session; raise JavaMissing if Spark cannot run. `memory` is the driver's, in bytes."""
     found = java()
-    # Tasks must run in this very environment, whatever `python3` means on the PATH.
+    # Tasks must run in this Python environment, whatever `python3` is on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     megabytes = (memory or _memory()) >> 20
     given = memory is not None or master.startswith("local")
     heap = {"spark.driver.memory": f"{megabytes}m"} if given else {}
-    # A result that is larger is an error, not the end of the driver.
+    # A larger result is an error, and does not end the driver.
     heap |= {"spark.driver.maxResultSize": f"{megabytes // 4}m"} if given else {}
-    # Java's options given stand beside ours, not in their place; the last one counts.
+    # Java options of the user are appended to ours; for duplicates the last one counts.
     options = {_JAVA: f"{_LOCAL[_JAVA]} {class_archive.java_options(found.told)} {conf.get(_JAVA, '')}"}
     chosen = {"spark.app.name": "millstream", "spark.master": master}
     chosen |= {**_LOCAL, **heap, **EXACT, **conf, **options}
-    # Our own error says it; PySpark would print its stack first.
+    # Our own error reports it; PySpark would print a stack trace first.
     PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
     with _starting, _interrupts_wait():
         return prepare(_session(chosen))
 
 
 def _session(conf: Mapping[str, str]) -> SparkSession:
-    """The session of this process, in a Java of its own where none runs yet."""
+    """Return the session of this process; start a Java if none runs yet."""
     if SparkContext._active_spark_context is None:
         given = SparkConf().setAll(list(conf.items()))
         context = SparkContext(conf=given, gateway=SparkContext._gateway or _launched(given))
-        # It has a thread that prints a traceback when Java ends; whoever waits for Java is told anyway.
+        # PySpark has a thread that prints a traceback when Java ends; our errors report that anyway.
         context._accumulatorServer.handle_error = _passed_over  # type: ignore[method-assign]  # PySpark's
     return SparkSession.builder.config(map=dict(conf)).getOrCreate()
 
 
 def _launched(conf: SparkConf) -> JavaGateway:
-    """Start Java; what it prints is listened to, and what it writes is closed to others."""
+    """Start Java, log what it prints, and give it private directories."""
     directories = private_files.make(dict(conf.getAll()))
     conf.set(_JAVA, f"{private_files.java_option(directories)} {conf.get(_JAVA, '')}")
     reading, writing = os.pipe()
@@ -148,7 +148,7 @@ def _launched(conf: SparkConf) -> JavaGateway:
             how = {"stdout": pipe, "stderr": pipe, "umask": private_files.UMASK}
             gateway: JavaGateway = launch_gateway(conf, how)  # type: ignore[no-untyped-call]  # PySpark's
     except PySparkRuntimeError as error:
-        # Its last words may still be on their way.
+        # Its last lines may not be read yet.
         listener.join(timeout=5)
         raise JavaMissing.ended("\n".join(_heard) or str(error)) from error
     process: Popen[bytes] | None = gateway.proc
@@ -160,13 +160,13 @@ def _launched(conf: SparkConf) -> JavaGateway:
     return gateway
 
 
-# Of any type: a socket and an address.
+# Any: a socket and an address.
 def _passed_over(request: Any, client_address: Any) -> None:
     log.debug("lost a connection of Java", request=request, client=client_address)
 
 
 def _listen(reading: int) -> None:
-    """Take in what Java prints, line by line, until it ends."""
+    """Log what Java prints, line by line, until it ends."""
     with os.fdopen(reading, encoding="utf-8", errors="replace") as lines:
         for line in map(str.rstrip, lines):
             if line and not line.startswith(_USUAL):
@@ -176,21 +176,21 @@ def _listen(reading: int) -> None:
 
 # -- a Java that has ended -------------------------------------------------------------------
 
-# Seconds: when a connection to Java breaks, Java may not have ended yet.
+# In seconds: when a connection to Java breaks, Java may not have ended yet.
 _ENDING = 5.0
 
 
 class Running:
-    """The Java that a session runs in."""
+    """The Java in which a session runs."""
 
     def __init__(self, spark: SparkSession) -> None:
         gateway = spark.sparkContext._gateway
         assert gateway is not None
-        # Of PySpark's own type, which it does not tell.
+        # Any: PySpark does not export the type.
         self._gateway: Any = gateway
 
     def ended(self, patience: float = 0.0) -> str | None:
-        """How it has ended, with its last words; None while it runs."""
+        """Return how it has ended, with its last output; None while it runs."""
         process: Popen[bytes] | None = getattr(self._gateway, "proc", None)
         if process is None:
             # Another process has started it.
@@ -205,7 +205,7 @@ class Running:
         return " ".join([how, *_heard])
 
     def ended_by(self, error: BaseException) -> str | None:
-        """The same, where this error may come from it."""
+        """Return how it has ended, if that may be the cause of this error; otherwise None."""
         return self.ended(_ENDING if isinstance(error, (Py4JError, OSError, EOFError)) else 0.0)
 
     def _answers(self) -> bool:
@@ -217,7 +217,7 @@ class Running:
             return False
 
     def forget(self) -> None:
-        """Let go of one that has ended, so that `start` starts another."""
+        """Release a Java that has ended, so that `start` starts another one."""
         with _starting:
             self._forget()
 
@@ -228,7 +228,7 @@ class Running:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for stop in (context.stop, context.stop) if context is not None else ():
-                # The first call stumbles over the dead Java, the second ends what is left on our side.
+                # The first call fails because of the dead Java, the second one releases what is left.
                 with suppress(Exception):
                     stop()
             with suppress(Exception):
@@ -240,7 +240,7 @@ class Running:
 
 @contextmanager
 def _interrupts_wait() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block: Java, which ignores it, would start on its own and stay for ever."""
+    """Delay Ctrl-C until the end of the block: Java, which ignores it, would start without us and run forever."""
     former = signal.getsignal(signal.SIGINT)
     if current_thread() is not main_thread() or not callable(former):
         yield
@@ -254,7 +254,7 @@ def _interrupts_wait() -> Iterator[None]:
     try:
         yield
     finally:
-        # Spark puts a handler of its own there, which cancels its jobs; that one stays.
+        # Spark installs a handler of its own, which cancels its jobs; keep that one.
         if signal.getsignal(signal.SIGINT) is remember:
             signal.signal(signal.SIGINT, former)
     if asked:
@@ -262,13 +262,13 @@ def _interrupts_wait() -> Iterator[None]:
 
 
 def _memory() -> int:
-    """Bytes for a local session: a quarter of the machine's, between one and four gigabytes."""
+    """Return the memory for a local session: a quarter of the machine's, from one to four gigabytes."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1 << 30, min(4 << 30, machine // 4))
 
 
 def prepare(spark: SparkSession) -> SparkSession:
-    """Pin what decides results on any session."""
+    """Set what affects results on any session."""
     for name, value in EXACT.items():
         spark.conf.set(name, value)
     return spark

@@ -1,9 +1,9 @@
-"""End Java, and remove its files, after this process was killed.
+"""End Java and remove its files after this process was killed.
 
-Java sees by its standard input that this process is gone, and shuts down. While Spark's optimizer works on a large
-query that takes minutes, and a Java that hangs never ends. So a shell watches beside each Java: its standard input is a
-pipe from this process, which ends at the moment this process does, whatever ends it. Then Java has GRACE seconds;
-the first one, which leaves its classes for the next, has ARCHIVING seconds.
+Java notices the end of its standard input and shuts down. While Spark's optimizer works on a large
+query, that takes minutes, and a Java that hangs never ends. So a shell process watches each Java: its standard input
+is a pipe from this process, which is closed when this process ends, for any reason. Then Java has GRACE seconds;
+the first Java, which writes the class archive, has ARCHIVING seconds.
 
     this process ──pipe──▶ shell      end of the pipe: wait for Java, SIGKILL, remove the private directories
                  ──line──▶ shell      Java was seen to have ended: nothing to do
@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-# Seconds that Java has for its shutdown, and for one that writes its class archive (see `class_archive`).
+# Seconds for Java's shutdown, and for the shutdown of one that writes the class archive (see `class_archive`).
 GRACE = 5
 ARCHIVING = 60
 
-# The shell sees the number of a process and not the process: it does not signal one that is no Java any more.
+# Process ids are reused, so the shell signals the process only if it is still a Java.
 _SCRIPT = """
 trap '' INT TERM HUP
 read -r line && exit 0
@@ -36,10 +36,10 @@ rm -rf -- "$@"
 
 
 class Watchdog:
-    """The shell that watches beside one Java."""
+    """The shell that watches one Java."""
 
     def __init__(self, java: int, directories: Sequence[Path], *, grace: int = GRACE) -> None:
-        # In a session of its own: what a terminal or a supervisor sends to our process group must not end it.
+        # In a session of its own: signals of a terminal or supervisor to our process group must not end it.
         self._process = subprocess.Popen(
             ["/bin/sh", "-c", _SCRIPT, "millstream-watchdog", str(java), str(grace), *map(str, directories)],
             stdin=subprocess.PIPE,
@@ -49,6 +49,6 @@ class Watchdog:
         )
 
     def release(self) -> None:
-        """End the watch: Java has ended, and its number may soon be that of another process."""
+        """End the watch: Java has ended, and its process id may soon be reused."""
         with suppress(OSError):
             self._process.communicate(b"ended\n")

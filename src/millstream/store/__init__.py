@@ -1,8 +1,8 @@
-"""The tables that a stream table keeps besides its own, and the SQL that changes them. Builds SQL, executes none.
+"""Build the SQL that reads and changes the state of stream tables. Nothing is executed here.
 
-names                              what everything is called
-state, group_rows, decode          state of groups; rows of touched groups; what Spark returned, decoded
-target                             the stream table itself
+names                              names of state tables, views and staging tables
+state, group_rows, decode          state of groups; rows of touched groups; rows from Spark, decoded
+target                             the stream table's own table
 materialized_rows, recursion       rows of windows, limits, joins and recursions
 staging, staging_columns           temporary tables, and the types of their columns
 """

@@ -1,4 +1,4 @@
-"""What Spark sent of a block without a head, as PostgreSQL reads it again."""
+"""Decode the rows that Spark sent for a block without a head."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from millstream.store.state import empty_select
 
 
 def decoded_rows(block: Block, names: BlockNames, rows: str | None = None) -> str:
-    """A FROM item `d`, in the query's own types and collations; of all that was sent, or of these rows of it."""
+    """Return a FROM item `d` of the sent rows, or of `rows`, in the query's own types and collations."""
     columns = [f"{c.wire.decode_sql(f'd.{quoted(c.name)}', c.type)} AS {quoted(c.name)}" for c in block.columns]
     decoded = f"SELECT {', '.join([*columns, 'd.__net'])} FROM {rows or names.delta} AS d"
     if len(block.branches) > 1 or all(c.type.collation == "none" for c in block.columns):

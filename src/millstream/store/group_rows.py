@@ -1,7 +1,7 @@
-"""The SQL of what PostgreSQL computes over all rows of the touched groups.
+"""Build the SQL of holistic aggregates, which PostgreSQL computes over all rows of the touched groups.
 
-Any aggregate can be kept this way, with DISTINCT, ORDER BY and all: Spark joins and brings the rows of the
-groups, PostgreSQL evaluates the call as it stands in the query. Equal rows travel once, with their number.
+Any aggregate can be maintained this way, also with DISTINCT and ORDER BY: Spark joins and sends the rows of the
+groups, PostgreSQL evaluates the call as written in the query. Equal rows are sent once, with a count.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from millstream.store.state import empty_select, id_sql, sent_keys
 
 
 def wanted_sql(head: AggregateHead, names: BlockNames) -> str:
-    """The keys, as they travel, of the touched groups that have rows."""
+    """Return a query of the wire keys of the touched groups that have rows."""
     keys = sent_keys(head) or ["1"]
     rows = "CASE WHEN g.absolute THEN g.n0 ELSE coalesce(s.n0, 0) + g.n0 END"
     return (
@@ -25,24 +25,24 @@ def wanted_sql(head: AggregateHead, names: BlockNames) -> str:
 
 
 def no_rows_sql(head: AggregateHead) -> pa.Table:
-    """No rows, in the shape in which they travel."""
+    """Return an empty Arrow table with the columns of group rows."""
     columns = [(column.name, column.wire.arrow_type) for column in (*head.keys, *head.row_columns)]
     return pa.schema([*columns, ("__net", pa.int64())]).empty_table()
 
 
 def holistic_sql(block: Block, head: AggregateHead, names: BlockNames) -> str:
-    """A query of the gathered aggregates of the touched groups that have rows, by the group's id."""
+    """Return a query of the holistic aggregates of the touched groups that have rows, by the group's id."""
     if not head.holistic:
         return ""
     values = ", ".join(f"{one.expr} AS {one.name}" for one in head.holistic)
     if not head.keys:
-        # Of nothing too: there is always one group.
+        # Also over no rows: there is always one group.
         return f"SELECT {id_sql(head, 'r')} AS id, {values} FROM {group_rows_sql(block, head, names)}"
     return f"SELECT r.id, {values} FROM {group_rows_sql(block, head, names)} GROUP BY r.id"
 
 
 def group_rows_sql(block: Block, head: AggregateHead, names: BlockNames) -> str:
-    """The rows of the groups as a FROM item `r`, each as often as it stands there, in the query's own types."""
+    """Return a FROM item `r` of the group rows, each as often as it occurs, in the query's own types."""
     columns = (*head.keys, *head.row_columns)
     decoded = [f"{c.wire.decode_sql(f'd.{quoted(c.name)}', c.type)} AS {quoted(c.name)}" for c in columns]
     rows = (

@@ -1,9 +1,9 @@
-"""The SQL of blocks whose rows are stored as they are: windows, limits, joins that others read.
+"""Build the SQL of materialized rows: windows, limits, and joins that other blocks read.
 
-    new      the rows there shall be, of the parts that were touched
-    changes  images: what is stored and not new, what is new and not stored
+    new      the new rows of the touched parts
+    changes  images: rows that are stored and not new, rows that are new and not stored
 
-A part is what is computed at once: a partition of a window, all rows of a limit, the equal rows of a bag.
+A part is computed as a whole: a partition of a window, all rows of a limit, the equal rows of a bag.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WHOLE = "'00000000-0000-0000-0000-000000000000'::uuid"
 
 
 def create_sql(block: Block, names: BlockNames) -> list[str]:
-    """The table of rows, and the view through which others read it."""
+    """Return the statements that create the table of rows, and the view by which other blocks read it."""
     columns = _columns(block)
     return [
         f"CREATE TABLE {names.materialized} AS "
@@ -32,7 +32,7 @@ def create_sql(block: Block, names: BlockNames) -> list[str]:
 
 
 def new_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
-    """Fill `new`."""
+    """Return the statements that fill `new`."""
     assert block.materialized is not None
     rows = {"window": _window, "limit": _limit, "bag": _bag_full if full else _bag}[block.materialized.kind](
         block, names
@@ -41,20 +41,20 @@ def new_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
 
 
 def filled_sql(block: Block, names: BlockNames, rows: str) -> list[str]:
-    """Fill `new`, which has been cleared, with these rows: part and columns."""
+    """Return the statements that fill the empty table `new` with these rows: part and columns."""
     like = stage(columns_of(block), f"SELECT * FROM {names.materialized}", "s.part")
     create = f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.new.removeprefix('pg_temp.')} AS {like} WITH NO DATA"
     return [create, f"INSERT INTO {names.new} {staged_rows(block, rows)}"]
 
 
 def staged_rows(block: Block, rows: str) -> str:
-    """A query of part and columns, as a staging table holds them."""
+    """Return a query of part and columns, in the types of staging tables."""
     named = f"SELECT * FROM ({rows}) AS q (part, {_columns(block)})" if stages(columns_of(block)) else rows
     return stage(columns_of(block), named, "s.part")
 
 
 def change_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
-    """Note what changes, then carry it out."""
+    """Return the statements that record the images in `changes`, then apply them to the stored rows."""
     columns, own = _columns(block), columns_of(block)
     staged = ", ".join(staged_sql(f"o.{quoted(c.name)}", c.type) for c in own)
     came = unstage(own, names.changes, "s.__ms_action", f"s.{PART}")
@@ -83,7 +83,7 @@ def _outputs(block: Block) -> str:
 
 
 def _nothing(block: Block, names: BlockNames) -> str:
-    """A FROM item without rows that the outputs can be asked of."""
+    """Return an empty FROM item over which the outputs can be evaluated, to get their types."""
     assert block.materialized is not None
     if block.materialized.kind == "limit":
         return f"{_source(block, names)} WHERE false"
@@ -95,7 +95,7 @@ def _nothing(block: Block, names: BlockNames) -> str:
 
 
 def _touched(block: Block, names: BlockNames) -> str:
-    """Of the stored rows: those of the parts that were computed anew."""
+    """Return the condition for stored rows of the touched parts."""
     assert block.materialized is not None
     if block.materialized.kind == "window":
         return f"part IN (SELECT id FROM {names.groups})"
@@ -106,7 +106,7 @@ def _touched(block: Block, names: BlockNames) -> str:
     )
 
 
-# -- how the rows come about -----------------------------------------------------------------
+# -- computing the rows ----------------------------------------------------------------------
 
 
 def _window(block: Block, names: BlockNames) -> str:
@@ -128,7 +128,7 @@ def _source(block: Block, names: BlockNames) -> str:
 
 
 def _bag_rows(block: Block, names: BlockNames) -> str:
-    """Each distinct row once: its hash, and how many more or fewer there shall be."""
+    """Return a query of each distinct row: its hash, and the change of its number of copies."""
     rows = f"SELECT {_outputs(block)}, d.__net AS __ms_net FROM {decoded_rows(block, names)}"
     part = f"encode({row_hash([quoted(output.column.name) for output in block.outputs])}, 'hex')::uuid AS part"
     summed = f"SELECT {part}, x.*, sum(x.__ms_net) OVER w AS total, row_number() OVER w AS nth FROM ({rows}) AS x"

@@ -1,7 +1,7 @@
-"""The names of the relations that belong to a stream table, besides the table itself.
+"""Name the relations that belong to a stream table, besides its own table.
 
 State lives in schema `millstream_state`; staging in temporary tables of the session, which stream tables of one
-shape share (`staging.py`), so that a refresh makes no new catalog rows.
+shape share (`staging.py`), so that a refresh creates no catalog rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from millstream.algebra.table import Table, quoted
 
 ROW_ID = "__ms_row_id"
-# A column of the stored rows that an inner block shows: the partition, or the hash of the row.
+# A column of an inner block's stored rows: the partition, or the hash of the row.
 PART = "__ms_part"
 
 
@@ -24,9 +24,9 @@ class BlockNames:
     name: str
     block: int = 0
     term: int | None = None
-    """For a term of a recursion: its number."""
+    """The number of the term, if these are the names for a term of a recursion."""
     shapes: tuple[str, ...] = ()
-    """The shape of the staging tables of each block; known in a cut."""
+    """The shape of each block's staging tables; known only in a cut."""
 
     def of_term(self, term: int) -> BlockNames:
         """Return the names for a term of the recursion."""
@@ -61,7 +61,7 @@ class BlockNames:
     # -- staging tables ----------------------------------------------------------------------
 
     def _staging(self, kind: str) -> str:
-        # With the block's position: a chain may have two blocks of one shape, which are staged side by side.
+        # With the block's position: a chain may have two blocks of one shape, staged at the same time.
         return f"pg_temp.ms_{kind}_{self.shapes[self.block]}_{self.block}"
 
     def staging(self, terms: int = 0) -> list[str]:

@@ -1,11 +1,11 @@
-"""The SQL of a recursion's rows.
+"""Build the SQL that maintains the rows of a recursion.
 
-    delta     per term: what Spark sent, in which run, not yet computed with
-    steps     rows that were found, by the step that found them
-    gone      rows that were taken out, likewise (UNION)
+    delta     per term: the rows that Spark sent, with the run that sent them, not decoded yet
+    steps     derived rows, with the step that derived them
+    gone      deleted rows, with the step that deleted them (UNION)
 
-A row of `delta` is what a term's columns are computed from. It is computed with only when the runs have been summed
-and something is left: a pair of rows of which one went before the other came is never looked at.
+The columns of a term are computed from rows of `delta`, but only after all runs were summed and only if a row
+remains: an expression is never evaluated for a pair of rows that did not exist at the same time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from millstream.store.staging_columns import columns_of, sent_key_sql, stages, u
 
 
 def tables_sql(block: Block, names: BlockNames) -> list[str]:
-    """The temporary tables."""
+    """Return the statements that create the staging tables."""
     made = {}
     for number, term in enumerate(block.terms):
         columns = [f"{quoted(c.name)} {postgres_type(c.wire.arrow_type)}" for c in term.block.columns]
@@ -41,17 +41,17 @@ def tables_sql(block: Block, names: BlockNames) -> list[str]:
 
 
 def step(block: Block, relation: str, number: int) -> str:
-    """The rows of one step, as a FROM item."""
+    """Return the rows of one step as a FROM item."""
     return f"(SELECT * FROM {_typed(block, relation)} AS t WHERE __ms_step = {number})"
 
 
 def _typed(block: Block, relation: str) -> str:
-    """The rows of `steps` or `gone` in the types of the recursion, as a FROM item without an alias."""
+    """Return the rows of `steps` or `gone` in the recursion's types, as a FROM item without an alias."""
     return unstage(columns_of(block), relation, "s.part", "s.__ms_net", "s.__ms_step")
 
 
 def _staged(block: Block, alias: str) -> str:
-    """The columns of typed rows, as staging holds them."""
+    """Return the columns of typed rows in the types of staging tables."""
     return ", ".join(staged_sql(f"{alias}{quoted(c.name)}", c.type) for c in columns_of(block))
 
 
@@ -63,7 +63,7 @@ def _columns(block: Block, alias: str = "") -> str:
 
 
 def _part(block: Block) -> str:
-    """What tells a row apart: of a set its values, as PostgreSQL's `=` sees them; otherwise its exact text."""
+    """Return what identifies a row: in a set its values, compared by PostgreSQL's `=`; otherwise its exact text."""
     assert block.materialized is not None
     columns = [f"x.{quoted(output.column.name)}" for output in block.outputs]
     if block.materialized.kind == "set":
@@ -72,7 +72,7 @@ def _part(block: Block) -> str:
 
 
 def _summed(term: RecursionTerm, names: BlockNames, where: str, net: str, left: str) -> str:
-    """What is left of certain rows of a term's delta."""
+    """Return a query of the consolidated rows of a term's delta that match a condition."""
     columns = [quoted(column.name) for column in term.block.columns]
     total = f"sum({net})::bigint"
     grouped = f" GROUP BY {', '.join(columns)}" if columns else ""
@@ -83,7 +83,7 @@ def _summed(term: RecursionTerm, names: BlockNames, where: str, net: str, left: 
 def _given(
     block: Block, names: BlockNames, where: str, left: str, *, net: str = "__net", level: int | None = None
 ) -> str:
-    """The rows that all terms give: part, columns, net."""
+    """Return a query of the rows that all terms derive: part, columns, net."""
     parts = []
     for number, term in enumerate(block.terms):
         own = names.of_term(number)
@@ -104,7 +104,7 @@ def _level(term: RecursionTerm) -> str:
 
 
 def levels_sql(block: Block, names: BlockNames) -> str:
-    """The levels of which the changes themselves give rows, or take some."""
+    """Return a query of the levels that the changes themselves affect."""
     parts = []
     for number, term in enumerate(block.terms):
         own = names.of_term(number)
@@ -114,7 +114,7 @@ def levels_sql(block: Block, names: BlockNames) -> str:
 
 
 def level_sql(block: Block, names: BlockNames, level: int) -> str:
-    """Find how many more or fewer of each row there shall be at a level: by the changes, and by the level before."""
+    """Return the statement that computes the net of each row of a level, from the changes and from the level before."""
     given = _given(block, names, f"__run IN (0, {level})", "<> 0", level=level)
     summed = f"SELECT y.*, sum(__ms_net) OVER w AS total, row_number() OVER w AS nth FROM ({given}) AS y"
     return (
@@ -124,7 +124,7 @@ def level_sql(block: Block, names: BlockNames, level: int) -> str:
 
 
 def overdrawn_sql(names: BlockNames) -> str:
-    """How many rows shall go oftener than they are there."""
+    """Return a query of the number of rows of which more copies are to be deleted than exist."""
     return f"SELECT count(*) FROM {names.steps} AS b WHERE {_have(names)} + b.__ms_net < 0"
 
 
@@ -133,7 +133,7 @@ def _have(names: BlockNames) -> str:
 
 
 def carry_out_levels_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
-    """Bring the stored rows up to date, and note what changes."""
+    """Return the statements that record the images and apply them to the stored rows."""
     have = "" if full else f"{_have(names)} + "
     rows = (
         f"SELECT b.part, {_columns(block, 'b.')} FROM {_typed(block, names.steps)} AS b "
@@ -146,12 +146,12 @@ def carry_out_levels_sql(block: Block, names: BlockNames, *, full: bool) -> list
 
 
 def lost_sql(block: Block, names: BlockNames) -> str:
-    """Stored rows that lost a derivation by the changes themselves."""
+    """Return the statement that deletes stored rows which lost a derivation by the changes themselves."""
     return _taken(block, names, f"SELECT part FROM ({_given(block, names, 'true', '< 0')}) AS g", 0)
 
 
 def lost_with_sql(block: Block, names: BlockNames, run: int, number: int) -> str:
-    """Stored rows that have a derivation from rows taken out; not one that the changes made possible."""
+    """Return the statement that deletes stored rows with a derivation from deleted rows, unless it is a new one."""
     where = f"__run = {run} OR (__run = 0 AND __net > 0)"
     net = f"CASE __run WHEN {run} THEN __net ELSE -__net END"
     return _taken(block, names, f"SELECT part FROM ({_given(block, names, where, '> 0', net=net)}) AS g", number)
@@ -166,18 +166,18 @@ def _taken(block: Block, names: BlockNames, parts: str, number: int) -> str:
 
 
 def take_out_sql(names: BlockNames) -> str:
-    """Take them out of what is stored: what they only derive from each other is not derived."""
+    """Return the statement that removes deleted rows from the stored ones, so that they do not derive each other."""
     return f"DELETE FROM {names.materialized} AS k USING {names.gone} AS o WHERE o.part = k.part"
 
 
 def forget_sql(block: Block, names: BlockNames) -> list[str]:
-    """Forget what the steps gave: they are evaluated again over what is left."""
+    """Return the statement that clears the deltas of the steps, which are evaluated again over the remaining rows."""
     deltas = [names.of_term(number).delta for number, term in enumerate(block.terms) if term.itself is not None]
     return [f"TRUNCATE {', '.join(deltas)}"]
 
 
 def keys_sql(term: RecursionTerm, names: BlockNames) -> str:
-    """The values, as they travel, by which derivations of the rows taken out are looked for."""
+    """Return a query of the wire keys by which derivations of the deleted rows are looked up."""
     wires = {column.name: column.wire for column in term.block.columns}
     types = {output.column.name: output.column.type for output in term.block.outputs}
     values = [sent_key_sql(f"o.{quoted(column)}", wires[body], types[column]) for column, body in term.found_by]
@@ -185,13 +185,13 @@ def keys_sql(term: RecursionTerm, names: BlockNames) -> str:
 
 
 def found_sql(block: Block, names: BlockNames, runs: Sequence[int], number: int, *, full: bool) -> str:
-    """Rows that were derived in these runs and are not there yet, each once."""
+    """Return the statement that inserts each row which was derived in these runs and does not exist yet."""
     listed = ", ".join(map(str, runs))
     return _new(block, names, _given(block, names, f"__run IN ({listed})", "> 0"), number, full=full)
 
 
 def rederived_sql(block: Block, names: BlockNames, run: int) -> str:
-    """Rows that were taken out and have a derivation from what is left."""
+    """Return the statement that inserts again deleted rows which have a derivation from the remaining rows."""
     given = f"{_given(block, names, f'__run = {run}', '> 0')}"
     of_them = f"SELECT g.* FROM ({given}) AS g WHERE g.part IN (SELECT o.part FROM {names.gone} AS o)"
     return _new(block, names, of_them, 0, full=False)
@@ -207,7 +207,7 @@ def _new(block: Block, names: BlockNames, given: str, number: int, *, full: bool
 
 
 def carry_out_set_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
-    """Store what was found, and note what differs from what was taken out."""
+    """Return the statements that store the derived rows, and record how they differ from the deleted ones."""
     if full:
         rows = f"SELECT part, {_columns(block)} FROM {_typed(block, names.steps)} AS t"
         return [*filled_sql(block, names, rows), *change_sql(block, names, full=True)]

@@ -1,13 +1,13 @@
-"""Staging tables: temporary tables of a session that hold what is to be applied.
+"""Manage staging tables: temporary tables of a session that hold the rows to apply.
 
-A staging table is made for a shape (the columns of what is staged, with their types and collations), not for a stream
-table. Stream tables of one shape use it in turn, each after it has been cleared:
+A staging table is created for a shape (the staged columns with their types and collations), not for a stream
+table. Stream tables of one shape use it one after the other, and clear it before use:
 
     500 sums by region      three staging tables in all, not 1,500
 
-PostgreSQL holds every lock until the transaction ends, and a new temporary table with its row type, its TOAST table and
-the index of that takes four. ON COMMIT DELETE ROWS would not do: each commit then truncates every such table of the
-session, used or not, under three locks each and for some milliseconds.
+PostgreSQL holds locks until the transaction ends, and a new temporary table with its row type, its TOAST table and
+TOAST index takes four. ON COMMIT DELETE ROWS would be no solution: each commit truncates all such tables of the
+session, used or not, which takes three locks each and some milliseconds.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from millstream.algebra.block import Block
 from millstream.postgres.connection import Connection
 from millstream.store.names import BlockNames
 
-# Up to this size rows are deleted one by one: TRUNCATE makes new files, which costs as much as some thousand rows.
+# Up to this size DELETE is used: TRUNCATE creates new files, which costs as much as deleting some thousand rows.
 SMALL_BYTES = 1 << 20
-# A staging table that is larger when the cut has ended is truncated, so that the server has the disk space back.
+# A larger staging table is truncated at the end of the cut, to free disk space on the server.
 LARGE_BYTES = 8 << 20
 
 
 def clear(conn: Connection, names: Sequence[str]) -> None:
-    """Empty those of these staging tables that exist."""
+    """Clear those of these staging tables that exist."""
     query = (
         "SELECT 'pg_temp.' || relname, pg_relation_size(oid) FROM pg_class "
         "WHERE relnamespace = pg_my_temp_schema() AND relname = ANY(%s)"
@@ -40,7 +40,7 @@ def clear(conn: Connection, names: Sequence[str]) -> None:
 
 
 def release(conn: Connection) -> None:
-    """Give the disk space of large staging tables back, outside any transaction."""
+    """Truncate large staging tables to free their disk space. Call it outside of a transaction."""
     query = (
         "SELECT format('pg_temp.%%I', relname) FROM pg_class WHERE relnamespace = pg_my_temp_schema() "
         "AND relkind = 'r' AND starts_with(relname, 'ms_') AND pg_relation_size(oid) > %s"
@@ -53,9 +53,9 @@ def release(conn: Connection) -> None:
 
 
 def shapes(conn: Connection, asked: Mapping[BlockNames, Sequence[Block]]) -> dict[BlockNames, tuple[str, ...]]:
-    """For each stream table the shapes of its blocks; one query for all. Ask in the cut that stages the rows.
+    """Return the shapes of the blocks of each stream table, by one query. Call it in the cut that stages the rows.
 
-    What is staged has its columns from the block, and from the relations that the block maintains.
+    Staged columns come from the block, and from the relations that the block maintains.
     """
     relations = {names.target for names in asked}
     relations |= {name for names, blocks in asked.items() for block in blocks for name in _stored(names, block)}
@@ -72,7 +72,7 @@ def _stored(names: BlockNames, block: Block) -> tuple[str, ...]:
 
 
 def _columns(conn: Connection, relations: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
-    """The columns of relations, in order: the name; type, modifier and collation."""
+    """Return, by relation, the columns in order: name, and type, modifier and collation in one text."""
     query = (
         "SELECT r.name, array_agg(ARRAY[a.attname, concat_ws(' ', a.atttypid, a.atttypmod, a.attcollation)] "
         "ORDER BY a.attnum) FROM unnest(%s::text[]) AS r (name) "
@@ -83,7 +83,7 @@ def _columns(conn: Connection, relations: Sequence[str]) -> dict[str, list[tuple
 
 
 def _shape(names: BlockNames, block: Block, columns: Mapping[str, list[tuple[str, str]]], *, last: bool) -> str:
-    # Of the stream table itself columns are staged by position, whatever they are called.
+    # The columns of the stream table are staged by position, so their names do not matter.
     target = [type_ for _, type_ in columns.get(names.target, ())] if last else []
     stored = [columns.get(relation, []) for relation in _stored(names, block)]
     sent = [_sent(block), *(_sent(term.block) for term in block.terms)]
@@ -91,12 +91,12 @@ def _shape(names: BlockNames, block: Block, columns: Mapping[str, list[tuple[str
 
 
 def digest(text: str) -> str:
-    """128 bits that stand for a text in a name."""
+    """Return a digest of 128 bits, to be part of a name."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-# Of any types: printed, not used.
+# Any: the values are only printed.
 def _sent(block: Block) -> tuple[Any, ...]:
-    """What Spark sends of a block."""
+    """Return the columns that Spark sends for a block."""
     head, kept = block.head, block.materialized
     return block.columns, (head.keys, head.accumulators, head.row_columns) if head else (), kept.kind if kept else ""

@@ -1,7 +1,7 @@
-"""The columns of staging tables are of built-in types only (see `algebra.text_io`).
+"""Convert rows to the columns of staging tables, which have built-in types only (see `algebra.text_io`).
 
-A staging table is filled from typed rows by `stage` and read as typed rows by `unstage`. Where no column has a
-user-defined type both return what they were given.
+`stage` converts typed rows for a staging table, `unstage` converts them back. If no column has a
+user-defined type, both return their argument.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from millstream.algebra.wire import Wire
 
 
 def stages(columns: Sequence[Column]) -> bool:
-    """Does one of the columns need another type in a staging table?"""
+    """Return True if a column has another type in a staging table."""
     return any(column.type.is_user_defined for column in columns)
 
 
 def columns_of(block: Block) -> list[Column]:
-    """The output columns of a block."""
+    """Return the output columns of a block."""
     return [output.column for output in block.outputs]
 
 
 def stage(columns: Sequence[Column], rows: str, *others: str) -> str:
-    """A query whose rows have these columns and others, as a query for a staging table with the same columns."""
+    """Convert a query with these typed columns and others to one for a staging table."""
     if not stages(columns):
         return rows
     listed = [f"{staged_sql(f's.{quoted(c.name)}', c.type)} AS {quoted(c.name)}" for c in columns]
@@ -34,7 +34,7 @@ def stage(columns: Sequence[Column], rows: str, *others: str) -> str:
 
 
 def unstage(columns: Sequence[Column], relation: str, *others: str) -> str:
-    """A staging table that has these columns and others, as a FROM item (without an alias) of typed rows."""
+    """Return a staging table with these columns and others as a FROM item of typed rows, without an alias."""
     if not stages(columns):
         return relation
     listed = [f"{unstaged_sql(f's.{quoted(c.name)}', c.type)} AS {quoted(c.name)}" for c in columns]
@@ -42,10 +42,10 @@ def unstage(columns: Sequence[Column], relation: str, *others: str) -> str:
 
 
 def received_sql(sent: str, wire: Wire, type_: PgType) -> str:
-    """What Spark sent of a value, as a staging table holds it: of a user-defined type, the text that travelled."""
+    """Convert a value from Spark for a staging table; a user-defined type stays the text that was sent."""
     return sent if type_.output else staged_sql(wire.decode_sql(sent, type_), type_)
 
 
 def sent_key_sql(staged: str, wire: Wire, type_: PgType) -> str:
-    """A key that a staging table holds, as it travels to Spark."""
+    """Convert a key in a staging table to its wire form for Spark."""
     return staged if type_.output else wire.key_sql(unstaged_sql(staged, type_))

@@ -1,9 +1,9 @@
-"""The SQL that keeps the state of an aggregate's groups.
+"""Build the SQL that maintains the state of an aggregate's groups.
 
-    delta (as it travelled)  ->  groups (decoded, with an id)  ->  MERGE into the state
+    delta (as sent by Spark)  ->  groups (decoded, with an id)  ->  MERGE into the state
 
-A group's id is a 128-bit hash of its keys' text, so NULL keys match and one index serves. A row of
-`groups` either adds to the state or, where `absolute`, replaces it; a group without rows is gone.
+A group's id is a 128-bit hash of the text of its keys, so NULL keys match and one index is enough. A row of
+`groups` either adds to the state or, if `absolute`, replaces it; a group without rows is deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from millstream.store.staging_columns import columns_of, received_sql, sent_key_
 
 
 def create_sql(block: Block, head: AggregateHead, names: BlockNames) -> list[str]:
-    """The state table; its columns take type and collation from the query's own expressions."""
+    """Return the statements that create the state table, with types and collations of the query's expressions."""
     own = [*(key.name for key in head.keys), *(one.column for one in head.extremes if one.column)]
     source = empty_select(block, list(dict.fromkeys(own)), names)
     columns = [f"b.{quoted(key.name)}::{key.type.name} AS {quoted(key.name)}" for key in head.keys]
@@ -38,11 +38,11 @@ def create_sql(block: Block, head: AggregateHead, names: BlockNames) -> list[str
 
 @on_large_stack
 def empty_select(block: Block, columns: Sequence[str], names: BlockNames) -> str:
-    """A SELECT without rows, of the body's columns as PostgreSQL's own expressions: it knows their collations."""
+    """Return an empty SELECT of the body's columns as PostgreSQL expressions, which have the right collations."""
     branch, types = block.branches[0], {column.name: column.type for column in block.columns}
     assert isinstance(branch.body, Project)
     leaves = {Ref(one.name, leaf.name): leaf.expr for one in branch.inputs for leaf in one.leaves}
-    # All other columns of the body are marks of mark joins, which no table has.
+    # All other columns of the body are marks of mark joins, which are no columns of tables.
     marks = {ref: Expr("CAST(NULL AS BOOLEAN)") for output in branch.body.outputs for ref in output.expr.refs}
     typed = {name: f"CAST(NULL AS {type_.name})" for name, type_ in types.items() if type_.collation == "none"}
     untyped = [output for output in branch.body.outputs if output.name not in typed]
@@ -60,19 +60,19 @@ def _initial(one: Accumulator) -> str:
 
 
 def _of_nothing(one: HolisticAggregate, block: Block, head: AggregateHead, names: BlockNames) -> str:
-    """What a gathered aggregate is over no rows; it has its type and collation."""
+    """Return a holistic aggregate over no rows, which has the right type and collation."""
     return f"(SELECT {one.expr} FROM ({empty_select(block, [c.name for c in head.row_columns], names)}) AS r)"
 
 
 def _only_row(block: Block, head: AggregateHead, names: BlockNames) -> str:
-    """Without keys there is one group, and it exists from the start."""
+    """Return the statement that inserts the only group of an aggregate without keys."""
     values = ["NULL" if one.strategy == "extreme" else "0" for one in head.accumulators]
     values += [_of_nothing(one, block, head, names) for one in head.holistic]
     return f"INSERT INTO {names.state} VALUES ({id_sql(head, 'x')}, {', '.join(values)})"
 
 
 def id_sql(head: AggregateHead, alias: str) -> str:
-    """A group's id from its keys."""
+    """Return the expression for a group's id."""
     if not head.keys:
         return "'00000000-0000-0000-0000-000000000000'::uuid"
     keys = [f"{alias}.{quoted(key.name)}" for key in head.keys]
@@ -80,7 +80,7 @@ def id_sql(head: AggregateHead, alias: str) -> str:
 
 
 def groups_table_sql(head: AggregateHead, names: BlockNames) -> str:
-    """The temporary table of touched groups: what their state gains or becomes, but for gathered aggregates."""
+    """Return the staging table of touched groups: the change of their state, or the new state."""
     keys = [f"{staged_sql(quoted(key.name), key.type)} AS {quoted(key.name)}" for key in head.keys]
     columns = ["id", *keys, "false AS absolute"]
     for one in head.accumulators:
@@ -95,7 +95,7 @@ def groups_table_sql(head: AggregateHead, names: BlockNames) -> str:
 
 
 def decode_sql(head: AggregateHead, names: BlockNames, *, absolute: bool) -> str:
-    """Fill `groups` from what Spark sent."""
+    """Return the statement that fills `groups` from the rows that Spark sent."""
     values = [f"{_decoded(one, name, names.state)} AS {name}" for one, name in head.state_columns]
     inner = f"SELECT {', '.join(_received_keys(head) + values)} FROM {names.delta} AS d"
     listed = [f"x.{quoted(key.name)}" for key in head.keys]
@@ -104,7 +104,7 @@ def decode_sql(head: AggregateHead, names: BlockNames, *, absolute: bool) -> str
 
 
 def _received_keys(head: AggregateHead) -> list[str]:
-    """The keys of what Spark sent, as `groups` holds them; their text, and so the group's id, is that of the values."""
+    """Return the sent keys in the types of `groups`. Their text, and so the group's id, is that of the values."""
     found = [(quoted(key.name), key) for key in head.keys]
     return [f"{received_sql(f'd.{name}', key.wire, key.type)} AS {name}" for name, key in found]
 
@@ -127,10 +127,10 @@ def _decoded(one: Accumulator, name: str, state: str) -> str:
 
 
 def lost_sql(head: AggregateHead, names: BlockNames) -> str:
-    """The keys, as they travel, of the groups that must be recomputed.
+    """Return a query of the wire keys of the groups that must be recomputed.
 
-    All that still have rows, where something is always recomputed; otherwise those whose stored
-    extreme went and was not matched by one that came.
+    These are all groups with rows if something is always recomputed; otherwise those whose stored
+    extreme was deleted and not replaced by an inserted value.
     """
     keys = sent_keys(head) or ["1"]
     lost = "true" if head.recomputed else " OR ".join(_lost(one, head) for one in head.extremes)
@@ -141,7 +141,7 @@ def lost_sql(head: AggregateHead, names: BlockNames) -> str:
 
 
 def sent_keys(head: AggregateHead) -> list[str]:
-    """The keys of `groups`, as they travel."""
+    """Return the keys of `groups` in their wire form."""
     return [sent_key_sql(f"g.{quoted(key.name)}", key.wire, key.type) for key in head.keys]
 
 
@@ -157,16 +157,16 @@ def _lost(one: Accumulator, head: AggregateHead) -> str:
 
 
 def forget_sql(head: AggregateHead, names: BlockNames) -> str:
-    """Take the groups that were recomputed out of `groups`; what replaces them stands in `delta`."""
+    """Return the statement that removes recomputed groups from `groups`; `delta` has their replacements."""
     inner = f"SELECT {', '.join(_received_keys(head)) or '1'} FROM {names.delta} AS d"
     return f"DELETE FROM {names.groups} WHERE id IN (SELECT {id_sql(head, 'x')} FROM ({inner}) AS x)"
 
 
 def renamed_sql(head: AggregateHead, names: BlockNames) -> str | None:
-    """Before a full read: delete the groups whose id is no longer the hash of their keys. None where no id can differ.
+    """Return the DELETE of groups whose id is no longer the hash of their keys; None if there can be none.
 
-    `ALTER TYPE ... RENAME VALUE` changes the text of a stored key. The group would be found under its new id, and the
-    stored one, which has the same key, would be taken for one that has vanished.
+    `ALTER TYPE ... RENAME VALUE` changes the text of a stored key. A full read finds the group under its new id, and
+    would treat the stored one, which has the same key, as a group that no longer exists.
     """
     if not any(key.type.is_user_defined for key in head.keys):
         return None
@@ -175,7 +175,7 @@ def renamed_sql(head: AggregateHead, names: BlockNames) -> str | None:
 
 
 def vanished_sql(head: AggregateHead, names: BlockNames) -> str:
-    """After a full read: stored groups that were not found become groups without rows."""
+    """Return the statement that, after a full read, gives stored groups which were not found zero rows."""
     keys = [staged_sql(f"s.{quoted(key.name)}", key.type) for key in head.keys]
     values = ["NULL" if one.strategy == "extreme" else "0" for one, _ in head.state_columns]
     return (
@@ -186,7 +186,7 @@ def vanished_sql(head: AggregateHead, names: BlockNames) -> str:
 
 
 def merge_sql(head: AggregateHead, names: BlockNames, holistic: str = "") -> str:
-    """Bring the state up to date: add, replace, or remove. `gathered` is a query of the gathered aggregates by id."""
+    """Return the MERGE into the state. `holistic` is a query of the holistic aggregates by group id."""
     own = [one.name for one in head.holistic]
     merged = {one.name: _merged(one, head) for one in head.accumulators} | {name: f"g.{name}" for name in own}
     update = ", ".join(f"{name} = {value}" for name, value in merged.items())
@@ -204,7 +204,7 @@ def merge_sql(head: AggregateHead, names: BlockNames, holistic: str = "") -> str
 
 
 def _touched(head: AggregateHead, names: BlockNames, holistic: str) -> str:
-    """The rows of `groups` in the types of the state, with what was gathered."""
+    """Return the rows of `groups` in the types of the state, with the holistic aggregates."""
     own = [(quoted(key.name), key.type) for key in head.keys]
     own += [(f"{one.name}_in", one.type) for one in head.extremes]
     if not holistic and not any(type_.is_user_defined for _, type_ in own):
@@ -221,7 +221,7 @@ def _incoming(one: Accumulator) -> str:
 
 
 def _merged(one: Accumulator, head: AggregateHead) -> str:
-    """The new value of an accumulator."""
+    """Return the new value of an accumulator."""
     incoming = _incoming(one)
     if one.strategy == "sum":
         return f"CASE WHEN g.absolute THEN {incoming} ELSE s.{one.name} + {incoming} END"
@@ -240,7 +240,7 @@ def _merged(one: Accumulator, head: AggregateHead) -> str:
 
 
 def shown_sql(block: Block, names: BlockNames) -> str:
-    """The view through which other blocks read this one: its rows are expressions over the state."""
+    """Return the view by which other blocks read this one: expressions over the state."""
     kept = f" WHERE {block.having}" if block.having else ""
     return f"CREATE VIEW {names.shown} AS SELECT {_shown(block)} FROM {names.state} AS s{kept}"
 
@@ -251,7 +251,7 @@ def _shown(block: Block) -> str:
 
 
 def changes_table_sql(block: Block, names: BlockNames) -> str:
-    """The temporary table of images: an action, the columns that the block shows, and where a row stands."""
+    """Return the staging table of images: the action, the block's outputs, and the position of the row."""
     own = [(quoted(column.name), column.type) for column in columns_of(block)]
     listed = [f"{staged_sql(f'v.{name}', type_)} AS {name}" for name, type_ in own]
     listed += [f"v.{ROW}", f"v.{PART}"] if block.materialized else [f"v.{ROW}"]
@@ -262,7 +262,7 @@ def changes_table_sql(block: Block, names: BlockNames) -> str:
 
 
 def images_sql(block: Block, names: BlockNames, action: str) -> str:
-    """The rows of the touched groups as they stand: 'D' before the state is merged, 'I' after it."""
+    """Return the statement that records the outputs of touched groups: 'D' before the MERGE, 'I' after it."""
     kept = f" WHERE {block.having}" if block.having else ""
     outputs = [staged_sql(f"({output.expr})", output.column.type) for output in block.outputs]
     return (
@@ -272,7 +272,7 @@ def images_sql(block: Block, names: BlockNames, action: str) -> str:
 
 
 def unchanged_sql(block: Block, names: BlockNames) -> str:
-    """Take out the images of rows that are what they were."""
+    """Return the statement that removes pairs of equal images."""
     listed = ", ".join(f"c.{quoted(output.column.name)}" for output in block.outputs)
     text = f"ROW({listed})::text"
     return (
@@ -282,7 +282,7 @@ def unchanged_sql(block: Block, names: BlockNames) -> str:
 
 
 def index_sql(block: Block, names: BlockNames, reader: Input, columns: Sequence[str]) -> str:
-    """An index by which a reader of the block finds its rows."""
+    """Return the statement that creates an index for lookups in the block."""
     leaves = [reader.leaf(column) for column in columns]
     fixed = [leaf for leaf in leaves if leaf.wire.arrow != "string"] or leaves[:1]
     keys = [_over_stored(leaf.expr.sql, block, reader) for leaf in fixed]
@@ -292,7 +292,7 @@ def index_sql(block: Block, names: BlockNames, reader: Input, columns: Sequence[
 
 
 def order_index_sql(block: Block, names: BlockNames, reader: Input, order: Sequence[str]) -> str:
-    """An index by which the first rows of a block are found."""
+    """Return the statement that creates an index for reading the first rows of a block in order."""
     keys = [_SORTED.fullmatch(_over_stored(one, block, reader)) for one in order]
     return f"CREATE INDEX ON {_stored(block, names)} ({', '.join(f'({key[1]}) {key[2]}' for key in keys if key)})"
 
@@ -302,7 +302,7 @@ def _stored(block: Block, names: BlockNames) -> str:
 
 
 def _over_stored(expression: str, block: Block, reader: Input) -> str:
-    """An expression over what a block shows, over what it stores."""
+    """Rewrite an expression over a block's outputs to one over its stored columns."""
     stored = {o.column.name: quoted(o.column.name) if block.materialized else f"({o.expr})" for o in block.outputs}
     exprs = {Ref(reader.scan.alias, name).sql: expr for name, expr in stored.items()}
     written = _STRING_OR_COLUMN.sub(lambda m: exprs.get(m[0], m[0]), expression)

@@ -1,10 +1,10 @@
-"""The SQL that brings a stream table up to date in one statement.
+"""Build the SQL that applies the difference to a stream table's own table, in one statement.
 
-First `rows` is filled: one line per row that may change, with what shall be done to it,
+First `rows` is filled with one line for each row that may change, and what to do with it:
 
-    op   I insert   U update   D delete        tid   where the stored row stands
+    op   I insert   U update   D delete        tid   the ctid of the stored row
 
-then one MERGE carries it out, so that the user's triggers fire once, on real changes only, when
+Then one MERGE executes this plan, so that the user's triggers fire once, on real changes only, when
 the table is complete. Rows are compared by their exact text.
 """
 
@@ -23,7 +23,7 @@ _LONG = {"text": "", "varchar": "::text", "bpchar": "::text", "bytea": ""}
 
 
 def create_sql(block: Block, names: BlockNames, query: str) -> list[str]:
-    """The stream table: the query's columns as PostgreSQL types them, and what tells rows apart."""
+    """Return the statements that create the table: the columns of the query, and its key or row id."""
     statements = [f"CREATE TABLE {names.target} AS {query} WITH NO DATA"]
     if block.key.kind == "row_id":
         return [*statements, f"ALTER TABLE {names.target} ADD COLUMN {ROW_ID} bytea NOT NULL PRIMARY KEY"]
@@ -31,7 +31,7 @@ def create_sql(block: Block, names: BlockNames, query: str) -> list[str]:
 
 
 def index_sql(block: Block, names: BlockNames) -> str:
-    """The unique index that tells rows apart."""
+    """Return the unique index that identifies rows."""
     key = block.key
     if key.kind == "row_id":
         return f"ALTER TABLE {names.target} ADD PRIMARY KEY ({ROW_ID})"
@@ -43,7 +43,7 @@ def index_sql(block: Block, names: BlockNames) -> str:
 
 
 def long_keys_sql(block: Block, names: BlockNames) -> str | None:
-    """Is there a new key that is longer than an entry of a unique index may be? None where no key can be."""
+    """Return a query that finds a new key too long for a unique index; None if no key can be."""
     if block.key.kind != "columns" or not long_columns(block):
         return None
     size = " + ".join(f"coalesce(pg_column_size(o.{ours}), 0)" for ours, _ in _key(block))
@@ -51,14 +51,14 @@ def long_keys_sql(block: Block, names: BlockNames) -> str | None:
 
 
 def long_columns(block: Block) -> dict[str, str]:
-    """The columns of the key whose values may be of any length, with what stands for each in a unique index."""
+    """Return the key columns with values of any length, with the expression that replaces each in a unique index."""
     types = {output.column.name: output.column.type for output in block.outputs}
     found = {name: _LONG[types[name].base] for name in block.key.columns if types[name].base in _LONG}
     return {name: f"(md5({quoted(name)}{cast}))" for name, cast in found.items()}
 
 
 def unique_index_sql(block: Block, names: BlockNames) -> str:
-    """The name of the unique index over the key."""
+    """Return the name of the unique index on the key."""
     columns = ", ".join(map(_literal, block.key.columns))
     own = (
         "SELECT array_agg(a.attname::text ORDER BY k.place) FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, place) "
@@ -76,7 +76,7 @@ def _literal(text: str) -> str:
 
 
 def long_index_sql(block: Block, names: BlockNames) -> list[str]:
-    """What tells rows apart instead, and what they are found by: both hold values of any length."""
+    """Return the indexes for long keys: a unique one, and one for lookups; both accept values of any length."""
     long = long_columns(block)
     listed = ", ".join(long.get(name, quoted(name)) for name in block.key.columns)
     nulls = " NULLS NOT DISTINCT" if block.key.nullable else ""
@@ -87,7 +87,7 @@ def long_index_sql(block: Block, names: BlockNames) -> list[str]:
 
 
 def rows_table_sql(block: Block, names: BlockNames) -> str:
-    """The temporary table of planned changes: the target's columns by position, whatever they are called."""
+    """Return the staging table of planned changes: the target's columns by position, under names of our own."""
     types = _types(block)
     listed = ", ".join(f"{_staged(f't.{theirs}', types.get(ours))} AS {ours}" for ours, theirs in _columns(block))
     return (
@@ -97,13 +97,13 @@ def rows_table_sql(block: Block, names: BlockNames) -> str:
 
 
 def _columns(block: Block) -> list[tuple[str, str]]:
-    """Our name and the target's name of each stored column. Ours cannot meet a name of the user's."""
+    """Return our name and the target's name of each stored column. Ours cannot equal a user's."""
     columns = [(f"o{number}", quoted(output.column.name)) for number, output in enumerate(block.outputs)]
     return [*columns, ("row_id", ROW_ID)] if block.key.kind == "row_id" else columns
 
 
 def _types(block: Block) -> dict[str, PgType]:
-    """By our name, the types of those that staging holds in another one."""
+    """Return, by our name, the types of the columns that have another type in staging."""
     typed = {f"o{number}": output.column.type for number, output in enumerate(block.outputs)}
     return {ours: type_ for ours, type_ in typed.items() if type_.is_user_defined}
 
@@ -113,13 +113,13 @@ def _staged(value: str, type_: PgType | None) -> str:
 
 
 def _listed(block: Block) -> str:
-    """The columns of new rows `n`, as staging holds them."""
+    """Return the columns of new rows `n` in the types of staging tables."""
     types = _types(block)
     return ", ".join(_staged(f"n.{ours}", types.get(ours)) for ours in _ours(block))
 
 
 def _planned(block: Block, names: BlockNames) -> str:
-    """The planned changes in the target's types, as a FROM item without an alias."""
+    """Return the planned changes in the target's types, as a FROM item without an alias."""
     types = _types(block)
     if not types:
         return names.rows
@@ -133,18 +133,18 @@ def _ours(block: Block) -> list[str]:
 
 
 def _key(block: Block) -> list[tuple[str, str]]:
-    """The same of the key's columns."""
+    """Return our name and the target's name of each key column."""
     names = {theirs: ours for ours, theirs in _columns(block)}
     return [(names[quoted(name)], quoted(name)) for name in block.key.columns]
 
 
 def _outputs(block: Block) -> list[str]:
-    """The final expressions under our names."""
+    """Return the final expressions under our names."""
     return [f"{output.expr} AS o{number}" for number, output in enumerate(block.outputs)]
 
 
 def plan_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
-    """The statements that fill `rows`."""
+    """Return the statements that fill `rows`."""
     if block.head is not None:
         statement = _matched(block, names, _group_rows(block, names))
     elif block.key.kind == "row_id":
@@ -155,7 +155,7 @@ def plan_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
 
 
 def merge_sql(block: Block, names: BlockNames) -> str:
-    """Carry the plan out."""
+    """Return the MERGE that executes the planned changes."""
     columns = _columns(block)
     update = ", ".join(f"{theirs} = o.{ours}" for ours, theirs in columns)
     listed = ", ".join(theirs for _, theirs in columns)
@@ -170,14 +170,14 @@ def merge_sql(block: Block, names: BlockNames) -> str:
 
 
 def insert_sql(block: Block, names: BlockNames) -> str:
-    """Carry out a plan that only inserts."""
+    """Return the INSERT that executes a plan without updates and deletes."""
     listed = ", ".join(theirs for _, theirs in _columns(block))
     chosen = f"SELECT {', '.join(_ours(block))} FROM {_planned(block, names)} AS p WHERE op OPERATOR(pg_catalog.=) 'I'"
     return f"INSERT INTO {names.target} ({listed}) {chosen}"
 
 
 def unwritten_sql(block: Block, names: BlockNames) -> str:
-    """Count the rows that were to be written and are not in the table as they were planned."""
+    """Return a query that counts planned rows which are not in the table as planned."""
     ours = ", ".join(f"o.{mine}" for mine, _ in _columns(block))
     theirs = ", ".join(f"t.{stored}" for _, stored in _columns(block))
     parts = [
@@ -189,7 +189,7 @@ def unwritten_sql(block: Block, names: BlockNames) -> str:
 
 
 def _found_by(block: Block) -> list[tuple[str, str]]:
-    """How the stored row of a planned one is found: (which planned rows, condition). NULL keys apart."""
+    """Return how to find the stored row of a planned one: (which planned rows, condition). NULL keys are separate."""
     if block.key.kind == "single":
         return [("true", "true")]
     if block.key.kind == "row_id":
@@ -205,7 +205,7 @@ def _found_by(block: Block) -> list[tuple[str, str]]:
 
 
 def _group_rows(block: Block, names: BlockNames) -> str:
-    """Each touched group: its key, whether it stands in the result, and its outputs."""
+    """Return a query of the touched groups: key, whether the group is in the result, and outputs."""
     assert block.head is not None
     having = f" AND ({block.having})" if block.having else ""
     # A group that is gone has no state left; its key columns come from the touched group itself.
@@ -224,7 +224,7 @@ def _group_rows(block: Block, names: BlockNames) -> str:
 
 
 def _keyed_rows(block: Block, names: BlockNames) -> str:
-    """Per key the row that stands in the new version, or that none does."""
+    """Return a query of the new row of each key, or that there is none."""
     keys = [f"n.{ours}" for ours, _ in _key(block)]
     shown = ", ".join(f"n.{ours} AS key_{ours}" for ours, _ in _key(block))
     return (
@@ -235,7 +235,7 @@ def _keyed_rows(block: Block, names: BlockNames) -> str:
 
 
 def _matched(block: Block, names: BlockNames, new: str) -> str:
-    """Find the stored row of each new one, and what shall be done."""
+    """Return a query that joins new rows to their stored rows and decides: insert, update or delete."""
     ours = _ours(block)
     texts = [f"ROW({', '.join(f'{alias}.{column}' for column in ours)})::text" for alias in ("t", "n")]
     op = (
@@ -252,7 +252,7 @@ def _matched(block: Block, names: BlockNames, new: str) -> str:
 
 
 def _matches(block: Block) -> list[tuple[str, str]]:
-    """How new rows meet stored ones: (condition, which new rows). NULL keys apart, so that the rest can hash."""
+    """Return how new rows join stored ones: (condition, which new rows). NULL keys are separate, so others can hash."""
     if block.key.kind == "single":
         return [("true", "")]
     if block.key.kind == "row_id":
@@ -267,7 +267,7 @@ def _matches(block: Block) -> list[tuple[str, str]]:
 
 
 def _vanished(names: BlockNames) -> str:
-    """After a full read: stored rows that nothing was found for, whoever wrote them."""
+    """Return a query of the stored rows that a full read did not find, to be deleted, whoever wrote them."""
     return (
         f"INSERT INTO {names.rows} (op, tid) SELECT 'D', t.ctid FROM {names.target} AS t "
         f"WHERE NOT EXISTS (SELECT FROM {names.rows} AS o WHERE o.tid = t.ctid)"
@@ -278,7 +278,7 @@ def _vanished(names: BlockNames) -> str:
 
 
 def _bag_rows(block: Block, names: BlockNames) -> str:
-    """Each distinct row once: its hash and how many more (or fewer) there shall be."""
+    """Return a query of each distinct row: its hash and the change of its number of copies."""
     outputs = [f"r.o{number}" for number in range(len(block.outputs))]
     hashed = (
         f"SELECT {row_hash(outputs)} AS h, r.* "
@@ -296,7 +296,7 @@ def _bag_columns(block: Block) -> str:
 
 
 def _bag(block: Block, names: BlockNames) -> str:
-    """New copies get the next ordinals, copies that go lose the last ones."""
+    """Return the rows to insert and delete: new copies get the next ordinals, deleted ones are those with the last."""
     listed = _bag_columns(block)
     have = (
         f"SELECT count(*) AS n FROM {names.target} AS t "
@@ -313,7 +313,7 @@ def _bag(block: Block, names: BlockNames) -> str:
 
 
 def _bag_full(block: Block, names: BlockNames) -> str:
-    """All ids there shall be; those not stored are inserted."""
+    """Return a query of all row ids of the new version; those that are not stored are inserted."""
     listed = _bag_columns(block)
     return (
         f"INSERT INTO {names.rows} WITH new AS MATERIALIZED ({_bag_rows(block, names)}) "
