@@ -157,7 +157,7 @@ class Millstream:
 
     @public
     def history(self, name: str, n: int = 20) -> list[HistoryEntry]:
-        """The last refreshes, newest first."""
+        """Return the last refreshes, newest first."""
         return status.history(self.app, name, n)
 
     @public

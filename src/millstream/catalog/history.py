@@ -56,7 +56,7 @@ class HistoryEntry:
     """Given by the catalog."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it: times in ISO 8601, the frontier in PostgreSQL's form."""
+        """Return the document for JSON: times in ISO 8601, the frontier in PostgreSQL's form."""
         times = {name: _iso(getattr(self, name)) for name in ("started_at", "finished_at", "data_timestamp")}
         frontier = str(self.frontier) if self.frontier else None
         inputs = [dict(each) for each in self.inputs]

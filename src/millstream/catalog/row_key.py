@@ -23,7 +23,7 @@ class RowKey:
     sources: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def materialized(self, name: str, derived: Key) -> Key:
-        """The recorded key, where what is derived now still bears it out."""
+        """Return the recorded key, if the derived one still implies it."""
         if self.key.kind == "row_id":
             return self.key
         if (self.key.kind, self.key.columns) != (derived.kind, derived.columns):
@@ -31,18 +31,18 @@ class RowKey:
         return Key(self.key.kind, self.key.columns, self.key.nullable or derived.nullable)
 
     def indexed(self) -> str:
-        """The columns of the stream table's unique index, as `grounds` looks for them."""
+        """Return the columns of the stream table's unique index, which `definition_digests` checks."""
         columns = {"row_id": (ROW_ID,), "single": ("",)}.get(self.key.kind, self.key.columns)
         return "\n".join(sorted(columns))
 
     def as_dict(self) -> dict[str, Any]:
-        """As the catalog has it."""
+        """Return the form in which the catalog stores it."""
         sources = {str(relid): list(columns) for relid, columns in self.sources.items()}
         key = self.key
         return {"kind": key.kind, "columns": list(key.columns), "nullable": key.nullable, "sources": sources}
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> RowKey:
-        """From the catalog."""
+        """Create it from the form in the catalog."""
         sources = {int(relid): tuple(columns) for relid, columns in row["sources"].items()}
         return cls(Key(row["kind"], tuple(row["columns"]), row["nullable"]), sources)

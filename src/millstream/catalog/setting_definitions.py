@@ -75,7 +75,7 @@ def reset(conn: Connection, name: str) -> None:
 
 @contextmanager
 def _as_bad_setting(name: str, value: str | None) -> Iterator[None]:
-    """Translate the trigger's refusal."""
+    """Convert the trigger's error to BadSetting."""
     try:
         yield
     except errors.InvalidParameterValue as error:

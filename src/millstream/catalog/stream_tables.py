@@ -133,7 +133,7 @@ def dependants(conn: Connection, id: int) -> list[StreamTable]:
 
 
 def sources_of(conn: Connection, id: int) -> list[Source]:
-    """The sources that this stream table reads."""
+    """Return the sources that this stream table reads."""
     return sources.read_by(conn, id)
 
 
@@ -151,7 +151,7 @@ def _stream_table(row: dict[str, Any]) -> StreamTable:
 
 
 def _parts(conn: Connection, name: str) -> tuple[str | None, str]:
-    """Schema, if given, and name; unquoted parts are folded to lower case."""
+    """Split a name into schema, if given, and name; unquoted parts are folded to lower case."""
     try:
         # A savepoint: a name that does not parse must not end the caller's transaction.
         with conn.transaction():
@@ -287,7 +287,7 @@ def change(
     status: str | None = None,
     cdc_mode: str | None = None,
 ) -> None:
-    """Change what is given; a table that is made active again starts without errors."""
+    """Change the given properties; a table that becomes active again starts without errors."""
     row = {"id": id, "schedule": schedule, "refresh_mode": refresh_mode, "status": status, "cdc_mode": cdc_mode}
     conn.execute(_SQL["change"], row)
 

@@ -44,7 +44,7 @@ class Behind:
         return cls(0, document["name"] or "", document["status"] or "", timestamp, document["error"])
 
     def as_dict(self) -> dict[str, str | None]:
-        """What `--json` prints."""
+        """Return the document that `--json` prints."""
         moment = self.data_timestamp.isoformat() if self.data_timestamp else None
         return {"name": self.name, "status": self.status, "data_timestamp": moment, "error": self.last_error}
 

@@ -67,7 +67,7 @@ app = typer.Typer(
 
 
 def name_of(command: ModuleType) -> str:
-    """What the user types."""
+    """Return the command's name as typed by the user."""
     return command.__name__.rpartition(".")[2]
 
 
@@ -95,7 +95,7 @@ for _command in COMMANDS:
 
 
 def main() -> None:
-    """The entry point of the installed program."""
+    """Run the installed program."""
     stdio.make_fit()
     try:
         app(prog_name="millstream")

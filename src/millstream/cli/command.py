@@ -37,7 +37,7 @@ class Program(TyperGroup):
     """The program itself: its help lists the commands, the exit codes and an example."""
 
     def format_help(self, ctx, formatter) -> None:
-        """Typer's help, then what is missing there."""
+        """Print Typer's help, then the exit codes and an example."""
         super().format_help(ctx, formatter)
         codes = "\n".join(f"   {int(code)}  {meaning}" for code, meaning in MEANINGS.items())
         typer.echo(f" Exit codes:\n\n{codes}\n\n Example:\n\n   millstream demo --seconds 20\n")
@@ -68,7 +68,7 @@ class Command(TyperCommand):
     example = ""
 
     def format_help(self, ctx, formatter) -> None:
-        """Typer's help, then the example; on a line of its own, never wrapped, ready to be copied."""
+        """Print Typer's help, then the example on a line of its own, never wrapped, so that it can be copied."""
         super().format_help(ctx, formatter)
         typer.echo(f" Example:\n\n   {self.example}\n")
 
@@ -91,7 +91,7 @@ class Command(TyperCommand):
 
 
 def _ours(error) -> MillstreamError:
-    """The error as one of ours; of one that nobody expected, the traceback is an event, which `--verbose` shows."""
+    """Convert an error to one of ours; the traceback of an unexpected one is logged, and `--verbose` shows it."""
     # Imported here: a command that succeeds needs none of it.
     from millstream.service.api_boundary import translate_error
 
@@ -103,13 +103,13 @@ def _ours(error) -> MillstreamError:
 
 
 def _is_interrupt(error) -> bool:
-    """Was it Ctrl-C? While we ask something, Typer makes an Abort of it."""
+    """Return True for Ctrl-C, which Typer converts to Abort during a prompt."""
     return isinstance(error, KeyboardInterrupt) or isinstance(error.__context__, KeyboardInterrupt)
 
 
 @contextmanager
 def _usage_told(as_json: bool) -> Iterator[None]:
-    """With JSON, an error in the command line is printed as one; without, Typer draws it."""
+    """Print an error in the command line: as JSON with --json, otherwise as Typer does."""
     try:
         yield
     except UsageError as error:
@@ -121,5 +121,5 @@ def _usage_told(as_json: bool) -> Iterator[None]:
 
 
 def with_example(example: str) -> type[Command]:
-    """The command class for one command, which carries its example."""
+    """Return a command class with an example in its help."""
     return type("Command", (Command,), {"example": example})

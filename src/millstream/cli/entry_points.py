@@ -70,7 +70,7 @@ REAL = Doors(connect=_connect, embedded=_embedded, doctor=_doctor, overviews=_ov
 
 @contextmanager
 def opened(ctx: typer.Context, dsn: str, doing: str) -> Iterator[Millstream]:
-    """A client for the length of a command, with a progress bar while the command works."""
+    """Open a client for a command, with a progress bar while the command works."""
     doors: Doors = ctx.obj
     with Waiting(doing) as waiting, doors.connect(dsn, progress=waiting.report) as client:
         yield client

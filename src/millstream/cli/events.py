@@ -42,7 +42,7 @@ def shown(*, verbose: bool, as_json: bool) -> Iterator[logging.Handler]:
 
 
 def with_java(error: MillstreamError) -> MillstreamError:
-    """The error, and in its detail what Java has said and the error does not tell yet."""
+    """Return the error with Java's last output added to its detail."""
     unsaid = [line for line in _heard if line not in error.detail]
     if unsaid:
         error.detail = "\n".join([*filter(None, [error.detail]), "Java said:", *unsaid])
@@ -56,7 +56,7 @@ def _hear(record: logging.LogRecord) -> bool:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """An event with the code of an error tells of one that is raised, too."""
+    """Return False for an event with an error's code: that error is raised and printed too."""
     return record.getMessage() != JAVA and "code" not in _fields(record)
 
 

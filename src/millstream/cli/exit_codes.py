@@ -32,7 +32,7 @@ MEANINGS: dict[Exit, str] = {
 
 
 def exit_code(error: MillstreamError) -> Exit:
-    """The exit code that an error ends a command with; it follows the error's own code."""
+    """Return the exit code of a command for an error, by the error's code."""
     if isinstance(error, BadSetting):
         return Exit.USAGE
     return {"MS0": Exit.SURROUNDINGS, "MS1": Exit.REFUSED}.get(error.code[:3], Exit.FAILED)

@@ -38,22 +38,22 @@ COLOURS = {
 
 
 def out() -> Console:
-    """Where results go."""
+    """Return the console for results, stdout."""
     return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, soft_wrap=False)
 
 
 def err() -> Console:
-    """Where errors and progress go."""
+    """Return the console for errors and progress, stderr."""
     return Console(stderr=True, highlight=False)
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document on stdout."""
     _print_document(plain(value), sys.stdout)
 
 
 def print_error(error: MillstreamError, *, as_json: bool) -> None:
-    """Message, detail and hint on stderr; never a traceback."""
+    """Print message, detail and hint on stderr; never a traceback."""
     if as_json:
         _print_document({"error": error.as_dict()}, sys.stderr)
         return
@@ -65,7 +65,7 @@ def print_error(error: MillstreamError, *, as_json: bool) -> None:
 
 
 def print_interrupted(*, as_json: bool) -> None:
-    """One line on stderr, after Ctrl-C."""
+    """Print one line on stderr, after Ctrl-C."""
     error = MillstreamError("interrupted", detail="Nothing was left half done.")
     if as_json:
         print_error(error, as_json=True)
@@ -80,7 +80,7 @@ def _print_document(value: object, stream: TextIO) -> None:
 
 # Results hold values of any type: rows of the user's own tables are among them.
 def plain(value: Any) -> Any:
-    """The value as JSON knows it; what JSON has no form for is spelt as PostgreSQL does."""
+    """Convert a value to JSON's types; values without one are formatted like PostgreSQL does."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value is None or isinstance(value, bool | int | float | str):
@@ -105,7 +105,7 @@ def plain(value: Any) -> Any:
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
-    """A table; a column whose name begins with `#` holds numbers and stands to the right."""
+    """Return a table; a column whose name begins with `#` has numbers, aligned to the right."""
     made = Table(title=title or None, title_justify="left", header_style="bold", expand=False)
     for column in columns:
         made.add_column(column.lstrip("#"), justify="right" if column.startswith("#") else "left", overflow="fold")
@@ -116,34 +116,34 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str | Text
 
 
 def coloured(word: str | None) -> Text:
-    """A status or an action, in its colour."""
+    """Return a status or an action in its colour."""
     return Text(word or "-", style=COLOURS.get(word or "", ""))
 
 
 def number(value: int | None) -> str:
-    """1,234,567, or a dash where there is none."""
+    """Format a number as 1,234,567, or a dash for None."""
     return "-" if value is None else f"{value:,}"
 
 
 def milliseconds(value: float | None) -> str:
-    """A time that something took."""
+    """Format a duration."""
     if value is None:
         return "-"
     return f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
 
 
 def moment(at: datetime | None) -> str:
-    """A moment, to the second, in the reader's own time zone."""
+    """Format a timestamp to the second, in the local time zone."""
     return "-" if at is None else at.astimezone().isoformat(sep=" ", timespec="seconds")
 
 
 def clock(at: datetime) -> str:
-    """The time of day of a moment that was just now."""
+    """Format the local time of day of a recent timestamp."""
     return at.astimezone().strftime("%H:%M:%S")
 
 
 def age(seconds: float | None) -> str:
-    """How long ago: 0.4 s, 12 s, 3 min, 2 h, 5 d."""
+    """Format an age: 0.4 s, 12 s, 3 min, 2 h, 5 d."""
     if seconds is None:
         return "-"
     for limit, length, unit in ((10, 1, "s"), (120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):

@@ -27,7 +27,7 @@ def make_fit() -> None:
 
 
 def is_unicode(stream: TextIO) -> bool:
-    """Can it carry every character as it is?"""
+    """Return True if the stream can encode every character."""
     return (stream.encoding or "").lower().replace("-", "").startswith("utf")
 
 

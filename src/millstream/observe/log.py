@@ -53,7 +53,7 @@ class Text(logging.Formatter):
     """For people: `12:03:04.512 INFO refreshed table=totals rows=3`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line; a value with a space in it is quoted."""
+        """Format an event as one line; values with spaces are quoted."""
         at = datetime.fromtimestamp(record.created).isoformat(sep=" ", timespec="milliseconds")[11:]
         fields = getattr(record, "fields", {})
         parts = [at, record.levelname, record.getMessage(), *(f"{k}={_word(v)}" for k, v in fields.items())]
@@ -64,7 +64,7 @@ class Json(logging.Formatter):
     """For programs: one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The time, the level and the event, then the fields under their own names."""
+        """Format an event as JSON: time, level and event, then the fields under their own names."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         head = {"at": at, "level": record.levelname, "event": record.getMessage()}
         return json.dumps(head | {"fields": getattr(record, "fields", {})}, default=str, ensure_ascii=False)

@@ -80,7 +80,7 @@ RANDOM_PAGE_COST = 1.1
 
 
 def pinned(dsn: str, *, version: int = 0, application_name: str = "millstream", **settings: str) -> str:
-    """The dsn with our settings and our path in it, and further ones; works for any libpq client.
+    """Return the dsn with our settings, our search_path and further ones; works for any libpq client.
 
     `version` is the server's, where it is known: what came with a version is pinned from that version on.
     """
@@ -89,7 +89,7 @@ def pinned(dsn: str, *, version: int = 0, application_name: str = "millstream", 
 
 
 def pinned_since(version: int) -> dict[str, str]:
-    """The settings that this version has and older ones have not."""
+    """Return the settings that this server version has and older ones lack."""
     return {name: value for since, own in PINNED_SINCE.items() if version >= since for name, value in own.items()}
 
 
@@ -179,7 +179,7 @@ def watchful(conn: Connection) -> dict[str, str]:
 
 
 def without_password(dsn: str) -> str:
-    """The connection string as it may be shown."""
+    """Return the connection string without its password."""
     parts = conninfo_to_dict(dsn)
     return make_conninfo("", **{name: value for name, value in parts.items() if "password" not in name})
 
@@ -197,7 +197,7 @@ _USERS_PATH = "millstream.users_path"
 
 
 def session(dsn: str) -> Connection:
-    """A connection for statements of our own: they find the server's functions and no others.
+    """Open a connection for our own statements, which find only the server's functions.
 
     They are not compiled: LLVM takes up to a second for one, and most of ours run for milliseconds.
     """
@@ -216,7 +216,7 @@ def session(dsn: str) -> Connection:
 
 @contextmanager
 def users_path(conn: Connection) -> Iterator[None]:
-    """A transaction (or savepoint) in which a name means what it means to the user."""
+    """Open a transaction or savepoint with the user's search_path."""
     with conn.transaction():
         former, users = conn.execute(_PATHS, (_USERS_PATH,)).fetchall()[0]
         conn.execute("SELECT pg_catalog.set_config('search_path', %s, true)", (users or former,))

@@ -27,7 +27,7 @@ from millstream.postgres.connection import Connection
 
 
 def fetch(conn: Connection, query: str, schema: pa.Schema) -> pa.Table:
-    """The rows of a query; its columns must be those of the schema, in order."""
+    """Fetch the rows of a query, whose columns must be those of the schema, in order."""
     data = io.BytesIO()
     # Every value in quotes: Arrow would take U+FEFF at the very beginning for a mark and drop it.
     statement = f"COPY ({query}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
@@ -37,7 +37,7 @@ def fetch(conn: Connection, query: str, schema: pa.Schema) -> pa.Table:
 
 
 def fetch_parts(conn: Connection, query: str, schema: pa.Schema, part_bytes: int) -> Parts:
-    """The same in parts of about this size; several lie in a file until they are read."""
+    """Fetch the rows in parts of about this size; if there are several, they are buffered in a file."""
     parts = Parts(schema, part_bytes)
     statement = f"COPY ({query}) TO STDOUT (FORMAT csv, FORCE_QUOTE *)"
     try:
@@ -112,7 +112,7 @@ class Parts:
 
 
 def _copied(pgconn: PGconn, statement: bytes, write: Callable[[memoryview], object]) -> PQGen[None]:
-    """All that COPY sends. psycopg's own waits for every row anew, most of which have come with the one before."""
+    """Read everything that COPY sends, without psycopg's wait for each row."""
     try:
         # By the extended protocol: it takes one statement only.
         pgconn.send_query_params(statement, None)
@@ -142,7 +142,7 @@ def _check(results: list[PGresult]) -> None:
 
 
 def parse_csv(data: memoryview, schema: pa.Schema) -> pa.Table:
-    """Rows from PostgreSQL's CSV."""
+    """Parse rows from PostgreSQL's CSV."""
     if not data:
         return schema.empty_table()
     return csv.read_csv(
@@ -167,7 +167,7 @@ def send(conn: Connection, relation: str, table: pa.Table) -> None:
 
 
 def send_each(conn: Connection, relation: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
-    """Append the rows of tables that follow each other, by one COPY; how many there were."""
+    """Append the rows of several tables by one COPY; return their number."""
     count, left = 0, iter(tables)
     first = next((table for table in left if table.num_rows), None)
     if first is None:
@@ -190,5 +190,5 @@ _POSTGRES = {
 
 
 def postgres_type(type_: pa.DataType) -> str:
-    """The PostgreSQL type of a column that travels."""
+    """Return the PostgreSQL type of a wire column."""
     return _POSTGRES[type_]

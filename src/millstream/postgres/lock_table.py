@@ -32,26 +32,26 @@ class LockTable:
         return self.per_transaction * self.transactions
 
     def room(self, share: float) -> int:
-        """How many locks a transaction of ours may hold: this share of what others have left."""
+        """Return how many locks one of our transactions may hold: this share of the free ones."""
         return int(max(0, self.capacity - self.held) * share)
 
     def setting_for(self, locks: int, share: float) -> int:
-        """The max_locks_per_transaction with which there would be room for so many."""
+        """Return the max_locks_per_transaction that would leave room for this number."""
         return -int(-(locks / share + self.held) // self.transactions)
 
 
 def empty(conn: Connection) -> LockTable:
-    """The lock table if nobody else held a lock."""
+    """Return the lock table as if no other session held a lock."""
     return LockTable(*conn.execute(_SQL["size"]).fetchall()[0])
 
 
 def read(conn: Connection) -> LockTable:
-    """The lock table as it is now."""
+    """Read the lock table as it is now."""
     held: int = conn.execute(_SQL["held"]).fetchall()[0][0]
     return replace(empty(conn), held=held)
 
 
 def weights(conn: Connection, oids: Sequence[int], names: Sequence[str]) -> dict[int | str, int]:
-    """By oid or by name, the locks that a refresh takes on a relation: itself, its indexes, its TOAST table."""
+    """Return, by oid or name, the locks that a refresh takes on a relation: itself, its indexes, its TOAST table."""
     rows = conn.execute(_SQL["weights"], (list(oids), list(names))).fetchall()
     return {name if oid is None else oid: locks for oid, name, locks in rows}

@@ -63,7 +63,7 @@ class RelationFacts:
 
 
 def table(conn: Connection, oid: int, key: Sequence[str] = ()) -> Table:
-    """The table of that oid as it is now, with its key (the one asked for, if it is one) and all of its members."""
+    """Return the table of this oid with its present columns, its key (the given one, if it is one) and partitions."""
     relation = conn.execute(_SQL["relation"], (oid,)).fetchone()
     if relation is None:
         raise BadSource.of(str(oid), "It has just been dropped.", "Try again.")
@@ -73,7 +73,7 @@ def table(conn: Connection, oid: int, key: Sequence[str] = ()) -> Table:
 
 
 def names(conn: Connection, oids: Sequence[int]) -> list[Name]:
-    """What these relations are called now; those that were dropped are left out."""
+    """Return the present names of these relations, without dropped ones."""
     query = (
         "SELECT c.oid::int8, n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
         "WHERE c.oid = ANY(%s::oid[]) ORDER BY c.oid"
@@ -92,13 +92,13 @@ def reachable(conn: Connection, oids: Sequence[int]) -> list[Name]:
 
 
 def partitions(conn: Connection, oids: Sequence[int]) -> dict[int, tuple[int, ...]]:
-    """The partitions and children of each table, to any depth, in order of oid."""
+    """Return the partitions and children of each table, to any depth, ordered by oid."""
     found = {root: tuple(below) for root, below in conn.execute(_SQL["partitions"], (list(oids),))}
     return {oid: found.get(oid, ()) for oid in oids}
 
 
 def columns(conn: Connection, oid: int) -> tuple[Column, ...]:
-    """The columns of any relation, in order."""
+    """Return the columns of a relation, in order."""
     rows = conn.execute(_SQL["columns"], (oid,)).fetchall()
     types = pg_types(conn, [(type_oid, typmod, collation) for _, type_oid, typmod, collation, _, _ in rows])
     return tuple(Column(row[0], kind, row[4], row[5]) for row, kind in zip(rows, types, strict=True))
@@ -108,12 +108,12 @@ def columns(conn: Connection, oid: int) -> tuple[Column, ...]:
 
 
 def pg_type(conn: Connection, oid: int, typmod: int = -1, collation_oid: int = 0) -> PgType:
-    """One type; without a collation it has the type's own."""
+    """Return a type; by default with the type's own collation."""
     return pg_types(conn, [(oid, typmod, collation_oid)])[0]
 
 
 def pg_types(conn: Connection, asked: Sequence[tuple[int, int, int]]) -> list[PgType]:
-    """The types of many (oid, typmod, collation), in their order, in one query."""
+    """Return the types of many (oid, typmod, collation), in their order, by one query."""
     each = list(dict.fromkeys(asked))
     oids, typmods, collations = ([one[place] for one in each] for place in range(3))
     rows = conn.execute(_SQL["types"], (oids, typmods, collations)).fetchall()
@@ -127,13 +127,13 @@ def pg_types(conn: Connection, asked: Sequence[tuple[int, int, int]]) -> list[Pg
 
 
 def from_outside(conn: Connection, oids: Sequence[int]) -> bool:
-    """Does the equality of one of these types belong to an extension or a user? Then our own path does not find it."""
+    """Return True if the equality of one of these types belongs to an extension or a user: our search_path lacks it."""
     found: bool = conn.execute(_SQL["from_outside"], {"oids": list(oids)}).fetchall()[0][0]
     return found
 
 
 def _precision(base: str, typmod: int) -> tuple[int | None, int | None]:
-    """Of numeric and its arrays: the digits in all, and after the point (negative since PostgreSQL 15)."""
+    """Return precision and scale of numeric and its arrays; the scale may be negative since PostgreSQL 15."""
     if base not in ("numeric", "_numeric") or typmod < 4:
         return None, None
     return (typmod - 4) >> 16, (((typmod - 4) & 0x7FF) ^ 1024) - 1024
@@ -177,7 +177,7 @@ def _check_kind(root: RelationFacts, facts: RelationFacts) -> None:
 
 
 def _reason_against(facts: RelationFacts) -> tuple[str, str] | None:
-    """Why changes cannot be captured from the relation, and a way round; None when they can."""
+    """Return why changes of the relation cannot be captured, and a workaround; None if they can."""
     if facts.is_system:
         return "It is a system catalog; it takes no triggers.", "Copy what you need into a table of your own."
     if facts.is_ours:

@@ -19,7 +19,7 @@ _HEAD = re.compile(r"^-- (\w+) --$", re.MULTILINE)
 
 @cache
 def load(package: str, file: str) -> dict[str, LiteralString]:
-    """The named statements of one `.sql` file that lies beside `package`."""
+    """Load the named statements of a `.sql` file in a package."""
     text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
     parts = _HEAD.split(text)
     # The text ships with the package, so it is as literal as a string in the code.

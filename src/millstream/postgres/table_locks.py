@@ -43,7 +43,7 @@ class Patience:
             raise ValueError("patience is measured in positive seconds")
 
     def pause(self, attempt: int) -> float:
-        """The wait after the given attempt (the first is 0): doubling, with jitter."""
+        """Return the wait after an attempt (the first is 0): doubling, with jitter."""
         longest = min(self.first_pause * 2.0 ** min(attempt, 30), self.longest_pause)
         return longest * random.uniform(0.5, 1.0)
 
@@ -53,7 +53,7 @@ PATIENT = Patience()
 
 @contextmanager
 def read_committed(conn: Connection) -> Iterator[None]:
-    """A transaction whose every statement sees what has committed before it, whatever the server's default.
+    """Open a READ COMMITTED transaction, whatever the server's default.
 
     What is looked at under a lock must be as it is now, not as it was when we began to wait for the lock.
     Within a transaction of the caller's it is a savepoint, and the caller's isolation stands. The session's fence is
@@ -70,7 +70,7 @@ def read_committed(conn: Connection) -> Iterator[None]:
 
 @contextmanager
 def waiting_at_most(conn: Connection, seconds: float) -> Iterator[None]:
-    """A transaction (or savepoint) in which no statement waits longer for a lock: LockNotAvailable."""
+    """Open a transaction or savepoint in which a statement raises LockNotAvailable after this time."""
     with conn.transaction():
         former = conn.execute("SELECT current_setting('lock_timeout')").fetchall()[0][0]
         setting = "SELECT set_config('lock_timeout', %s, true)"
@@ -97,7 +97,7 @@ def under_lock(
 
 
 def _attempt(conn: Connection, tables: Sequence[Name], mode: Mode, work: Callable[[], T], patience: Patience) -> T:
-    """One transaction; its own settings end with it."""
+    """Try once, in one transaction with its own settings."""
     milliseconds = f"{max(1, round(patience.lock_timeout * 1000))}ms"
     with read_committed(conn):
         before = _exchange(conn, milliseconds, "pg_catalog, pg_temp")
@@ -119,11 +119,11 @@ def _exchange(conn: Connection, lock_timeout: str, search_path: str) -> tuple[st
 
 
 def _not_had(conn: Connection, tables: Sequence[Name], patience: Patience) -> LockNotHad:
-    """The error, naming who stands in the way as far as we may see."""
+    """Return the error, which names the sessions that hold the lock, as far as our role may see them."""
     held = holders(conn, [table.oid for table in tables])
     return LockNotHad.on(", ".join(str(table) for table in tables), patience.seconds, holders=held)
 
 
 def holders(conn: Connection, oids: Sequence[int] | None = None) -> list[str]:
-    """Who holds locks that may keep us waiting, on these relations or on any: process, application, since when."""
+    """Return who holds conflicting locks on these relations, or on any: process, application, since when."""
     return [row[0] for row in conn.execute(_SQL["holders"], {"oids": None if oids is None else list(oids)})]

@@ -38,7 +38,7 @@ class Batches:
 
 
 def graphs(jobs: Sequence[Job]) -> list[Graph]:
-    """The jobs in groups of which none reads a stream table of another; in each group they keep their order."""
+    """Group the jobs so that no group reads a stream table of another group; keep their order in each group."""
     group = {job.table.id: job.table.id for job in jobs}
 
     def root(id_: int) -> int:
@@ -97,7 +97,7 @@ class _Locked:
         self._locks = LOCKS_PER_CUT
 
     def with_more(self, footprints: Sequence[Footprint]) -> int:
-        """How many locks it would be with these."""
+        """Return how many locks it would need together with these."""
         more = {thing: locks for one in footprints for thing, locks in one.locks.items() if thing not in self._things}
         return self._locks + sum(more.values())
 
@@ -113,7 +113,7 @@ class Footprints:
         self._known: dict[int, tuple[tuple[Block, ...], Footprint]] = {}
 
     def of(self, conn: Connection, jobs: Sequence[Job]) -> dict[int, Footprint]:
-        """By id of a stream table."""
+        """Return it by id of a stream table."""
         new = [job for job in jobs if self._known.get(job.table.id, (None,))[0] is not job.blocks]
         if new:
             found = footprints(conn, new)
@@ -122,7 +122,7 @@ class Footprints:
 
 
 def footprints(conn: Connection, jobs: Sequence[Job]) -> dict[int, Footprint]:
-    """By id of a stream table; three queries for all."""
+    """Return the locks that each refresh needs, by id of the stream table, by three queries."""
     partitions = relations.partitions(conn, sorted(set().union(*map(relids_read, jobs))))
     touched = {job.table.id: _touched(job, partitions) for job in jobs}
     every = set().union(*touched.values())
@@ -139,7 +139,7 @@ def footprints(conn: Connection, jobs: Sequence[Job]) -> dict[int, Footprint]:
 
 
 def _touched(job: Job, partitions: Mapping[int, Sequence[int]]) -> set[Locked]:
-    """The relations that it reads and writes: sources and their buffers, the stream table, what its blocks maintain."""
+    """Return the relations that it reads and writes: sources, buffers, the stream table, the state of its blocks."""
     sources, written = relids_read(job), {job.table.relid} if job.table.relid else set()
     found: set[Locked] = {oid for source in sources for oid in (source, *partitions[source])}
     # The stream table's own buffer too: where others read it, its changes are captured while it is written.

@@ -45,7 +45,7 @@ class Buffers:
             self.trouble = error
 
     def lacks(self, relid: int, frontier: Snapshot) -> MillstreamError | None:
-        """Why this slice cannot be read, if it cannot."""
+        """Return why this slice cannot be read; "" if it can."""
         return self.trouble if self._is_logged(relid, frontier) else None
 
     def _is_logged(self, relid: int, frontier: Snapshot) -> bool:
@@ -53,7 +53,7 @@ class Buffers:
         return source is not None and source.needs_wal(frontier)
 
     def pending(self, pairs: Sequence[Pair]) -> dict[Pair, Pending]:
-        """What waits in each slice."""
+        """Return what is in each slice."""
         logged = [pair for pair in pairs if self._is_logged(*pair)]
         triggered = [pair for pair in pairs if not self._is_logged(*pair)]
         found = dict(zip(triggered, slices.pending(self.conn, triggered, sources=self.sources), strict=True))
@@ -64,7 +64,7 @@ class Buffers:
         return found
 
     def slice(self, relid: int, frontier: Snapshot) -> tuple[Connection, str]:
-        """The session that reads a slice, and the condition that its rows meet."""
+        """Return the session that reads a slice, and the condition for its rows."""
         parts = [slices.slice_condition(frontier)]
         if relid in self.sources:
             parts.append(slices.origin_condition(self.sources[relid]))

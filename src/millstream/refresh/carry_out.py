@@ -84,7 +84,7 @@ def carry_out(
 
 
 def _check_target(conn: Connection, job: Job) -> None:
-    """The table that was written to, which nobody can rename any more, must be ours and not one that has its name."""
+    """Check that the locked table is the stream table's own, and not another table of its name."""
     row = conn.execute("SELECT to_regclass(%s)::oid::int8", (job.names.target,)).fetchone()
     if job.table.relid and (row is None or row[0] != job.table.relid):
         raise TargetMoved.renamed(job.table.name)

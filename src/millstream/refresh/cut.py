@@ -45,7 +45,7 @@ class Cut:
         self.buffers = Buffers(self.conn, self.snapshot)
 
     def frontier(self, reads: set[int]) -> Snapshot:
-        """How far a stream table has come that was refreshed here and reads these tables."""
+        """Return the frontier of a stream table that was refreshed in this cut and reads these tables."""
         return self.snapshot.including(self.own) if reads & self.written else self.snapshot
 
 

@@ -34,7 +34,7 @@ class Evaluation:
     tally: Tally
 
     def changes(self, frontier: Snapshot) -> Result | None:
-        """What the changes since the frontier do to the block; None where there are none."""
+        """Evaluate how the changes since the frontier change the block; return None if there are none."""
         views = dict[str, Rows]()
         with self.tally.phase("changes"):
             images = {one.name: self._images(one, frontier) for one in self.block.inputs()}
@@ -54,27 +54,27 @@ class Evaluation:
         return self._run(views, changes=True)
 
     def _images(self, one: Input, frontier: Snapshot) -> pa.Table:
-        """What changed; a recursion's own rows have not, when its terms begin."""
+        """Return the changed rows of each input. When a recursion begins, its own rows have not changed."""
         if one.scan.table.block == self.block.position:
             return schema_of(one).empty_table()
         return self.access.changes(one, frontier)
 
     def step(self, name: str, rows: pa.Table) -> Result:
-        """What a recursive term makes of rows of the recursion, read as input `name`; all else as it is now."""
+        """Evaluate a recursive term over rows of the recursion (input `name`), with other inputs as they are now."""
         branch = self.block.branches[0]
         with self.tally.phase("demand"):
             held = read_demanded(branch, {name: rows}, self.access, before=0)
         return self._run(self._views(branch, {**held, name: InputRows(first=rows)}))
 
     def derivations(self, keys: pa.Table) -> Result:
-        """All rows of a term that have these values in columns of its body; without columns, all."""
+        """Evaluate the rows of a term with these values in columns of its body; all rows if there are no columns."""
         branch = self.block.branches[0]
         with self.tally.phase("demand"):
             views = self._views(branch, self._rows_of_groups(branch, keys))
         return self._run(views)
 
     def everything(self, *, group_rows: bool = False) -> Result:
-        """The block over all rows of all inputs."""
+        """Evaluate the block over all rows of all inputs."""
         if self._read_in_place:
             return Result.of(_NOTHING)
         with self.tally.phase("demand"):
@@ -83,7 +83,7 @@ class Evaluation:
         return self._run(views, group_rows=group_rows)
 
     def groups(self, head: AggregateHead, keys: pa.Table, *, group_rows: bool = False) -> Result:
-        """Certain groups, over all of their rows, or those rows; `keys` has the head's key columns."""
+        """Evaluate certain groups over all of their rows, or return those rows; `keys` has the head's key columns."""
         if not head.keys:
             return self.everything(group_rows=group_rows)
         views = dict[str, Rows]()

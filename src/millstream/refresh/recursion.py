@@ -62,7 +62,7 @@ class RecursionRefresh:
         self.each_once = block.materialized.kind == "set"
 
     def difference(self, frontier: Snapshot) -> None:
-        """Carry out what the changes since the frontier do, if they do anything."""
+        """Apply the changes since the frontier, if there are any."""
         self._begin()
         if not self._changes(frontier):
             return
@@ -74,7 +74,7 @@ class RecursionRefresh:
         self._carry_out(full=False)
 
     def whole(self) -> None:
-        """From nothing; applied as the difference from what is stored."""
+        """Compute the recursion in full, and apply the difference from the stored rows."""
         self._begin()
         for number, (term, evaluation) in enumerate(self.terms):
             if term.itself is None:
@@ -88,7 +88,7 @@ class RecursionRefresh:
     # -- UNION ALL -------------------------------------------------------------------------
 
     def _levels(self) -> None:
-        """Each level in turn, as long as one changes, or the changes themselves reach a later one."""
+        """Compute each level in turn, as long as one changes, or the changes themselves affect a later one."""
         waiting = {level for (level,) in self.conn.execute(recursion.levels_sql(self.block, self.names).encode())}
         while waiting:
             level = min(waiting)
@@ -140,7 +140,7 @@ class RecursionRefresh:
             number, runs = number + 1, [run]
 
     def _keys(self, term: RecursionTerm) -> pa.Table:
-        """The values by which derivations of the rows taken out are looked for."""
+        """Return the values by which derivations of the deleted rows are looked up."""
         wires = {column.name: column.wire for column in term.block.columns}
         schema = pa.schema([(body, wires[body].arrow_type) for _, body in term.found_by])
         with self.access.tally.phase("apply"):
@@ -166,7 +166,7 @@ class RecursionRefresh:
         return some
 
     def _step(self, relation: str, number: int, run: int) -> bool:
-        """What the recursive terms make of the rows of one step; False if nothing."""
+        """Evaluate the recursive terms over the rows of one step; return False if they derive nothing."""
         some = False
         for place, (term, evaluation) in enumerate(self.terms):
             if term.itself is None:

@@ -99,7 +99,7 @@ class Refresher:
     known: Mapping[int, RefreshReport | MillstreamError] = field(default_factory=dict)
     """How the refreshes of others, which are not asked for here, have ended."""
     ended_by: Callable[[BaseException], str | None] = lambda error: None
-    """How Java has ended, where that may be the cause of an error."""
+    """Return how Java has ended, if that may be the cause of an error."""
     trusted_roles: tuple[str, ...] = ()
     epoch: Epoch | None = None
     """In a service: its leadership, without which nothing may be committed."""
@@ -157,7 +157,7 @@ class Refresher:
             return [failure_from(job.table.name, error) for job in jobs]
 
     def _open(self, jobs: list[Job]) -> list[relations.Name]:
-        """The stream tables that others may put triggers on: locked before it is looked what is on them."""
+        """Lock the stream tables to which other roles may attach triggers, before their triggers are checked."""
         relids = [job.table.relid for job in jobs if job.table.relid]
         return relations.names(self.conn, sorted(foreign_code.open_tables(self.conn, relids, self.trusted_roles)))
 
@@ -219,7 +219,7 @@ class Refresher:
             raise _NotPlanned(changing & unplanned)
 
     def _waiting(self, now: Cut, jobs: list[Job], outcomes: Mapping[int, Outcome]) -> dict[int, Outcome]:
-        """Those that cannot be refreshed before what they read is: it is tried again, or was never filled."""
+        """Return those that must wait for a stream table that they read: it is tried again, or was never filled."""
         reading = [job for job in jobs if job.upstreams]
         if not reading:
             return {}
@@ -235,7 +235,7 @@ class Refresher:
         return waiting
 
     def _behind(self, now: Cut, jobs: list[Job], read: SourcesByTable) -> dict[int, Outcome]:
-        """Those that need what the log has not brought yet; for the others it has come past the cut."""
+        """Return those whose sources WAL capture has not read up to the cut."""
         now.buffers.sources = {source.relid: source for job in jobs for source in read[job.table.id]}
         now.buffers.reach(slices(jobs, read), self.log)
         lacking = [(job.table.id, now.buffers.lacks(*pair)) for job in jobs for pair in slices([job], read)]
@@ -351,7 +351,7 @@ def _explained(upstream: Behind, outcome: Outcome | None) -> Behind:
 
 
 def _named(error: MillstreamError, job: Job) -> MillstreamError:
-    """An error from below does not know the table's name."""
+    """Add the table's name to an error from a lower room."""
     if error.facts.get("name", job.table.name):
         return error
     named: dict[type[MillstreamError], Callable[[str, str], MillstreamError]] = {

@@ -79,7 +79,7 @@ class RefreshReport:
         return cls(**given)
 
     def as_dict(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the document that `--json` prints."""
         return {
             "name": self.name, "action": self.action, "reason": self.reason, "rows_read": self.rows_read,
             "rows_inserted": self.rows_inserted, "rows_updated": self.rows_updated, "rows_deleted": self.rows_deleted,
@@ -102,7 +102,7 @@ class Tally:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time a phase; one entered twice adds up."""
+        """Measure the time of a phase; several times are added up."""
         started = time.perf_counter()
         try:
             yield

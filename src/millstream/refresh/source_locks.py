@@ -31,7 +31,7 @@ WRITE_TIMEOUT = "3s"
 
 @contextmanager
 def hold_sources(conn: Connection, tables: Sequence[Name], written: Sequence[Name] = ()) -> Iterator[frozenset[Name]]:
-    """A REPEATABLE READ transaction that holds these tables and has no snapshot yet; gives those not to be had.
+    """Open a REPEATABLE READ transaction without a snapshot that locks these tables; yield those it could not lock.
 
     Those to be `written` are locked against triggers, rules and indexes that others might put on them.
     """

@@ -45,7 +45,7 @@ class Adoption:
     reports: tuple[RefreshReport, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the document that `--json` prints."""
         unresolved = [{"name": name, "reason": reason} for name, reason in self.unresolved]
         return {"adopted": list(self.adopted), "forgotten": list(self.forgotten), "unresolved": unresolved}
 

@@ -96,12 +96,12 @@ class App:
         fence.put(self.conn, epoch.hold if epoch else None)
 
     def use(self, settings: Settings) -> None:
-        """Work with these settings from now on. Spark keeps those that it was started with."""
+        """Use these settings from now on. Spark keeps those that it was started with."""
         self.settings = settings
         self.follower.use(settings)
 
     def engine(self) -> Engine:
-        """Spark, started and warmed when first asked for, and again where its Java has ended."""
+        """Return Spark, started on first use, and again after its Java has ended."""
         if self._engine is not None and (how := self._engine.java.ended()):
             self._let_go(self._engine, how)
         if self._engine is None:
@@ -131,11 +131,11 @@ class App:
         self._engine = None
 
     def ended_by(self, error: BaseException) -> str | None:
-        """How Java has ended, where that may be the cause of an error."""
+        """Return how Java has ended, if that may be the cause of an error."""
         return self._engine.java.ended_by(error) if self._engine else None
 
     def refresher(self, known: Mapping[int, RefreshReport | MillstreamError]) -> Refresher:
-        """What refreshes stream tables; `known` is how the refreshes of others have ended."""
+        """Return a refresher; `known` has the results of earlier refreshes of other stream tables."""
         settings = self.settings
         return Refresher(
             self.conn,
@@ -157,7 +157,7 @@ class App:
         )
 
     def plan(self, table: StreamTable) -> QueryPlan:
-        """The plan of a stream table; made again when its definition has changed."""
+        """Return the plan of a stream table; plan it again if a definition has changed."""
         known = self._shared.plans.get(table.id)
         if known is None or known[0] != table.created_at:
             known = (table.created_at, plan_recorded(self.conn, table, self.settings.trusted_roles))
@@ -165,7 +165,7 @@ class App:
         return known[1]
 
     def know(self, table: StreamTable, planned: QueryPlan) -> None:
-        """The plan that a stream table, and what its blocks keep, was just made from."""
+        """Cache the plan from which a stream table and the state of its blocks were just created."""
         self._shared.plans[table.id] = (table.created_at, planned)
         self._shared.kept.add(table.id)
 
@@ -174,7 +174,7 @@ class App:
         self._shared.forget(id_)
 
     def job(self, table: StreamTable, *, full: bool = False) -> Job:
-        """What a refresh needs to know of a stream table."""
+        """Return the job: what a refresh needs to know of a stream table."""
         planned = self.plan(table)
         if table.id not in self._shared.kept:
             self._check_kept(table, planned)
@@ -183,7 +183,7 @@ class App:
         return Job(table, planned.blocks, full, planned.digests | _target(table), upstreams=upstreams)
 
     def unplanned(self, tables: Sequence[StreamTable]) -> dict[int, Job]:
-        """Jobs without a plan, of those whose plan is not known yet and not needed while nothing changes.
+        """Return jobs without a plan, for stream tables that need none unless a source has changed.
 
         What they read and stand on is in the catalog. Planning hundreds of stream tables, of which a few have changed,
         would be most of what a new process does.
@@ -221,7 +221,7 @@ class App:
         return table.reads_clock is False and table.planned_by == version_stamp()
 
     def _check_kept(self, table: StreamTable, planned: QueryPlan) -> None:
-        """What the blocks keep must be what the plan asks for. Where somebody refreshes it right now, later."""
+        """Check that the state of the blocks fits the plan; later, if another process refreshes the table now."""
         with self.mutex.stream_tables([table.id]) as free:
             if not free:
                 return
@@ -279,7 +279,7 @@ class App:
         return conn
 
     def hold_epoch(self) -> None:
-        """In a service: keep leading until the transaction ends; raise Deposed if another process leads."""
+        """Hold the leader's epoch until the transaction ends; raise Deposed if another process leads."""
         fence.hold(self.conn)
 
     def hang_up(self) -> None:
@@ -305,7 +305,7 @@ def _main_session(dsn: str) -> Connection:
 
 
 def plan_recorded(conn: Connection, table: StreamTable, trusted_roles: tuple[str, ...]) -> QueryPlan:
-    """The plan of a query that is recorded, with the key that is recorded, for the columns that are stored."""
+    """Plan a recorded query, with its recorded key, for the columns that are stored."""
     owner = rights.owners(conn, [table.relid or 0]).get(table.relid or 0)
     with waiting_at_most(conn, PLAN_PATIENCE):
         renamed = renames.find(conn, query_names.recorded(conn, table.id))

@@ -27,7 +27,7 @@ from millstream.store.names import BlockNames
 
 @on_large_stack
 def create(conn: Connection, table: StreamTable, planned: QueryPlan) -> None:
-    """State, kept rows, what inner blocks show, and the indexes by which they are read; recorded."""
+    """Create and record the state, materialized rows and views of the blocks, with their indexes."""
     names = BlockNames(table.id, table.schema_name, table.name)
     for block in planned.blocks:
         for statement in _statements(planned, block, names):
@@ -45,7 +45,7 @@ def create(conn: Connection, table: StreamTable, planned: QueryPlan) -> None:
 
 
 def drop(conn: Connection, table: StreamTable) -> None:
-    """All of it."""
+    """Drop all of it."""
     names = BlockNames(table.id, table.schema_name, table.name)
     for block in blocks.of(conn, table.id):
         own = names.at(block.position)
@@ -54,7 +54,7 @@ def drop(conn: Connection, table: StreamTable) -> None:
 
 
 def replace(conn: Connection, table: StreamTable, planned: QueryPlan) -> bool:
-    """The same for another plan, if it is another; then the stream table has no frontier until it is filled again."""
+    """Replace the state if the plan is another one; the stream table then has no frontier until it is filled again."""
     names = BlockNames(table.id, table.schema_name, table.name)
     wanted = [(str(block), _storage(planned, block, names)) for block in planned.blocks]
     if _is_as_recorded(wanted, blocks.of(conn, table.id)):
@@ -104,7 +104,7 @@ def _recorded(conn: Connection, planned: QueryPlan, block: Block, names: BlockNa
 
 
 def relation_oid(conn: Connection, relation: str) -> int:
-    """The oid of a relation that exists."""
+    """Return the oid of an existing relation."""
     row = conn.execute("SELECT %s::regclass::oid::int8", (relation,)).fetchone()
     assert row is not None
     oid: int = row[0]

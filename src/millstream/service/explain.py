@@ -45,7 +45,7 @@ class Explanation:
         return "\n\n".join(f"{title}\n{_indented(text)}" for title, text in parts)
 
     def as_dict(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the document that `--json` prints."""
         blocks = self.planned.blocks
         return {
             "name": self.table.name, "schema": self.table.schema_name, "query": self.table.query,
@@ -63,7 +63,7 @@ def _as_dict(block: Block, choice: Choice) -> dict[str, str]:
 
 @verb
 def explain(app: App, name: str) -> Explanation:
-    """The plan of a stream table and what its last refresh that did something cost."""
+    """Explain the plan of a stream table, and the cost of its last refresh that had changes."""
     table = app.named(name)
     recent = history.recent(app.conn, table.id, 50)
     last = next((entry for entry in recent if entry.action not in ("NO_DATA", "SKIP")), None)
@@ -76,7 +76,7 @@ def _heading(table: StreamTable) -> str:
 
 
 def _of_each(blocks: Sequence[Block], told: Callable[[Block], str]) -> str:
-    """What is told of each block, under its name where there are several."""
+    """Return the text of each block, with its name if there are several."""
     if len(blocks) == 1:
         return told(blocks[0])
     return "\n".join(f"{block.name}\n{_indented(told(block))}" for block in blocks)
@@ -111,7 +111,7 @@ def _leaves(block: Block) -> str:
 
 
 def _moved(one: Input) -> FilterVersions:
-    """Its moving filters, as they are while nothing moves."""
+    """Return its temporal filters, with equal versions."""
     scans = {scan.alias: scan for temporal_filters in one.temporal_filters for scan in temporal_filters.by}
     condition = " AND ".join(f"({temporal_filters.condition})" for temporal_filters in one.temporal_filters)
     return FilterVersions(tuple(scan.item(_relation(scan)) for scan in scans.values()), condition, condition)
@@ -122,7 +122,7 @@ def _spark(block: Block) -> str:
 
 
 def _view(one: Input) -> str:
-    """What Spark might call it."""
+    """Return an example of a view name in Spark."""
     return (
         f"values_{one.name}" if one.scan.table.rows else _relation(one.scan).split(".")[-1].strip('"').replace(" ", "_")
     )

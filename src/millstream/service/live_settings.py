@@ -82,7 +82,7 @@ def _culprits(error: BadSetting) -> set[str]:
 
 @verb
 def show(app: App) -> list[SettingInfo]:
-    """Every setting as this process has it, and where its value comes from."""
+    """Return all settings of this process, and the origin of each value."""
     stored = setting_definitions.stored(app.conn)
     resolved = resolve(app.given, stored)
     values = printed(resolved.settings)

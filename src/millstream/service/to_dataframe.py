@@ -18,7 +18,7 @@ _NATIVE = {"date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timesta
 
 @verb
 def to_dataframe(app: App, name: str) -> DataFrame:
-    """The rows as they stand; numbers, dates and timestamps in Spark's own types, the rest as text."""
+    """Return the current rows; numbers, dates and timestamps in Spark's own types, all else as text."""
     table = app.named(name)
     columns = [output.column for output in app.plan(table).block.outputs]
     wires = [wire_of(column.type) for column in columns]

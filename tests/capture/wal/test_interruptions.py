@@ -198,14 +198,14 @@ def test_a_slot_of_another_plugin_is_noticed(conn: Connection, log: Log, t: Logg
     name = slot.name_of(conn)
     conn.execute("SELECT pg_drop_replication_slot(%s)", (name,))
     conn.execute("SELECT pg_create_logical_replication_slot(%s, 'test_decoding')", (name,))
-    assert "another slot" in _lost(log).detail
+    assert "Another slot" in _lost(log).detail
 
 
 def test_a_publication_made_anew_is_noticed(conn: Connection, log: Log, t: Logged) -> None:
     name = slot.name_of(conn)
     conn.execute(f"DROP PUBLICATION {name}".encode())
     conn.execute(f"CREATE PUBLICATION {name} FOR TABLE t".encode())
-    assert "made anew" in _lost(log).detail
+    assert "created again" in _lost(log).detail
     conn.execute(f"DROP PUBLICATION {name}".encode())
     assert "does not exist" in _lost(log).detail
 
@@ -214,7 +214,7 @@ def test_another_server_or_a_server_set_back_is_noticed(conn: Connection, log: L
     conn.execute("UPDATE millstream.slots SET timeline = timeline + 1")
     assert "restored, promoted or replaced" in _lost(log).detail
     conn.execute("UPDATE millstream.slots SET timeline = timeline - 1, cursor = 'FFFF/0'")
-    assert "set back" in _lost(log).detail
+    assert "reset to an earlier state" in _lost(log).detail
 
 
 def test_a_slot_is_made_once_and_one_that_was_not_recorded_is_made_again(conn: Connection, log: Log, t: Logged) -> None:

@@ -53,7 +53,7 @@ def test_one_that_was_dropped_is_not_resumed_and_one_of_another_plugin_neither(
     with pytest.raises(SlotLost, match="It was dropped"):
         slot.check(conn, database, made)
     conn.execute("SELECT pg_create_logical_replication_slot(%s, 'test_decoding')", (made.name,))
-    with pytest.raises(SlotLost, match="another slot under its name"):
+    with pytest.raises(SlotLost, match="Another slot has its name"):
         slot.check(conn, database, made)
 
 

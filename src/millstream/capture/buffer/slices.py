@@ -137,7 +137,7 @@ _SETTLED: Mapping[Origin, sql.SQL] = {"t": sql.SQL(" AND origin <> 'l'"), "l": s
 
 
 def _counting(source: Source | None, until: Snapshot | None) -> sql.Composable:
-    """The part of the condition that does not depend on the frontier."""
+    """Return the part of the condition that does not depend on the frontier."""
     if source and not source.cutovers and until is None:
         return _SETTLED[source.origin]
     parts: list[sql.Composable] = [origin_condition(source)] if source else []

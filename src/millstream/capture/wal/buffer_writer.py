@@ -70,7 +70,7 @@ class Part:
 
 
 def parts(transaction: Transaction) -> Iterable[Part]:
-    """A transaction in parts of the size of a batch; one without changes is one empty part."""
+    """Yield a transaction in parts of the size of a batch; one without changes is one empty part."""
     small = transaction.changes.as_one(BATCH_ROWS, BATCH_BYTES)
     return [Part(transaction, small, is_last=True)] if small else _parts(transaction)
 
@@ -85,7 +85,7 @@ def _parts(transaction: Transaction) -> Iterator[Part]:
 
 
 def widened(xid: int, near: int) -> int:
-    """Of the transaction ids with these lower 32 bits, the one nearest to another."""
+    """Return the 64-bit transaction id with these lower 32 bits that is nearest to another one."""
     return xid + ((near - xid + (1 << 31)) >> 32 << 32)
 
 
@@ -110,7 +110,7 @@ class BufferWriter:
 
     @classmethod
     def claimed(cls, conn: Connection, slot: str, owner: str, *, take_over: bool = True) -> BufferWriter:
-        """Be the one that stores from the slot; take it over from another process, or stand back."""
+        """Claim the slot for this process: take it over from another one, or return without it."""
         epoch = slots.claim(conn, slot, owner, take_over=take_over)
         # Read after the claim: it has waited for a store that may have moved the cursor.
         found = slots.get(conn, slot)
@@ -167,7 +167,7 @@ class BufferWriter:
         self.written += writing.written
 
     def _after(self, batch: Sequence[Part], marker: int) -> Ledger:
-        """The ledger once this is durable: a batch goes to all stores at once."""
+        """Return the ledger after this batch is durable."""
         ledger = self.ledger
         whole = max((part.transaction.end_lsn for part in batch if part.is_last), default=0)
         for store in ledger.stores:
@@ -177,7 +177,7 @@ class BufferWriter:
         return ledger.mark(max(whole, marker))
 
     def source_of(self, relid: int) -> int | None:
-        """The source that a relation's rows belong to; a partition may have come since we looked."""
+        """Return the source that a relation's rows belong to; a partition may be new."""
         if relid not in self.routes and relid not in self.strangers:
             partitions = relations.partitions(self.conn, list(self.sources))
             self.routes |= {member: root for root, below in partitions.items() for member in below}
@@ -244,7 +244,7 @@ class _Writing:
     # -- what is stored already ------------------------------------------------------------
 
     def _fresh(self, source: int, numbers: Offsets) -> Offsets:
-        """Which of these changes lie beyond the watermark. Only in its own transaction do single changes count."""
+        """Return which changes are beyond the watermark, which counts single changes in its own transaction only."""
         mark = self.store.watermarks.get(source, Watermark(0, 0))
         lsns = self.lsns[numbers]
         fresh = lsns > mark.commit_lsn
@@ -255,7 +255,7 @@ class _Writing:
         return np.flatnonzero(fresh)
 
     def _reach(self, source: int, number: int, changes: int) -> bool:
-        """The source has come this far; was it not there before?"""
+        """Advance the source's watermark; return True if it was behind."""
         part = self.batch[number]
         ordinal = WHOLE
         if not part.is_last:
@@ -278,7 +278,7 @@ class _Writing:
             self._copy_apart(source, rows)
 
     def _copy_apart(self, source: int, rows: Rows) -> None:
-        """By whole transactions, half and half: those that can be read back are, the others are marked."""
+        """Copy by bisection of whole transactions: store those whose values can be parsed, and mark the others."""
         numbers = rows.transactions
         if numbers[0] == numbers[-1]:
             self.marks.setdefault(source, set()).add((int(numbers[0]), "X"))

@@ -39,7 +39,7 @@ _IN_USE = "55006"
 
 
 def replication(dsn: str, application_name: str, **settings: str) -> Connection:
-    """A session that takes the commands of replication, besides SQL without parameters."""
+    """Open a session for replication commands, which also accepts SQL without parameters."""
     sender_timeout = f"{SENDER_TIMEOUT:.0f}s"
     given = pinned(dsn, version=0, application_name=application_name, wal_sender_timeout=sender_timeout, **settings)
     conninfo = make_conninfo(given, replication="database", application_name=application_name, **_SOCKET)
@@ -81,7 +81,7 @@ class Stream:
         self._pgconn.nonblocking = 1
 
     def receive(self, seconds: float) -> list[bytes]:
-        """The frames that are there, or that come within this time; none when none come."""
+        """Return the frames that are received within this time, possibly none."""
         frames = self._take()
         if frames or not self._poll.poll(seconds * 1000):
             return frames
@@ -110,7 +110,7 @@ class Stream:
         return frames
 
     def _refused(self, result: PGresult | None) -> MillstreamError:
-        """What the server said, as an error of ours: one that ends by itself, or one that does not."""
+        """Convert the server's error to one of ours, which may be transient or not."""
         message = self._pgconn.get_error_message() if result is None else result.get_error_message()
         state = None if result is None else result.error_field(DiagnosticField.SQLSTATE)
         code = state.decode() if state else ""

@@ -131,7 +131,7 @@ class Pipeline:
                 self._moved.notify_all()
 
     def _ours(self, error: BaseException) -> BaseException:
-        """Whoever waits for the log is told by an error of ours: only what needs the log must stop."""
+        """Convert errors for those who wait for WAL capture, so that only refreshes that need it stop."""
         if isinstance(error, MillstreamError) or not isinstance(error, Exception):
             return error
         broken = WalBroken.off(self.slot, f"{type(error).__name__}: {error}")
@@ -160,7 +160,7 @@ class Pipeline:
         log.warning("WAL capture is interrupted", slot=self.slot, reason=reason, **self._positions())
 
     def _positions(self) -> dict[str, str | int]:
-        """Fields of log events."""
+        """Return fields for log events."""
         health = self.health
         return {
             "received": lsn.printed(health.received), "durable": lsn.printed(health.durable),

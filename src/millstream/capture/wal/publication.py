@@ -47,12 +47,12 @@ def without_old_rows(conn: Connection, source: Source) -> list[Name]:
 
 
 def untold(conn: Connection, publication: str, tables: Sequence[int]) -> list[Name]:
-    """Those of these tables that hold rows of which the publication does not tell."""
+    """Return those of these tables that contain rows and are not in the publication."""
     return [Name(*row) for row in conn.execute(_SQL["untold"], (list(tables), publication))]
 
 
 def identities(conn: Connection, tables: Sequence[int]) -> dict[int, str]:
-    """The replica identity of each table, as ALTER TABLE takes it; DEFAULT where its index is gone."""
+    """Return the replica identity of each table in ALTER TABLE's syntax; DEFAULT if its index was dropped."""
     return {oid: text or "DEFAULT" for oid, text in conn.execute(_SQL["former"], (list(tables),))}
 
 

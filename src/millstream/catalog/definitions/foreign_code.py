@@ -46,7 +46,7 @@ def check_under(conn: Connection, found: Digests, casts: Set[int], trusted: Sequ
 def under(
     conn: Connection, planned: Mapping[int, Digests], trusted: Sequence[str], *, casts: Set[int] = frozenset()
 ) -> dict[int, list[ForeignObject]]:
-    """By id of a stream table, what of others its query calls; those of which there is nothing are left out."""
+    """Return, by id of a stream table, the untrusted code that its query calls, if there is any."""
     functions = {oid for own in planned.values() for kind, oid in own if kind == "function"}
     types = {oid for own in planned.values() for kind, oid in own if kind == "type"}
     if not (functions or types or casts):
@@ -64,7 +64,7 @@ def _whom(conn: Connection, trusted: Sequence[str]) -> dict[str, Any]:
 
 
 def on_tables(conn: Connection, relids: Sequence[int], trusted: Sequence[str]) -> dict[int, list[ForeignObject]]:
-    """By oid of a table, what of others runs when its rows are written."""
+    """Return, by oid of a table, the untrusted code that runs when its rows are written."""
     found = dict[int, list[ForeignObject]]()
     asked = {"relids": list(relids), **_whom(conn, trusted)}
     for relid, what, owner in conn.execute(_SQL["on_tables"], asked):
@@ -73,13 +73,13 @@ def on_tables(conn: Connection, relids: Sequence[int], trusted: Sequence[str]) -
 
 
 def open_tables(conn: Connection, relids: Sequence[int], trusted: Sequence[str]) -> set[int]:
-    """Of these tables, those that others may put code on."""
+    """Return those of these tables to which untrusted roles may attach code."""
     asked = {"relids": list(relids), **_whom(conn, trusted)}
     return {relid for (relid,) in conn.execute(_SQL["open_tables"], asked)}
 
 
 def refused(conn: Connection, name: str, found: Sequence[ForeignObject], *, on_table: bool) -> ForeignCode:
-    """The error for a stream table that met code of others."""
+    """Return the error for a stream table with untrusted code."""
     return (ForeignCode.on_table if on_table else ForeignCode.under_table)(name, *_facts(conn, found))
 
 
@@ -89,5 +89,5 @@ def _facts(conn: Connection, found: Sequence[ForeignObject]) -> tuple[list[str],
 
 
 def how(conn: Connection) -> str:
-    """The privilege that lets a role become another: since PostgreSQL 16 a member may be denied it."""
+    """Return the privilege that lets a role become another: since PostgreSQL 16 a member may lack it."""
     return "SET" if conn.info.server_version >= 160000 else "MEMBER"

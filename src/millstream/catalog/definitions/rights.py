@@ -78,12 +78,12 @@ def check(conn: Connection, query: str, owner: str) -> None:
 
 
 def with_policies(conn: Connection, relids: Sequence[int]) -> dict[int, str]:
-    """Of these tables, the names of those that have row-level security."""
+    """Return the names of those of these tables that have row-level security."""
     return dict(conn.execute(_SQL["policies"], (list(relids),)).fetchall())
 
 
 def note(name: str) -> str:
-    """What to know of a stream table over a table that has row-level security."""
+    """Return the note about a stream table over a table with row-level security."""
     return (
         f"Table {name} has row-level security, which does not apply here: the stream table holds all of its rows, and "
         "whoever may read the stream table sees them."

@@ -67,7 +67,7 @@ class Migration:
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """Every migration there is, in order; their numbers have no gap."""
+    """Return all migrations in order; their numbers have no gap."""
     files = resources.files("millstream.catalog").joinpath("migrations").iterdir()
     matched = [(match, file) for file in files if (match := _FILE.match(file.name))]
     found = [Migration(int(match[1]), match[2], file.read_text(encoding="utf-8")) for match, file in matched]
@@ -78,7 +78,7 @@ def migrations() -> tuple[Migration, ...]:
 
 
 def known() -> int:
-    """The version that this Millstream brings the catalog to."""
+    """Return the catalog version of this Millstream."""
     return migrations()[-1].version
 
 
@@ -168,7 +168,7 @@ def _check_room(conn: Connection, schemas: Sequence[tuple[str, str]]) -> None:
 
 
 def version(conn: Connection) -> int | None:
-    """The version of the catalog in this database, or None where there is none; nothing of it is read untrusted."""
+    """Return the version of the catalog in this database; None if there is none. The catalog must be trusted."""
     if not trust.check(conn):
         return None
     found: int = conn.execute(_SQL["version"]).fetchall()[0][0]

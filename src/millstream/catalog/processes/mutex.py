@@ -87,7 +87,7 @@ class Mutex:
             yield
 
     def holders(self, ids: Sequence[int]) -> dict[int, str]:
-        """Who works on these stream tables: process, application, host, and since when."""
+        """Return who works on these stream tables: process, application, host, and since when."""
         found = self._connected().execute(_SQL["row_holders"], (list(ids),))
         return {id: who for id, who in found if who}
 
@@ -104,7 +104,7 @@ class Mutex:
             yield _tried(lambda: _take_view(conn, name), patience)
 
     def holder(self, name: Name) -> str | None:
-        """Who holds the lock of that name, if anybody else does: process, application, host, and since when."""
+        """Return who else holds the lock of this name, if anyone: process, application, host, and since when."""
         row = self._connected().execute(_SQL["view_holder"], (f"millstream.lock_of_{name}",)).fetchone()
         return row[0] if row else None
 

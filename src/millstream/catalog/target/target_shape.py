@@ -83,7 +83,7 @@ def _check_columns(stored: Mapping[str, str], columns: Sequence[Column], name: s
 
 
 def _is_altered(conn: Connection, stream_table_id: int, relid: int) -> bool:
-    """Is the table another one than the rows were computed into? Otherwise it is the query that has changed."""
+    """Return True if the table changed since its rows were computed; otherwise it is the query that changed."""
     now = definition_digests.digests_of_target(conn, relid)
     return any(
         one.kind == "shape" and one.is_recorded_otherwise

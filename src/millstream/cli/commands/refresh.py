@@ -55,7 +55,7 @@ def run(
 
 
 def summary(report: RefreshReport) -> str:
-    """A refresh in one sentence."""
+    """Describe a refresh in one sentence."""
     return (
         f"{report.action}: {number(report.rows_read)} rows read, {number(report.rows_inserted)} inserted, "
         f"{number(report.rows_updated)} updated, {number(report.rows_deleted)} deleted "
@@ -64,7 +64,7 @@ def summary(report: RefreshReport) -> str:
 
 
 def check_names(client: Millstream | ServiceClient, names: list[str]) -> None:
-    """Each must be that of a stream table before the first is worked on; their history is asked for to see that."""
+    """Check that each name is that of a stream table, before work on the first one begins."""
     for name in names if len(names) > 1 else ():
         client.history(name, n=1)
 

@@ -47,7 +47,7 @@ def run(
 
 
 def _chosen(every: list[StreamTableStatus], name: str | None) -> list[StreamTableStatus]:
-    """All of them, or those that go by the name; a name that nobody has is an error."""
+    """Return all of them, or those with this name; raise an error if there is none."""
     if name is None:
         return every
     chosen = [one for one in every if name in (one.name, f"{one.schema}.{one.name}")]

@@ -60,7 +60,7 @@ def _watch(look: Any, interval: float) -> None:
 
 
 def screen(overview: Overview) -> RenderableType:
-    """Everything, as one thing that rich can print."""
+    """Return the whole screen as one object that rich can print."""
     parts: list[RenderableType] = [_head(overview)]
     parts.append(table("", TABLES, map(_stream_table, overview.stream_tables)))
     if overview.sources:

@@ -49,7 +49,7 @@ def run(
 
 
 def verdict(result: Verification) -> Text:
-    """A verification in one line."""
+    """Describe a verification in one line."""
     sign, found = (
         (("✓ ", "bold green"), f"equals its query: {number(result.rows)} rows, none missing, none extra")
         if result.ok

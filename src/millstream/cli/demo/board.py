@@ -92,9 +92,9 @@ class Board:
     length: float | None = None
 
     def source_rows(self, line: BoardLine) -> int:
-        """How many rows the sources of a stream table held when the shop opened."""
+        """Return the number of rows in the sources of a stream table when the shop opened."""
         return sum(self.sizes[source] for source in line.chapter.sources)
 
     def read_anew(self) -> int:
-        """The rows that would have been read, had each refresh computed its query anew."""
+        """Return the number of rows that would have been read if each refresh ran its query in full."""
         return sum(line.refreshes * self.source_rows(line) for line in self.lines.values())

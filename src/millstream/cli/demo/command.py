@@ -88,7 +88,7 @@ def run(
 
 
 def _play(doors: Doors, console: Console, length: float | None) -> _Outcome:
-    """All of the demo but its last words."""
+    """Run the demo up to the final summary."""
     console.print(WELCOME, markup=False)
     steps = ProgressSteps(console)
     with ExitStack() as stack:
@@ -148,7 +148,7 @@ def _document(outcome: _Outcome) -> dict[str, object]:
 
 
 def _prove(console: Console, outcome: _Outcome) -> None:
-    """The proof, and what it cost."""
+    """Print the verification and the costs."""
     board = outcome.board
     console.print()
     for one in outcome.verifications:

@@ -22,7 +22,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def screen(board: Board) -> RenderableType:
-    """Everything, as one thing that rich can print."""
+    """Return the whole screen as one object that rich can print."""
     parts: list[RenderableType] = [_shop(board), _stream_tables(board), _peek(board)]
     if board.alteration is not None:
         parts.append(_alteration(board.alteration, board.lines[ALTERED_READER]))
@@ -32,7 +32,7 @@ def screen(board: Board) -> RenderableType:
 
 
 def plain(board: Board) -> str:
-    """The same, a line for the shop and a line for each stream table."""
+    """Return the screen as plain text: a line for the shop and a line for each stream table."""
     count = board.traffic()
     shop = f"{board.seconds:5.1f} s  {number(count.committed)} transactions, {number(count.rows)} rows changed"
     captured = ", ".join(f"{name} {WAYS[mode][0]}" for name, mode in board.modes.items())
@@ -53,7 +53,7 @@ def _plain(line: BoardLine) -> str:
 
 
 def followed(alteration: Alteration, line: BoardLine) -> str:
-    """One sentence: what has become of an alteration."""
+    """Describe in one sentence how the service has followed an alteration."""
     if alteration.followed_after is None or line.last is None:
         return "The service has not followed it yet."
     return f"{line.chapter.name} has followed within {age(alteration.followed_after)}."
@@ -65,7 +65,7 @@ def _alteration(alteration: Alteration, line: BoardLine) -> Text:
 
 
 def sparkline(values: Iterable[float]) -> str:
-    """The values as a row of bars, the tallest for the largest.
+    """Print the values as a row of bars, the tallest for the largest.
 
     >>> sparkline([1, 2, 4])
     '▂▄█'
@@ -96,7 +96,7 @@ WAYS = {
 
 
 def _captured(board: Board) -> list[str | tuple[str, str]]:
-    """The tables that the application writes to, and how each is captured: triggers first, then WAL."""
+    """Print the tables that the application writes to, and how each is captured: by triggers first, then from WAL."""
     parts: list[str | tuple[str, str]] = ["The application writes to "]
     for name in board.sizes:
         way, style = WAYS.get(board.modes.get(name, ""), ("", ""))

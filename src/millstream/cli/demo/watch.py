@@ -55,7 +55,7 @@ def watch(reader: Connection, board: Board, console: Console, check: Callable[[]
 
 @contextmanager
 def _asked_to_end() -> Iterator[Event]:
-    """Ctrl-C sets the event for the length of the `with` block."""
+    """Let Ctrl-C set an event, for a `with` block."""
     asked = Event()
 
     def ask(_number: int, _frame: FrameType | None) -> None:
@@ -84,7 +84,7 @@ def _looks(reader: Connection, board: Board, console: Console, asked: Event, sho
 
 
 def _is_over(board: Board) -> bool:
-    """Not before the source was altered, however slow the machine is."""
+    """Return True if the time is over, but not before the source was altered, however slow the machine is."""
     return board.length is not None and board.seconds >= board.length and board.alteration is not None
 
 
@@ -115,7 +115,7 @@ def alter(reader: Connection, board: Board, console: Console) -> None:
 
 
 def follow(reader: Connection, board: Board, console: Console) -> None:
-    """Notice that the altered source is followed: another query is kept, and a refresh has used it."""
+    """Record when the service has followed the altered source: the query has changed, and a refresh has used it."""
     alteration, line = board.alteration, board.lines[ALTERED_READER]
     if alteration is None or alteration.is_followed or line.last_id == alteration.last_id:
         return

@@ -187,7 +187,7 @@ class Apply:
 
     @contextmanager
     def _images(self) -> Iterator[None]:
-        """Of an inner block: keep what its rows were and what they have become, for the blocks that read it."""
+        """Record the old and new rows of an inner block as images, for the blocks that read it."""
         if self.inner:
             self._run(state.images_sql(self.block, self.names, "D"))
         yield
@@ -223,7 +223,7 @@ class Apply:
         failpoint("target_merged")
 
     def _fit_index(self) -> None:
-        """Where a key is too long for the unique index, put one in its place that holds any."""
+        """If a key is too long for the unique index, replace the index by one for keys of any length."""
         query = target.long_keys_sql(self.block, self.names)
         row = self.conn.execute(query.encode()).fetchone() if query else None
         if row is None or not row[0]:
@@ -248,7 +248,7 @@ class Apply:
             raise TargetDiffers.at(self.names.name, f"{expected} rows should have changed, {done} did.")
 
     def _check_written(self, done: int, expected: int) -> None:
-        """Rows written are rows planned: a BEFORE ROW trigger may have dropped some, or stored others instead."""
+        """Check that the planned rows were written: a BEFORE ROW trigger may have dropped or changed some."""
         unwritten = self.conn.execute(target.unwritten_sql(self.block, self.names).encode()).fetchall()[0][0]
         if done != expected or unwritten:
             what = f"Of {expected} rows, {done} were written, {unwritten} of them different from the query's rows."
@@ -271,6 +271,6 @@ class Apply:
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
-    """The schema in the types that are staged: of Arrow's large and small variants, one."""
+    """Return the schema with only one of Arrow's large and small variants of each type."""
     types = [pa.string() if pa.types.is_large_string(field.type) else field.type for field in schema]
     return pa.schema(list(zip(schema.names, types, strict=True)))

@@ -83,7 +83,7 @@ class AccessPaths:
     def lookup(
         self, one: Input, columns: Sequence[str], keys: pa.Table, *, before: int, nulls: Sequence[int] = ()
     ) -> pa.Table | Scanned:
-        """The rows whose leaf columns equal one of the keys, or all rows where that is cheaper.
+        """Read the rows whose leaf columns equal one of the keys, or all rows if that is cheaper.
 
         `nulls` are the places of columns where a NULL is equal to a NULL.
         """
@@ -135,7 +135,7 @@ class AccessPaths:
         return Estimate(plan["Plan Rows"], _scans_whole(plan, one.scan.alias if one.scan.table.stored else "s"))
 
     def _has_statistics(self, one: Input) -> bool:
-        """Without them an estimate is a guess, and a lookup that ends at its limit tells more."""
+        """Return True if the tables have statistics. Without them a lookup with a limit is tried."""
         table = one.scan.table
         row = self.cut.conn.execute(
             "SELECT EXISTS (SELECT FROM pg_stats WHERE schemaname = %s AND tablename = %s)", (table.schema, table.name)
@@ -143,7 +143,7 @@ class AccessPaths:
         return row is not None and (row[0] or not table.stored)
 
     def sizes(self, inputs: Sequence[Input]) -> dict[str, float]:
-        """How many rows there are in the tables of inputs, by PostgreSQL's estimate, where it has one."""
+        """Return the number of rows in the tables of inputs, by PostgreSQL's estimate, if there is one."""
         oids = {one.scan.table.oid for one in inputs if one.scan.table.stored} - self._sizes.keys()
         if oids:
             query = "SELECT oid::int8, reltuples::float8 FROM pg_class WHERE oid = ANY(%s::oid[])"
@@ -153,7 +153,7 @@ class AccessPaths:
     # -- all of it -------------------------------------------------------------------------
 
     def everything(self, one: Input, *, before: int, why: str = "") -> pa.Table | Scanned:
-        """Every row of the input."""
+        """Read every row of the input."""
         # What was written in this transaction nobody else can see.
         table = one.scan.table
         hidden = not table.stored or table.oid in self.cut.written
@@ -175,7 +175,7 @@ class AccessPaths:
         return scanned
 
     def _read(self, one: Input, query: str, why: str) -> pa.Table | Scanned:
-        """The rows of a query that only this session can run; sent to Spark in parts where they are many."""
+        """Read the rows of a query in this session; many rows are sent to Spark in parts."""
         schema = read_sql.schema_of(one)
         found = fetch_parts(self.cut.conn, query, schema, parts.PART_BYTES)
         if found.is_one:
@@ -187,7 +187,7 @@ class AccessPaths:
         return stored
 
     def _physical(self, one: Input) -> list[tuple[str, int]]:
-        """The relations that hold the rows, with their size in pages."""
+        """Return the relations that contain the rows, with their size in pages."""
         # Asked at the cut: a partition may have come since the plan was made.
         oid = one.scan.table.oid
         partitions = relations.partitions(self.cut.conn, [oid])[oid]
@@ -201,7 +201,7 @@ class AccessPaths:
         return [(row[0], row[1]) for row in rows]
 
     def changes(self, one: Input, frontier: Snapshot) -> pa.Table:
-        """The slice of the input's buffer, or what this refresh did to the block it reads."""
+        """Read the slice of the input's buffer, or the images of the inner block that it reads."""
         if one.scan.table.is_clock:
             images = read_sql.images_sql(one, self.versions.clock_images())
             return _consolidated(fetch(self.cut.conn, images, read_sql.schema_of(one)))
@@ -218,7 +218,7 @@ class AccessPaths:
         return _consolidated(rows)
 
     def step(self, one: Input, relation: str) -> pa.Table:
-        """The rows of a recursion's last step, read by its own term."""
+        """Read the rows of a recursion's last step, for its own term."""
         rows = fetch(
             self.cut.conn, read_sql.step_sql(one, relation, self.versions.filter_versions(one)), read_sql.schema_of(one)
         )
@@ -226,7 +226,7 @@ class AccessPaths:
         return rows
 
     def crossing(self, one: Input) -> pa.Table | Scanned | None:
-        """The rows of which its moving filters say one thing before and another after; None where nothing moved."""
+        """Read the rows that cross a temporal filter of the input; None if no single row changed."""
         filter_versions = self.versions.filter_versions(one)
         if not filter_versions.flips:
             return None
@@ -242,7 +242,7 @@ class AccessPaths:
         return rows
 
     def settle(self) -> None:
-        """Once Spark has run: note what the scans have read."""
+        """Record how many rows the scans have read, after Spark has run."""
         for one, scanned, why in self.scans:
             self._note(one, "scan", scanned.count(), why)
         self.scans.clear()
@@ -252,7 +252,7 @@ class AccessPaths:
 
 
 def _consolidated(images: pa.Table) -> pa.Table:
-    """Without the images that cancel: what was changed may not be what is read."""
+    """Remove images that cancel: the changed columns may not be those that are read."""
     if images.num_rows < 2:
         return images
     columns = [name for name in images.column_names if name not in ("__before", "__after")]
@@ -270,7 +270,7 @@ def _scans_whole(plan: dict[str, Any], alias: str) -> bool:
 
 
 def _ranges(one: Input, relation: str, pages: int, before: int, filter_versions: FilterVersions) -> list[str]:
-    """One query per range of pages; the last is open, for pages that appear meanwhile."""
+    """Return one query per range of pages; the last range has no end, for pages that are added later."""
     alias = quoted(one.scan.alias)
     starts = list(range(0, max(pages, 1), PAGES_PER_TASK))
     queries = []

@@ -38,7 +38,7 @@ class SingleRowVersions:
         self._known: dict[Input, FilterVersions] = {}
 
     def filter_versions(self, one: Input) -> FilterVersions:
-        """The moving filters of an input, in both versions; asked for once the blocks they look at are done."""
+        """Return both versions of the temporal filters of an input. Call it after the blocks that they refer to."""
         if not one.temporal_filters:
             return UNCHANGED_FILTERS
         if one not in self._known:
@@ -58,7 +58,7 @@ class SingleRowVersions:
         )
 
     def _rows(self, scan: Scan, columns: Sequence[str]) -> tuple[str, str]:
-        """The row as it was and as it is, each as a SELECT of constants."""
+        """Return the old and the new row, each as a SELECT of constants."""
         table = scan.table
         if table.is_clock:
             return _time(self.since or self.now), _time(self.now)
@@ -90,7 +90,7 @@ class SingleRowVersions:
         return f"{value} COLLATE {collation}" if collation else value
 
     def clock_images(self) -> str:
-        """The clock's row as it was and as it is, as images of a slice."""
+        """Return the old and the new row of the clock as images of a slice."""
         assert self.since is not None
         old, new = (f"SELECT '{action}' AS __ms_action, t.* FROM ({_time(at)}) AS t"
                     for action, at in (("D", self.since), ("I", self.now)))  # fmt: skip
@@ -99,7 +99,7 @@ class SingleRowVersions:
     # -- where flipped rows lie ------------------------------------------------------------
 
     def _range(self, one: Input, was: _Side, now: _Side) -> str:
-        """A condition that flipped rows meet and an index can answer; empty where there is none."""
+        """Return a condition that all crossing rows meet and an index supports; "" if there is none."""
         bounds = [temporal_filters.bound for temporal_filters in one.temporal_filters]
         if any(bound is None for bound in bounds):
             return ""
@@ -112,12 +112,12 @@ class SingleRowVersions:
 
 
 def _time(at: datetime) -> str:
-    """The clock's row at a time."""
+    """Return the clock's row at a time."""
     return f"SELECT CAST('{at.isoformat()}' AS timestamptz) AS now"
 
 
 def _between(bound: Bound, old: str, new: str, no_old: bool, no_new: bool) -> str:
-    """Between the old bound and the new; compared with NULL no row passes."""
+    """Return the condition for values between the old and the new bound; no row passes a comparison with NULL."""
     value, operator = f"({bound.value.sql})", bound.operator
     if no_old and no_new:
         return "false"
@@ -142,13 +142,13 @@ class _Side:
         return tuple(f"({row}) AS {quoted(self._alias(number))}" for number, row in enumerate(self.rows))
 
     def condition(self, one: Input) -> str:
-        """All moving filters of an input."""
+        """Return the conjunction of all temporal filters of an input."""
         return " AND ".join(
             f"({self.expr(temporal_filters.condition).sql})" for temporal_filters in one.temporal_filters
         )
 
     def expr(self, expression: Expr) -> Expr:
-        """An expression over these rows."""
+        """Return an expression over these rows."""
         numbers = {alias: number for number, alias in enumerate(self.aliases)}
         own = [ref for ref in expression.refs if ref.alias in numbers]
         return expression.substitute({ref: Expr(Ref(self._alias(numbers[ref.alias]), ref.column).sql) for ref in own})
@@ -158,14 +158,14 @@ class _Side:
 
 
 def _columns(one: Input, scan: Scan) -> list[str]:
-    """The columns of a single row that the filters look at."""
+    """Return the columns of a single row that the filters refer to."""
     return sorted(
         {ref.column for temporal_filters in one.temporal_filters for ref in temporal_filters.over(scan.alias)}
     )
 
 
 def _texts(table: Table, columns: Sequence[str]) -> str:
-    """Each value as text, then each collation: a constant has none of its own."""
+    """Return each value as text, then each collation, because a constant has none of its own."""
     found = [(quoted(name), table.column(name)) for name in columns]
     values = [text_io.output_sql(f"s.{name}", column.type) if column else f"s.{name}::text" for name, column in found]
     collations = [

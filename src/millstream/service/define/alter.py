@@ -29,7 +29,7 @@ def alter(
     cdc_mode: str | None = None,
     search_path: str | None = None,
 ) -> RefreshReport | None:
-    """Change what is given, the query first; return the report of the refresh that filled it with another query.
+    """Change the given properties, the query first; return the report of the refresh with the new query.
 
     Names in the query are looked up along `search_path`, by default that of the session.
     """

@@ -124,7 +124,7 @@ def with_key(app: App, planned: QueryPlan) -> QueryPlan:
 
 
 def _undo(app: App, table: StreamTable) -> None:
-    """Nothing half-done, not even when the user interrupts; where the server is gone, `drop` can do it later."""
+    """Undo everything, also after Ctrl-C. If the server cannot be reached, `drop` can do it later."""
     try:
         app.reach()
         drop_table(app, table)
@@ -185,7 +185,7 @@ def _check_free(app: App, schema: str, name: str) -> None:
 
 
 def _policies(app: App, table: StreamTable, planned: QueryPlan) -> tuple[str, ...]:
-    """Of each source that has row-level security, that it does not apply here."""
+    """Log, for each source with row-level security, that its policies do not apply to the stream table."""
     policies = rights.with_policies(app.conn, list(planned.sources()))
     for name in policies.values():
         log.warning("row-level security is bypassed", table=table.name, source=name)
@@ -205,7 +205,7 @@ class _Definition:
 
 
 def _recorded(app: App, locked: ExitStack, asked: _Definition, planned: QueryPlan) -> StreamTable:
-    """The catalog's rows, the table and its state, in one transaction; the stream table is locked before its end."""
+    """Create catalog rows, table and state in one transaction, which locks the stream table before it commits."""
     with app.conn.transaction():
         app.hold_epoch()
         table = stream_tables.add(

@@ -80,7 +80,7 @@ def redefine(app: App, table: StreamTable, query: str, search_path: str | None =
 
 
 def _capture(app: App, table: StreamTable, planned: QueryPlan) -> None:
-    """Capture what the new query reads besides; committed before the cut, so that no change is pruned or missed.
+    """Capture the additional sources of the new query; committed before the cut, so that no change is pruned or missed.
 
     The stream tables that it reads are recorded beside those of the former query, which counts until the commit. Two
     sessions that each close one half of a cycle see each other's.
@@ -243,7 +243,7 @@ def _run(app: App, name: Name, clauses: Sequence[str]) -> None:
 
 
 def _return_to_former(app: App, table: StreamTable) -> None:
-    """Capture what the former query reads, and no more; what cannot be done now the next refresh does."""
+    """Capture only what the former query reads; the next refresh does what cannot be done now."""
     app.forget(table.id)
     with suppress(MillstreamError):
         app.reach()

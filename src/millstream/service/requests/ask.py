@@ -73,7 +73,7 @@ class ServiceClient:
         query: str | None = None,
         cdc_mode: str | None = None,
     ) -> RefreshReport | None:
-        """Change what is given; another query is a refresh, of which this is the report."""
+        """Change the given properties; return the report of the refresh if the query is changed."""
         arguments = {
             "schedule": schedule, "refresh_mode": refresh_mode, "status": status, "query": query, "cdc_mode": cdc_mode
         }  # fmt: skip
@@ -93,11 +93,11 @@ class ServiceClient:
         return Verification.from_dict(self._ask("verify", name, {}))
 
     def status(self) -> Sequence[ListedTable]:
-        """Every stream table, in order of name."""
+        """Return all stream tables, ordered by name."""
         return [ListedTable(table.schema_name, table.name) for table in stream_tables.every(self.conn)]
 
     def history(self, name: str, n: int = 20) -> list[HistoryEntry]:
-        """The last refreshes, newest first."""
+        """Return the last refreshes, newest first."""
         return history.recent(self.conn, stream_tables.named(self.conn, name).id, n)
 
     def _ask(self, kind: str, name: str, arguments: Mapping[str, object]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def error_of(document: Document) -> MillstreamError:
 
 @contextmanager
 def asking(dsn: str) -> Iterator[ServiceClient | None]:
-    """A client of the service that works on a database; None where none does, or where the catalog must be upgraded."""
+    """Return a client of the database's service; None if no service runs, or the catalog must be upgraded."""
     with session(dsn) as conn:
         try:
             install.require(conn)

@@ -88,7 +88,7 @@ class LeaderHeartbeat:
         self._thread.start()
 
     def note_turn(self) -> None:
-        """The leader's loop goes on."""
+        """Note that the leader's loop is alive."""
         self._turned_at = time.monotonic()
 
     def holds(self) -> bool:

@@ -52,7 +52,7 @@ class CaptureThread:
             pipeline.store_position(flushed(conn))
 
     def use(self, settings: Settings) -> None:
-        """Work with these settings from the next look on."""
+        """Use these settings from the next turn on."""
         self._settings = settings
         self.look()
 

@@ -46,7 +46,7 @@ class RequestDesk:
         self._pause = 0.0
 
     def open(self) -> None:
-        """First take up what another process has left."""
+        """Take over the unanswered requests of another process first."""
         self.workers.submit(Task(TAKE_UP, answer.take_up))
 
     def is_due(self) -> bool:

@@ -265,7 +265,7 @@ class Leader:
         self._workers.submit(Task(name, lambda app: _refresh(app, ids), ids, slow))
 
     def _fill_idle_time(self) -> None:
-        """Where no worker has anything to do, verify a stream table."""
+        """Verify a stream table if no worker is busy."""
         is_time = self._settings.verify_budget > 0 and time.monotonic() >= self._times.may_verify
         if self._workers.running or not is_time:
             return

@@ -108,7 +108,7 @@ class Process:
     # -- candidate and leader ----------------------------------------------------------------
 
     def _serve(self) -> None:
-        """Be a standby until the lock is ours, then lead."""
+        """Wait as a standby for the lock, then lead."""
         with session(self._dsn) as conn, Mutex(self._dsn, application_name=session_names(self.instance)) as lock:
             install.install(conn)
             install.require(conn)

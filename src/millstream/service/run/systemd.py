@@ -22,7 +22,7 @@ class Systemd:
         self._told_at = float("-inf")
 
     def ready(self, status: str) -> None:
-        """The service works; `status` is what `systemctl status` shows."""
+        """Tell systemd that the service works; `systemctl status` shows `status`."""
         self._tell(f"READY=1\nSTATUS={status}")
 
     def status(self, status: str) -> None:
@@ -30,11 +30,11 @@ class Systemd:
         self._tell(f"STATUS={status}")
 
     def stopping(self) -> None:
-        """The service was told to stop."""
+        """Tell systemd that the service is stopping."""
         self._tell("STOPPING=1")
 
     def alive(self) -> None:
-        """Called by the loop at each turn: a loop that hangs is started again by systemd."""
+        """Tell systemd that the loop is alive. It is called at each turn; systemd restarts a service that hangs."""
         if self._every is not None and time.monotonic() - self._told_at >= self._every:
             self._told_at = time.monotonic()
             self._tell("WATCHDOG=1")

@@ -100,12 +100,12 @@ def _sample(conn: Connection, bags: str) -> tuple[dict[str, Any], ...]:
 
 
 def chooses(blocks: Sequence[Block]) -> bool:
-    """Does a query choose among equal values? Only one that filters, computes and joins does not."""
+    """Return True if a query chooses among equal values. One that only filters, computes and joins does not."""
     return any(block.head is not None or block.materialized is not None for block in blocks)
 
 
 def rounded_columns(blocks: Sequence[Block]) -> tuple[str, ...]:
-    """The output columns that depend on the order of adding floats."""
+    """Return the output columns that depend on the order of floating-point additions."""
     last = blocks[-1]
     floats = [output for output in last.outputs if output.column.type.base in _FLOATS]
     if any(totals(block) for block in blocks[:-1]):
@@ -114,7 +114,7 @@ def rounded_columns(blocks: Sequence[Block]) -> tuple[str, ...]:
 
 
 def totals(block: Block) -> list[str]:
-    """What of a block's state adds floats, or may: which aggregates PostgreSQL gathers is for PostgreSQL to know."""
+    """Return the columns of a block's state that add floats or may do so, such as all holistic aggregates."""
     if block.head is None:
         return []
     added = [one.name for one in block.head.accumulators if one.strategy == "recompute"]

@@ -34,7 +34,7 @@ class Verification:
         return cls(**{**given, "sample": tuple(given["sample"]), "rounded": tuple(given["rounded"])})
 
     def as_dict(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the document that `--json` prints."""
         return {
             "name": self.name, "ok": self.ok, "rows": self.rows, "missing": self.missing, "extra": self.extra,
             "sample": list(self.sample), "frontier": str(self.frontier),

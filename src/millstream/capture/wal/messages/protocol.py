@@ -50,7 +50,7 @@ def keepalive(frame: bytes) -> Keepalive:
 
 
 def status(position: int, *, ask: bool = False) -> bytes:
-    """All up to `position` is durable here; with `ask`, the server answers at once.
+    """Return the status message that everything up to `position` is durable; with `ask`, the server answers at once.
 
     Written and flushed are always the same: a server that hears of more written than flushed stops sending keepalives.
     """
@@ -198,7 +198,7 @@ class Reader:
         return self.data[start : self.at]
 
     def text(self) -> str:
-        """A C string. Names may be in any encoding where the database has none."""
+        """Read a C string. Names may have any encoding if the database has none."""
         end = self.data.find(b"\0", self.at)
         if end < 0:
             raise WalNotUnderstood.at(self.data, "a text in it has no end")
@@ -206,7 +206,7 @@ class Reader:
         return self.data[start:end].decode(errors="surrogateescape")
 
     def numbers(self, layout: struct.Struct) -> tuple[int, ...]:
-        """Several at once: transactions may be many and small."""
+        """Read several numbers at once, because transactions may be many and small."""
         return layout.unpack(self.bytes(layout.size))
 
     def letter(self) -> str:
