@@ -33,10 +33,10 @@ def test_a_slot_as_it_was_made_is_resumed(conn: Connection, database: str, made:
 OTHERWISE: dict[str, dict[str, Any]] = {
     "restored, promoted or replaced": {"system_identifier": "1"},
     "restored, .* or replaced": {"timeline": 99},
-    "The database is another one": {"database_oid": 1},
-    "The publication was made anew": {"publication_oid": 1},
-    "the server was set back": {"cursor": 2**62},
-    "we have stored only what is before": {"cursor": 1},
+    "It belongs to another database": {"database_oid": 1},
+    "The publication was created again": {"publication_oid": 1},
+    "the server was reset to an earlier state": {"cursor": 2**62},
+    "has stored changes only up to": {"cursor": 1},
 }
 
 
