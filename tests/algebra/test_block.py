@@ -23,7 +23,9 @@ from millstream.algebra.block import (
 )
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import JoinKind, Scan
+from millstream.algebra.table import Clock
 from millstream.algebra.temporal_filter import TemporalFilter
+from millstream.algebra.types import Column
 from millstream.algebra.wire import wire_of
 from millstream.testing.planning_server import pg_type, table
 
@@ -36,7 +38,7 @@ def make_input(name: str) -> Input:
 
 
 def test_an_input_needs_the_columns_of_its_leaves_and_filters() -> None:
-    clock = Scan(table("now", "now timestamptz", single=True), "n")
+    clock = Scan(Clock((Column("now", pg_type("timestamptz")),)), "n")
     recent = TemporalFilter(Expr.parse('"o"."placed" > "n"."now"'), (clock,))
     read = replace(make_input("i0"), filters=(Expr.parse('"o"."customer" > 1'),), temporal_filters=(recent,))
     assert make_input("i0").used() == {"id"}
@@ -44,12 +46,12 @@ def test_an_input_needs_the_columns_of_its_leaves_and_filters() -> None:
 
 
 def test_an_input_prints_its_filters_in_the_order_of_their_evaluation() -> None:
-    clock = Scan(table("now", "now timestamptz", single=True), "n")
+    clock = Scan(Clock((Column("now", pg_type("timestamptz")),)), "n")
     recent = TemporalFilter(Expr.parse('"o"."placed" > "n"."now"'), (clock,))
     read = replace(make_input("i0"), filters=(Expr.parse('"o"."customer" > 1'),), temporal_filters=(recent,))
     assert str(read) == (
         'i0  public.orders AS o: c0 = "o"."id" WHERE ("o"."customer" > 1)'
-        ' TEMPORAL FILTER ("o"."placed" > "n"."now") by public.now AS n'
+        ' TEMPORAL FILTER ("o"."placed" > "n"."now") by the clock AS n'
     )
 
 

@@ -116,4 +116,7 @@ def test_scans_are_replaced_at_any_depth() -> None:
     relation = Filter(Join(ORDERS, CUSTOMERS), Expr.parse('"o"."id" = "c"."id"'))
     other = table("old_orders", "id int4, customer int4, amount int4")
     swapped = replace_scans(relation, lambda scan: replace(scan, table=other) if scan.alias == "o" else scan)
-    assert [node.table.name for node in swapped.walk() if isinstance(node, Scan)] == ["old_orders", "customers"]
+    assert [node.table.title for node in swapped.walk() if isinstance(node, Scan)] == [
+        "public.old_orders",
+        "public.customers",
+    ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import Scan
 from millstream.algebra.temporal_filter import TemporalFilter
-from millstream.testing.planning_server import table
+from millstream.testing.planning_server import single_row
 
-AVERAGE = Scan(table("average", "low int4, high int4", single=True), "s")
+AVERAGE = Scan(single_row("average", "low int4, high int4"), "s")
 BETWEEN = TemporalFilter(Expr.parse('"o"."amount" > "s"."low" AND "o"."amount" < "s"."high"'), (AVERAGE,))
 
 
@@ -18,4 +18,4 @@ def test_the_columns_of_each_alias_are_found_once_and_in_order() -> None:
 
 
 def test_it_prints_the_single_rows_it_compares_with() -> None:
-    assert str(BETWEEN).endswith("by public.average AS s")
+    assert str(BETWEEN).endswith("by block 0 AS s")

@@ -33,7 +33,7 @@ def test_a_table_is_read_with_its_columns_in_order(conn: Connection) -> None:
     conn.execute('CREATE SCHEMA "S"; CREATE TABLE "S"."T" (a int, gone int, "B b" text NOT NULL, c numeric(5,1))')
     conn.execute('ALTER TABLE "S"."T" DROP COLUMN gone')
     table = relations.table(conn, oid_of(conn, '"S"."T"'))
-    assert table.qualified == '"S"."T"'
+    assert table.relation == '"S"."T"'
     assert [(c.name, c.attnum, c.not_null, str(c.type)) for c in table.columns] == [
         ("a", 1, False, "integer"),
         ("B b", 3, True, "text"),

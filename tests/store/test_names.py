@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millstream.algebra.table import Table
+from millstream.algebra.table import BlockRows
 from millstream.store.names import BlockNames, PlanningNames, row_hash
 from millstream.testing.planning_server import table
 
@@ -37,7 +37,7 @@ def test_each_term_of_a_recursion_has_a_delta_of_its_own() -> None:
 
 def test_an_input_is_read_from_its_table_or_from_the_rows_of_a_block() -> None:
     orders = table("orders", "id int4")
-    inner = Table(0, "pg_temp", "block_1", orders.columns, block=1)
+    inner = BlockRows(orders.columns, block=1, relation_name="block_1")
     assert NAMES.source(orders) == orders.relation
     assert NAMES.source(inner) == "millstream_state.block_7_1"
 

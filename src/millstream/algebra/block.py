@@ -18,6 +18,7 @@ from typing import Literal
 from millstream.algebra.choice import Choice
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import JoinKind, Relation, Scan
+from millstream.algebra.table import Clock
 from millstream.algebra.temporal_filter import TemporalFilter
 from millstream.algebra.types import Column, PgType
 from millstream.algebra.wire import (
@@ -485,7 +486,7 @@ class Block:
         by = (
             scan for one in self.inputs() for temporal_filters in one.temporal_filters for scan in temporal_filters.by
         )
-        return any(scan.table.is_clock for scan in (*by, *(one.scan for one in self.inputs())))
+        return any(isinstance(scan.table, Clock) for scan in (*by, *(one.scan for one in self.inputs())))
 
     def __str__(self) -> str:
         lines = [f"Block {self.name}"]

@@ -1,8 +1,15 @@
-"""Tables: sources, the rows of inner blocks, VALUES, the clock, and a recursion read by its own term."""
+"""Tables: the rows that a query reads, one class for each kind.
+
+SourceTable      a plain or partitioned table of the user, or a stream table; its rows change
+BlockRows        the rows of an inner block
+ConstantRows     VALUES, written in the query
+Clock            one row with the current time, which every refresh changes
+SelfReference    a recursion that its own term reads
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from millstream.algebra.types import Column
 
@@ -14,70 +21,158 @@ NOW = "SELECT now()"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that a query reads: a plain or partitioned table of the user, or one of the kinds named below."""
+    """Rows that a query reads: the base of all kinds."""
 
-    oid: int
-    schema: str
-    name: str
     columns: tuple[Column, ...]
-    key: tuple[str, ...] = ()
-    """The columns of the primary key, or of a unique index over columns that are all NOT NULL; the keys of a block."""
-    partitions: tuple[int, ...] = ()
-    """Oids of its partitions and children, to any depth; a write to one fires only its own triggers."""
-    block: int | None = None
-    """For the rows of an inner block: its position in the chain. Schema and name are those it has while planning."""
-    single: bool = False
-    """The table always has exactly one row."""
-    rows: str = ""
-    """For rows written in the query: its VALUES; for the clock: its query."""
-    unbounded: frozenset[str] = frozenset()
-    """For the rows of a block: the unbounded numerics, which may have more digits after the point than Spark's."""
-    recursion: int | None = None
-    """For a recursion that its own term reads: the number of recursions around it."""
+    key: tuple[str, ...] = field(default=(), kw_only=True)
+    """Columns that identify a row; empty if none are known to."""
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
         if len(set(names)) != len(names):
-            raise ValueError(f"table {self.name} has two columns of one name")
+            raise ValueError(f"table {self.title} has two columns of one name")
         if not set(self.key) <= set(names):
-            raise ValueError(f"key {self.key} of {self.name} names an unknown column")
-
-    @property
-    def qualified(self) -> str:
-        """Schema and name, quoted for use in SQL."""
-        return f"{quoted(self.schema)}.{quoted(self.name)}"
-
-    @property
-    def stored(self) -> bool:
-        """True for a table of the user, whose rows may change."""
-        return self.block is None and not self.rows and self.recursion is None
-
-    @property
-    def is_clock(self) -> bool:
-        """True for the clock: its one row is the current time, which every refresh changes."""
-        return self.rows == NOW
-
-    @property
-    def relation(self) -> str:
-        """The text of the FROM item; VALUES are numbered row by row."""
-        if not self.rows:
-            return self.qualified
-        names = ", ".join(quoted(column.name) for column in self.columns)
-        return f"(SELECT row_number() OVER () AS {ROW}, c.* FROM ({self.rows}) AS c ({names}))"
+            raise ValueError(f"key {self.key} of {self.title} names an unknown column")
 
     @property
     def title(self) -> str:
         """The name that plans print."""
-        if self.is_clock:
-            return "the clock"
-        return self.rows or (f"{self.schema}.{self.name}" if self.block is None else f"block {self.block}")
+        raise NotImplementedError
+
+    @property
+    def relation(self) -> str:
+        """The text of the FROM item while the query is planned."""
+        raise NotImplementedError
+
+    @property
+    def single(self) -> bool:
+        """True if there is always exactly one row."""
+        return False
+
+    @property
+    def unbounded(self) -> frozenset[str]:
+        """The columns that are unbounded numerics, which may have more digits after the point than Spark's."""
+        return frozenset()
 
     def column(self, name: str) -> Column | None:
         """Return the column of this name; None if there is none."""
         return next((column for column in self.columns if column.name == name), None)
 
     def __str__(self) -> str:
-        return self.qualified
+        return self.relation
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceTable(Table):
+    """A table of the user, or a stream table. Its key is the primary key, or a unique index over NOT NULL columns."""
+
+    oid: int
+    schema: str
+    name: str
+    partitions: tuple[int, ...] = ()
+    """Oids of its partitions and children, to any depth; a write to one fires only its own triggers."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def relation(self) -> str:
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockRows(Table):
+    """The rows of an inner block; its key are the keys of the groups."""
+
+    block: int
+    """Its position in the chain."""
+    relation_name: str
+    """The name of the temporary view that stands for it while the query is planned."""
+    single: bool = False
+    unbounded: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.single and self.key:
+            raise ValueError("one row needs no key")
+
+    @property
+    def title(self) -> str:
+        return f"block {self.block}"
+
+    @property
+    def relation(self) -> str:
+        return f'"pg_temp".{quoted(self.relation_name)}'
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstantRows(Table):
+    """VALUES, numbered row by row."""
+
+    values: str
+    single: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_without_key(self)
+
+    @property
+    def title(self) -> str:
+        return self.values
+
+    @property
+    def relation(self) -> str:
+        names = ", ".join(quoted(column.name) for column in self.columns)
+        return f"(SELECT row_number() OVER () AS {ROW}, c.* FROM ({self.values}) AS c ({names}))"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clock(Table):
+    """One row with the current time."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_without_key(self)
+
+    @property
+    def single(self) -> bool:
+        return True
+
+    @property
+    def title(self) -> str:
+        return "the clock"
+
+    @property
+    def relation(self) -> str:
+        names = ", ".join(quoted(column.name) for column in self.columns)
+        return f"(SELECT row_number() OVER () AS {ROW}, c.* FROM ({NOW}) AS c ({names}))"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfReference(Table):
+    """A recursion that its own term reads, until the block of the recursion has a place in the chain."""
+
+    name: str
+    depth: int
+    """The number of recursions around it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_without_key(self)
+
+    @property
+    def title(self) -> str:
+        return f"itself.{self.name}"
+
+    @property
+    def relation(self) -> str:
+        return f'"itself".{quoted(self.name)}'
+
+
+def _check_without_key(table: Table) -> None:
+    if table.key:
+        raise ValueError(f"{table.title} has no key")
 
 
 def quoted(name: str) -> str:

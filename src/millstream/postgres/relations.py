@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
-from millstream.algebra.table import Table, quoted
+from millstream.algebra.table import SourceTable, quoted
 from millstream.algebra.types import Column, PgType
 from millstream.errors import BadSource, NoRights
 from millstream.postgres.connection import Connection
@@ -62,14 +62,17 @@ class RelationFacts:
 # -- tables ----------------------------------------------------------------------------------
 
 
-def table(conn: Connection, oid: int, key: Sequence[str] = ()) -> Table:
+def table(conn: Connection, oid: int, key: Sequence[str] = ()) -> SourceTable:
     """Return the table of this oid with its present columns, its key (the given one, if it is one) and partitions."""
     relation = conn.execute(_SQL["relation"], (oid,)).fetchone()
     if relation is None:
         raise BadSource.of(str(oid), "It has just been dropped.", "Try again.")
     _, schema, name, _ = relation
     found = conn.execute(_SQL["key"], {"oid": oid, "wanted": list(key)}).fetchone()
-    return Table(oid, schema, name, columns(conn, oid), tuple(found[0]) if found else (), partitions(conn, [oid])[oid])
+    return SourceTable(
+        columns(conn, oid), oid=oid, schema=schema, name=name, key=tuple(found[0]) if found else (),
+        partitions=partitions(conn, [oid])[oid],
+    )  # fmt: skip
 
 
 def names(conn: Connection, oids: Sequence[int]) -> list[Name]:

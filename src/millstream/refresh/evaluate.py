@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from millstream.algebra.block import AggregateHead, Block, Branch, Input
+from millstream.algebra.table import BlockRows
 from millstream.compiler.blocks.demand import group_seed
 from millstream.compiler.lowering import LoweringOptions, lower
 from millstream.frontier.snapshot import Snapshot
@@ -55,7 +56,8 @@ class Evaluation:
 
     def _images(self, one: Input, frontier: Snapshot) -> pa.Table:
         """Return the changed rows of each input. When a recursion begins, its own rows have not changed."""
-        if one.scan.table.block == self.block.position:
+        table = one.scan.table
+        if isinstance(table, BlockRows) and table.block == self.block.position:
             return schema_of(one).empty_table()
         return self.access.changes(one, frontier)
 

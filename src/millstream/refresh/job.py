@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from millstream.algebra.block import Block, Input
+from millstream.algebra.table import SourceTable
 from millstream.catalog import sources
 from millstream.catalog.definitions.definition_digests import Digests
 from millstream.catalog.stream_tables import StreamTable
@@ -49,9 +50,11 @@ class Job:
         """True if the query reads the current time."""
         return any(block.reads_clock for block in self.blocks)
 
-    def table_inputs(self) -> Iterator[Input]:
-        """Yield the inputs of its blocks that are tables of the user."""
-        return (input_ for block in self.blocks for input_ in block.inputs() if input_.scan.table.stored)
+    def source_reads(self) -> Iterator[tuple[SourceTable, Input]]:
+        """Yield the source tables that its blocks read, each with the input that reads it."""
+        for input_ in (input_ for block in self.blocks for input_ in block.inputs()):
+            if isinstance(input_.scan.table, SourceTable):
+                yield input_.scan.table, input_
 
     @property
     def names(self) -> BlockNames:
@@ -90,7 +93,7 @@ def relids_read(job: Job) -> set[int]:
     """Return the oids of the tables that a job reads."""
     if not job.blocks:
         return set(job.recorded_relids)
-    return {input_.scan.table.oid for input_ in job.table_inputs()}
+    return {table.oid for table, _ in job.source_reads()}
 
 
 def levels(jobs: Sequence[Job]) -> list[list[Job]]:

@@ -153,6 +153,6 @@ def _denied(conn: Connection, job: Job, owner: str | None) -> MillstreamError | 
 def _uncaptured(job: Job, read: Sequence[sources.Source]) -> dict[int, str]:
     """Return the sources that are not recorded, or whose buffers lack a column that is read."""
     captured = {source.relid: {column.name for column in source.columns} for source in read}
-    wanted = [(input_.scan.table.oid, input_.used()) for input_ in job.table_inputs()]
+    wanted = [(table.oid, input_.used()) for table, input_ in job.source_reads()]
     lacking = [oid for oid, used in wanted if oid not in captured or used - captured[oid]]
     return dict.fromkeys(lacking, "a column is not captured")

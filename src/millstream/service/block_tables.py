@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import psycopg
 
 from millstream.algebra.block import Block
+from millstream.algebra.table import BlockRows
 from millstream.catalog import blocks, stream_tables
 from millstream.catalog.stream_tables import StreamTable
 from millstream.compiler.blocks.demand import crossing_lookups, lookups
@@ -36,8 +37,9 @@ def create(conn: Connection, table: StreamTable, planned: QueryPlan) -> None:
         _index(conn, state.index_sql(block, names.at(block.position), reader, columns))
     for block in planned.blocks:
         one, order = block.branches[0].inputs[0], block.materialized.order if block.materialized else ()
-        if order and one.scan.table.block is not None:
-            below = planned.blocks[one.scan.table.block]
+        table_read = one.scan.table
+        if order and isinstance(table_read, BlockRows):
+            below = planned.blocks[table_read.block]
             _index(conn, state.order_index_sql(below, names.at(below.position), one, order))
     for below, one, value in crossing_lookups(planned.blocks):
         _index(conn, state.order_index_sql(below, names.at(below.position), one, [value]))

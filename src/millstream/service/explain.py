@@ -9,6 +9,7 @@ from typing import Any
 from millstream.algebra.block import Block, Branch, Input
 from millstream.algebra.choice import Choice
 from millstream.algebra.relation import Scan
+from millstream.algebra.table import BlockRows, Clock, ConstantRows
 from millstream.catalog import history
 from millstream.catalog.history import HistoryEntry
 from millstream.catalog.stream_tables import StreamTable
@@ -124,13 +125,15 @@ def _spark(block: Block) -> str:
 def _view(one: Input) -> str:
     """Return an example of a view name in Spark."""
     return (
-        f"values_{one.name}" if one.scan.table.rows else _relation(one.scan).split(".")[-1].strip('"').replace(" ", "_")
+        f"values_{one.name}"
+        if isinstance(one.scan.table, ConstantRows | Clock)
+        else _relation(one.scan).split(".")[-1].strip('"').replace(" ", "_")
     )
 
 
 def _relation(scan: Scan) -> str:
     table = scan.table
-    return table.relation if table.block is None else f"block_{table.block}"
+    return f"block_{table.block}" if isinstance(table, BlockRows) else table.relation
 
 
 def _last(entry: HistoryEntry | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from millstream.algebra.table import Table, quoted
+from millstream.algebra.table import BlockRows, Table, quoted
 
 ROW_ID = "__ms_row_id"
 # A column of an inner block's stored rows: the partition, or the hash of the row.
@@ -38,7 +38,7 @@ class BlockNames:
 
     def source(self, table: Table) -> str:
         """Return the relation that an input reads: a table, or the view of an inner block."""
-        return table.relation if table.block is None else self.at(table.block).shown
+        return self.at(table.block).shown if isinstance(table, BlockRows) else table.relation
 
     @property
     def target(self) -> str:

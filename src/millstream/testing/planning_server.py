@@ -23,7 +23,7 @@ from millstream.algebra.block import Block
 from millstream.algebra.dialect import printed
 from millstream.algebra.expr import Expr, Ref, ref_of, unwrapped
 from millstream.algebra.relation import Scan
-from millstream.algebra.table import Table
+from millstream.algebra.table import BlockRows, SourceTable
 from millstream.algebra.types import Column, PgType
 from millstream.compiler.server.questions import Constant
 
@@ -64,11 +64,17 @@ def pg_type(text: str) -> PgType:
     return PgType(oid, f"{name}({match[2]})" if match[2] else name, base)
 
 
-def table(name: str, columns: str, *, key: str = "", single: bool = False) -> Table:
+def single_row(name: str, columns: str) -> BlockRows:
+    """Return the one row of a block."""
+    listed = tuple(Column(match[1], pg_type(match[2])) for match in _COLUMN.finditer(columns))
+    return BlockRows(listed, block=0, relation_name=name, single=True)
+
+
+def table(name: str, columns: str, *, key: str = "") -> SourceTable:
     """Return a table of schema public; `key` lists columns, which are NOT NULL then."""
     names = tuple(key.split())
     listed = tuple(Column(match[1], pg_type(match[2]), match[1] in names) for match in _COLUMN.finditer(columns))
-    return Table(next(_oids), "public", name, listed, names, single=single)
+    return SourceTable(listed, oid=next(_oids), schema="public", name=name, key=names)
 
 
 class PlanningServerDouble:
@@ -96,12 +102,12 @@ class PlanningServerDouble:
         """Return the values of constants; of a strict operator or function with an operand that is NULL, NULL."""
         return tuple(self._value(text) for text in expressions)
 
-    def declare(self, block: Block) -> Table:
+    def declare(self, block: Block) -> BlockRows:
         """Return the rows of an inner block as a table."""
         self.blocks.append(block)
         columns = _columns_of(block)
         outputs = [Column(output.column.name, self._type(Expr(output.expr).tree, columns)) for output in block.outputs]
-        return Table(0, "pg_temp", f"block_{block.position}", tuple(outputs), block=block.position)
+        return BlockRows(tuple(outputs), block=block.position, relation_name=f"block_{block.position}")
 
     def _type(self, node: exp.Expression, columns: Mapping[Ref, PgType]) -> PgType:
         node = unwrapped(node)

@@ -17,7 +17,7 @@ from millstream.compiler.blocks.flatten import FlatBranch
 from millstream.compiler.blocks.stateless_block import build_stateless_block
 from millstream.compiler.refusal import accepted
 from millstream.errors import Unsupported
-from millstream.testing.planning_server import PlanningServerDouble, pg_type, table
+from millstream.testing.planning_server import PlanningServerDouble, pg_type, single_row, table
 
 __all__ = ["law"]  # a fixture
 
@@ -109,7 +109,7 @@ def test_an_aggregate_without_keys_is_a_table_of_one_row() -> None:
 
 def test_a_single_row_is_joined_beside_the_materialized_rows_and_not_stored_with_each() -> None:
     chain = Chain(PlanningServerDouble())
-    longest = Scan(table("longest", "note text", single=True), "l")
+    longest = Scan(single_row("longest", "note text"), "l")
     relation = Filter(Join(JOINED, longest), Expr.parse(f'{BY_PREFIX} OR starts_with("c"."name", "l"."note")'))
     block = bag_of(chain, relation)
     assert [read.of for read in chain.blocks[0].inputs()] == ["public.orders", "public.customers"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from millstream.algebra.block import Branch, Edge, Input, Leaf, Read
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import JoinKind, Scan
-from millstream.algebra.table import Table
+from millstream.algebra.table import SourceTable
 from millstream.algebra.types import Column, PgType
 from millstream.algebra.wire import wire_of
 from millstream.compiler.blocks.demand import group_seed, messages
@@ -38,7 +38,7 @@ LEAVES = ("c0", "c1")
 
 
 def make_input(name: str) -> Input:
-    table = Table(1, "public", name, tuple(Column(leaf, INT) for leaf in LEAVES))
+    table = SourceTable(tuple(Column(leaf, INT) for leaf in LEAVES), oid=1, schema="public", name=name)
     leaves = tuple(Leaf(leaf, Expr.ref(name, leaf), INT, "carry", wire_of(INT)) for leaf in LEAVES)
     return Input(name, Scan(table, name), leaves, ())
 

@@ -6,10 +6,10 @@ from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Filter, Join, JoinKind, Relation, Scan
 from millstream.compiler.blocks.flatten import flatten
 from millstream.compiler.blocks.push_filters import Filters, joinable, push_temporal_filters
-from millstream.testing.planning_server import PlanningServerDouble, pg_type, table
+from millstream.testing.planning_server import PlanningServerDouble, pg_type, single_row, table
 
 ORDERS = Scan(table("orders", "id int8, amount int4, note text", key="id"), "o")
-AVERAGE = Scan(table("average", "m int4, note text", single=True), "s")
+AVERAGE = Scan(single_row("average", "m int4, note text"), "s")
 
 
 def pushed(relation: Relation, *wanted: Expr) -> tuple[list[str], Filters]:

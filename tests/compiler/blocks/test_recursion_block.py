@@ -30,7 +30,7 @@ def test_union_stores_rows_and_union_all_the_number_of_steps_too() -> None:
 def test_the_step_names_the_input_that_is_the_recursion_itself() -> None:
     base, step = recursion(STEP).terms
     assert base.itself is None
-    assert {one.name: one.scan.table.block for one in step.block.inputs()}[step.itself or ""] == 0
+    assert {one.name: one.of for one in step.block.inputs()}[step.itself or ""] == "block 0"
 
 
 def test_the_step_of_a_union_carries_the_row_that_it_derives_from() -> None:

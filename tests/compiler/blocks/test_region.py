@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import Join, Named, Project, Relation, Scan
-from millstream.algebra.table import Table
+from millstream.algebra.table import SourceTable
 from millstream.algebra.types import Column, PgType
 from millstream.compiler.blocks.flatten import flatten
 from millstream.compiler.blocks.region import BranchNames
@@ -13,7 +13,7 @@ INT4 = PgType(23, "integer", "int4")
 
 
 def scan(alias: str) -> Scan:
-    return Scan(Table(1, "public", alias, (Column("id", INT4),), key=("id",)), alias)
+    return Scan(SourceTable((Column("id", INT4),), oid=1, schema="public", name=alias, key=("id",)), alias)
 
 
 def with_constant(input: Relation, alias: str) -> Project:

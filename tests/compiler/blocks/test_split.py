@@ -38,7 +38,7 @@ def test_equal_operators_share_a_block() -> None:
     counts = "(SELECT t.a, count(*) AS n FROM public.t GROUP BY t.a)"
     blocks = planned(f"SELECT q.a FROM {counts} q JOIN {counts} r ON r.a = q.n", "a")
     assert len(blocks) == 2
-    assert [one.scan.table.block for one in blocks[-1].inputs()] == [0, 0]
+    assert [one.of for one in blocks[-1].inputs()] == ["block 0", "block 0"]
 
 
 def test_blocks_are_numbered_from_the_inside_out() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from millstream.algebra.relation import Aggregate, Filter, Join, Project, Relation, Scan, UnionAll
+from millstream.algebra.table import ConstantRows
 from millstream.errors import Unsupported
 
 Build = Callable[[str], Relation]
@@ -37,7 +38,7 @@ def test_each_use_of_a_table_has_an_alias_of_its_own(build: Build) -> None:
 
 def test_a_view_is_built_in_place(build: Build) -> None:
     relation = build("SELECT big.id FROM big WHERE (big.id > 5)")
-    assert [scan.table.name for scan in scans(relation)] == ["t"]
+    assert [scan.table.title for scan in scans(relation)] == ["public.t"]
     assert operators(relation) == ["Project", "Filter", "Project", "Filter", "Scan"]
 
 
@@ -50,7 +51,7 @@ def test_a_with_query_is_built_for_each_use_and_its_column_names_win(build: Buil
 def test_a_query_without_from_reads_one_constant_row(build: Build) -> None:
     (scan,) = scans(build("SELECT 1 AS one"))
     assert scan.table.single
-    assert not scan.table.stored
+    assert isinstance(scan.table, ConstantRows)
 
 
 def test_where_filters_before_a_lateral_but_not_below_a_full_join(build: Build) -> None:
@@ -78,9 +79,9 @@ def test_a_set_operation_is_named_after_its_first_part(build: Build) -> None:
 
 def test_outer_columns_that_equalities_bind_need_no_bindings(build: Build) -> None:
     by_equality = build("SELECT t.id, q.b FROM t, LATERAL ( SELECT u.b FROM u WHERE (u.a = t.a) LIMIT 2) q")
-    assert [scan.table.name for scan in scans(by_equality)] == ["t", "u"]
+    assert [scan.table.title for scan in scans(by_equality)] == ["public.t", "public.u"]
     by_order = build("SELECT t.id, q.b FROM t, LATERAL ( SELECT u.b FROM u WHERE (u.a > t.a) LIMIT 2) q")
-    assert [scan.table.name for scan in scans(by_order)] == ["t", "u", "t"]
+    assert [scan.table.title for scan in scans(by_order)] == ["public.t", "public.u", "public.t"]
 
 
 @pytest.mark.parametrize("clause", ["DISTINCT u.a", "u.a, rank() OVER ()"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from millstream.algebra.relation import Aggregate, Join, Relation, Scan
+from millstream.algebra.table import Clock
 from millstream.compiler.clauses.clock import COLUMN
 from millstream.compiler.clauses.clock_join import join_clock
 from millstream.compiler.decorrelate.scope import Scope, ScopedRows
@@ -14,7 +15,7 @@ Build = Callable[[str], Relation]
 
 
 def clocks_below(relation: Relation) -> int:
-    return sum(isinstance(node, Scan) and node.table.is_clock for node in relation.walk())
+    return sum(isinstance(node, Scan) and isinstance(node.table, Clock) for node in relation.walk())
 
 
 def groups_of(relation: Relation) -> Aggregate:

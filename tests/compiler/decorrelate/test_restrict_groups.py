@@ -9,6 +9,7 @@ import pytest
 
 import millstream
 from millstream import Millstream
+from millstream.algebra.table import SourceTable
 from millstream.compiler.server.plan_query import plan_query
 
 pytestmark = pytest.mark.spark
@@ -92,14 +93,15 @@ def ms(database: str, writer: psycopg.Connection) -> Iterator[Millstream]:
 def tables_of_the_group(ms: Millstream, query: str) -> set[str]:
     """What the block of the subquery reads."""
     planned = plan_query(ms.app.conn, query)
-    return {one.scan.table.name for one in planned.blocks[-2].inputs() if one.scan.table.stored}
+    tables = [one.scan.table for one in planned.blocks[-2].inputs()]
+    return {table.name for table in tables if isinstance(table, SourceTable)}
 
 
 def test_which_groups_are_narrowed(ms: Millstream) -> None:
     for what, query in NARROWED.items():
         blocks = plan_query(ms.app.conn, query).blocks[:-1]
-        read = {one.scan.table.name for block in blocks for one in block.inputs()}
-        assert read & {"parts", "places"}, what
+        read = {one.of for block in blocks for one in block.inputs()}
+        assert read & {"public.parts", "public.places"}, what
     for what, query in AS_THEY_ARE.items():
         assert tables_of_the_group(ms, query) == {"items"}, what
 

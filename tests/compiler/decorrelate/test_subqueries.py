@@ -17,7 +17,7 @@ def joins_of(relation: Relation) -> list[Join]:
 
 
 def tables_below(relation: Relation) -> list[str]:
-    return [node.table.name for node in relation.walk() if isinstance(node, Scan)]
+    return [node.table.title.removeprefix("public.") for node in relation.walk() if isinstance(node, Scan)]
 
 
 def test_exists_is_a_mark_join_by_the_conditions_of_its_where(build: Build) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from millstream.algebra.block import Branch, Edge, Input, Leaf, Read
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import JoinKind, Scan
-from millstream.algebra.table import Table
+from millstream.algebra.table import SourceTable
 from millstream.algebra.types import Column, PgType
 from millstream.algebra.wire import wire_of
 from millstream.compiler.blocks.demand import Id
@@ -29,7 +29,8 @@ INT4 = PgType(23, "integer", "int4")
 def reading(*types: PgType) -> Input:
     columns = tuple(Column(f"c{n}", type_) for n, type_ in enumerate(types))
     leaves = tuple(Leaf(c.name, Expr.ref("t", c.name), c.type, "carry", wire_of(c.type)) for c in columns)
-    return Input("i0", Scan(Table(1, "public", "t", columns, key=tuple(c.name for c in columns)), "t"), leaves, ())
+    read = SourceTable(columns, oid=1, schema="public", name="t", key=tuple(c.name for c in columns))
+    return Input("i0", Scan(read, "t"), leaves, ())
 
 
 def rows(*listed: tuple[float | int | None, ...], type_: pa.DataType | None = None) -> pa.Table:

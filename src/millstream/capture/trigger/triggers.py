@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from psycopg import errors, sql
 
-from millstream.algebra.table import Table
+from millstream.algebra.table import SourceTable
 from millstream.capture.buffer import buffer_table
 from millstream.capture.buffer.slices import SCHEMA
 from millstream.capture.trigger import inventory
@@ -48,7 +48,7 @@ _SQL = load("millstream.capture.trigger", "triggers.sql")
 
 def install(
     conn: Connection,
-    table: Table,
+    table: SourceTable,
     columns: Sequence[str],
     *,
     patience: Patience = PATIENT,

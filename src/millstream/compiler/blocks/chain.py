@@ -34,7 +34,7 @@ from millstream.algebra.relation import (
     Window,
 )
 from millstream.algebra.rename import canonical
-from millstream.algebra.table import Table
+from millstream.algebra.table import BlockRows
 from millstream.algebra.types import Column
 from millstream.compiler.blocks.branch import BranchPlan
 from millstream.compiler.blocks.choices import (
@@ -87,7 +87,7 @@ class Chain:
     def __init__(self, server: PlanningServer) -> None:
         self.server = server
         self.blocks: list[Block] = []
-        self._tables: dict[Relation, Table] = {}
+        self._tables: dict[Relation, BlockRows] = {}
         self._not_split: dict[Aggregate, Unsupported] = {}
 
     def cleared(self, relation: Relation) -> Relation:
@@ -318,7 +318,7 @@ class Chain:
 
         return self.build_block(window.input, window.input.columns, make)
 
-    def table(self, stateful: Stateful, choice: Choice = GROUPS) -> Table | Unsupported:
+    def table(self, stateful: Stateful, choice: Choice = GROUPS) -> BlockRows | Unsupported:
         """Return the rows of a stateful operator as a table; equal operators share the block that stores them.
 
         `choice` tells why an aggregate has a block of its own.
@@ -334,7 +334,7 @@ class Chain:
             self._tables[meaning] = table
         return self._tables[meaning]
 
-    def _add_stateful(self, stateful: Stateful, choice: Choice) -> Table | Unsupported:
+    def _add_stateful(self, stateful: Stateful, choice: Choice) -> BlockRows | Unsupported:
         """Add the block of a stateful operator, and return its rows as a table."""
         match stateful:
             case Recursion():
@@ -347,14 +347,14 @@ class Chain:
             case Aggregate():
                 return self._add_groups(stateful, choice)
 
-    def _add_window(self, window: Window) -> Table | Unsupported:
+    def _add_window(self, window: Window) -> BlockRows | Unsupported:
         block = self._build_window_block(window)
         if isinstance(block, Unsupported):
             return block
         table = self._declared(block.with_choices([WINDOW]))
         return replace(table, unbounded=unbounded_window_columns(window))
 
-    def _add_groups(self, aggregate: Aggregate, choice: Choice) -> Table | Unsupported:
+    def _add_groups(self, aggregate: Aggregate, choice: Choice) -> BlockRows | Unsupported:
         columns = [Column(ref.column, UNKNOWN_TYPE) for ref in aggregate.columns]
         block = self.build_group_block(peel(aggregate), aggregate, columns)
         if isinstance(block, Unsupported):
@@ -366,13 +366,13 @@ class Chain:
             unbounded=unbounded_group_columns(aggregate),
         )
 
-    def _add_recursion(self, recursion: Recursion) -> Table:
+    def _add_recursion(self, recursion: Recursion) -> BlockRows:
         """Add the block of a recursion. Its terms read its columns, so the server describes these first."""
         shape = replace(recursion_shape(recursion), position=len(self.blocks))
         block = build_recursion_block(recursion, shape, self.server.declare(shape), self.server)
         return without_level(self._declared(block.with_choices([RECURSION])))
 
-    def _declared(self, block: Block) -> Table:
+    def _declared(self, block: Block) -> BlockRows:
         """Add a block to the chain; the server describes its columns."""
         position = len(self.blocks)
         block = replace(block, name=f"block {position}", position=position)

@@ -24,6 +24,7 @@ from types import MappingProxyType
 
 from millstream.algebra.block import Block, Branch, Edge, Input
 from millstream.algebra.expr import Expr, Ref
+from millstream.algebra.table import BlockRows
 
 # Sender, receiver, and the round in which it is sent.
 Id = tuple[str, str, int]
@@ -157,22 +158,23 @@ def lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, tuple[str, 
     for block in blocks:
         for one, columns in (found for branch in block.branches for found in _asked(block, branch)):
             exprs = tuple(one.leaf(column).expr.substitute(_bare(one)) for column in columns)
-            if one.scan.table.block is None or not columns or (one.scan.table.block, exprs) in seen:
+            table = one.scan.table
+            if not isinstance(table, BlockRows) or not columns or (table.block, exprs) in seen:
                 continue
             if any(ref.alias != one.scan.alias for column in columns for ref in one.leaf(column).expr.refs):
                 # The rows of a function have no index.
                 continue
-            seen.add((one.scan.table.block, exprs))
-            yield blocks[one.scan.table.block], one, columns
+            seen.add((table.block, exprs))
+            yield blocks[table.block], one, columns
 
 
 def crossing_lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, str]]:
     """Yield the values by which rows that cross a temporal filter are found: (block, its reader, expression)."""
     for one in (one for block in blocks for one in block.inputs()):
-        position, bounds = one.scan.table.block, [temporal_filters.bound for temporal_filters in one.temporal_filters]
-        if position is not None and None not in bounds:
+        table, bounds = one.scan.table, [temporal_filters.bound for temporal_filters in one.temporal_filters]
+        if isinstance(table, BlockRows) and None not in bounds:
             values = dict.fromkeys(bound.value.sql for bound in bounds if bound is not None)
-            yield from ((blocks[position], one, value) for value in values)
+            yield from ((blocks[table.block], one, value) for value in values)
 
 
 def _asked(block: Block, branch: Branch) -> Iterator[tuple[Input, tuple[str, ...]]]:

@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from millstream.algebra.expr import Expr, is_quantified, is_record, unwrapped
 from millstream.algebra.relation import Scan
+from millstream.algebra.table import Clock
 from millstream.algebra.temporal_filter import Bound, TemporalFilter
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import wire_of
@@ -94,7 +95,7 @@ class _Rule:
     def __init__(self, branch_names: BranchNames, singles: frozenset[str], server: PlanningServer) -> None:
         self.branch_names = branch_names
         self.singles = singles
-        self.clocks = {alias for alias in singles if branch_names.scans[alias].table.is_clock}
+        self.clocks = {alias for alias in singles if isinstance(branch_names.scans[alias].table, Clock)}
         self.server = server
         self.found: list[tuple[str, TemporalFilter]] = []
 

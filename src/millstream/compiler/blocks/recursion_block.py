@@ -19,7 +19,7 @@ from dataclasses import replace
 from millstream.algebra.block import LEVEL, Block, Key, MaterializedRows, Output, RecursionTerm
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import Recursion, Relation, Scan, replace_scans
-from millstream.algebra.table import Table, quoted
+from millstream.algebra.table import BlockRows, SelfReference, Table, quoted
 from millstream.algebra.types import Column
 from millstream.algebra.wire import wire_of
 from millstream.compiler.blocks.branch import BranchPlan
@@ -35,8 +35,8 @@ from millstream.errors import Unsupported
 def open_recursion(relation: Relation) -> Unsupported | None:
     """Return the refusal of a stateful operator that reads a recursion around it, whose rows are not complete yet."""
     own = relation.depth if isinstance(relation, Recursion) else None
-    around = (one.table.recursion for one in relation.walk() if isinstance(one, Scan))
-    if all(depth is None or depth == own for depth in around):
+    tables = (one.table for one in relation.walk() if isinstance(one, Scan))
+    if all(table.depth == own for table in tables if isinstance(table, SelfReference)):
         return None
     return Unsupported.construct(
         "DISTINCT, GROUP BY, a window function, LIMIT or another operation on several rows of the recursive "
@@ -56,7 +56,7 @@ def recursion_shape(recursion: Recursion) -> Block:
     return Block("recursion", (), (), None, tuple(outputs), None, Key("row_id"), materialized=kept)
 
 
-def without_level(table: Table) -> Table:
+def without_level(table: BlockRows) -> BlockRows:
     """Return the rows of a recursion as other blocks read them."""
     return replace(table, columns=tuple(column for column in table.columns if column.name != LEVEL))
 
@@ -66,7 +66,7 @@ def build_recursion_block(recursion: Recursion, block: Block, table: Table, serv
     if recursion.each_once:
         _check_equality(table.columns)
     step = replace_scans(
-        recursion.step, lambda scan: scan if scan.table.recursion is None else replace(scan, table=table)
+        recursion.step, lambda scan: replace(scan, table=table) if isinstance(scan.table, SelfReference) else scan
     )
     terms = list[RecursionTerm]()
     for relation in (recursion.base, step):

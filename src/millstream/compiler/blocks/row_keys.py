@@ -13,6 +13,7 @@ from sqlglot import exp
 from millstream.algebra.block import Key
 from millstream.algebra.expr import Expr, Ref, equated, unwrapped
 from millstream.algebra.relation import Scan
+from millstream.algebra.table import BlockRows
 from millstream.algebra.types import Column
 from millstream.compiler.blocks.region import OuterJoin, Region
 
@@ -62,7 +63,7 @@ def _equal(condition: Expr) -> Pairs:
 
 def _equal_to_groups(conditions: tuple[Expr, ...], region: Region) -> Pairs:
     """Return equalities of NULL keys with groups: of groups one has the key NULL, in a table many rows may have it."""
-    kept = {scan.alias for scan in region.scans() if scan.table.block is not None}
+    kept = {scan.alias for scan in region.scans() if isinstance(scan.table, BlockRows)}
     found = [pair for one in conditions if not _equal(one) for pair in _columns(one)]
     return [pair for one, other in found for pair in ((one, other), (other, one)) if pair[0].alias in kept]
 

@@ -18,18 +18,11 @@ from collections.abc import Callable, Iterable, Iterator
 from sqlglot import exp
 
 from millstream.algebra.expr import Expr, transform
-from millstream.algebra.table import NOW, Table
+from millstream.algebra.table import Clock
 from millstream.algebra.types import Column, PgType
 from millstream.compiler.server.node_tree import Node, Value, walk
 
-CLOCK = Table(
-    0,
-    "",
-    "clock",
-    (Column("now", PgType(1184, "timestamp with time zone", "timestamptz"), not_null=True),),
-    single=True,
-    rows=NOW,
-)
+CLOCK = Clock((Column("now", PgType(1184, "timestamp with time zone", "timestamptz"), not_null=True),))
 # Alias and name of its column in a syntax tree.
 COLUMN = ("__ms_clock", "now")
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from millstream.algebra.dialect import printed
-from millstream.algebra.table import Table
+from millstream.algebra.table import ConstantRows, Table
 from millstream.algebra.types import Column, PgType
 from millstream.errors import Unsupported
 
 # The row of a query without FROM. It has no columns, but our tables have at least one.
-ONE = Table(0, "", "", (Column("one", PgType(23, "integer", "int4"), not_null=True),), rows="VALUES (1)", single=True)
+ONE = ConstantRows((Column("one", PgType(23, "integer", "int4"), not_null=True),), values="VALUES (1)", single=True)
 
 
 def not_constant(part: exp.Expr) -> Unsupported:
@@ -47,4 +47,4 @@ def values_table(values: exp.Values, types: Callable[[str], tuple[PgType, ...]])
     bare.set("alias", None)
     text = printed(bare)
     columns = tuple(Column(f"column{number}", type_) for number, type_ in enumerate(types(text), 1))
-    return Table(0, "", "", columns, rows=text, single=len(values.expressions) == 1)
+    return ConstantRows(columns, values=text, single=len(values.expressions) == 1)

@@ -23,6 +23,7 @@ from sqlglot import exp
 
 from millstream.algebra.expr import Expr, Ref, all_of, conjuncts, equated, unwrapped
 from millstream.algebra.relation import Filter, Join, Relation, Scan
+from millstream.algebra.table import SourceTable
 from millstream.compiler.decorrelate.correlation import correlation_equalities
 
 
@@ -80,7 +81,7 @@ def _filters_only(condition: Expr, scan: Scan) -> bool:
 
 def _certain(relation: Relation) -> Iterator[Scan]:
     """Yield the tables that have a row in each row of a relation: none that is null-extended."""
-    if isinstance(relation, Scan) and relation.table.stored and not relation.expansions:
+    if isinstance(relation, Scan) and isinstance(relation.table, SourceTable) and not relation.expansions:
         yield relation
     elif isinstance(relation, Filter):
         yield from _certain(relation.input)
@@ -134,13 +135,13 @@ def _covers_key(outer_scan: Scan, equalities: Sequence[_ColumnEquality]) -> bool
 
 def _is_read_anyway(equality: _ColumnEquality, outer_scans: Mapping[str, Scan], conditions: Sequence[Expr]) -> bool:
     """Return True if the outer query, too, joins the subquery's table to the outer table by these columns."""
-    wanted = (equality.inner_scan.table.oid, equality.inner.column)
+    wanted = (equality.inner_scan.table, equality.inner.column)
     for condition in conditions:
         sides = {side.as_ref for side in equated(condition) or ()}
         if equality.outer not in sides:
             continue
         for ref in sides - {equality.outer, None}:
             assert ref is not None
-            if ref.alias in outer_scans and (outer_scans[ref.alias].table.oid, ref.column) == wanted:
+            if ref.alias in outer_scans and (outer_scans[ref.alias].table, ref.column) == wanted:
                 return True
     return False

@@ -20,6 +20,7 @@ from sqlglot import exp
 from millstream.algebra.block import Input, Leaf, Use, wire_for
 from millstream.algebra.expr import Expr, Ref, is_quantified, is_record, transform, unwrapped
 from millstream.algebra.relation import Scan
+from millstream.algebra.table import BlockRows, Clock
 from millstream.algebra.temporal_filter import TemporalFilter
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, wire_of
@@ -243,7 +244,7 @@ class Placer:
     def _is_binding(self, ref: Ref) -> bool:
         """True for a column of outer bindings: those whose equal values differ are kept as texts."""
         scan = self.scans.get(ref.alias)
-        return scan is not None and scan.table.block is not None and ref.alias.startswith("given")
+        return scan is not None and isinstance(scan.table, BlockRows) and ref.alias.startswith("given")
 
     @contextmanager
     def above_joins(self) -> Iterator[None]:
@@ -402,7 +403,7 @@ class Placer:
 
     def _is_told(self, part: Expr) -> bool:
         scan = self._home(part)
-        return bool(part.refs) and part.as_ref is None and scan is not None and scan.table.is_clock
+        return bool(part.refs) and part.as_ref is None and scan is not None and isinstance(scan.table, Clock)
 
     def _carried(self, ref: Ref) -> Placement | Unsupported:
         expression = Expr(ref.sql)

@@ -20,7 +20,7 @@ from millstream.algebra.dialect import parsed, printed
 from millstream.algebra.expr import Expr
 from millstream.algebra.query_part import noted_part
 from millstream.algebra.relation import Relation, Scan
-from millstream.algebra.table import ROW, Table
+from millstream.algebra.table import ROW, BlockRows, SourceTable, Table
 from millstream.algebra.types import PgType
 from millstream.catalog import stream_tables
 from millstream.catalog.definitions import definition_digests, foreign_code, query_names
@@ -75,12 +75,12 @@ class QueryPlan:
         """True if the query reads the time."""
         return any(block.reads_clock for block in self.blocks)
 
-    def sources(self) -> dict[int, tuple[Table, tuple[str, ...]]]:
+    def sources(self) -> dict[int, tuple[SourceTable, tuple[str, ...]]]:
         """Each source, with the columns that the query reads."""
-        used = dict[int, tuple[Table, set[str]]]()
+        used = dict[int, tuple[SourceTable, set[str]]]()
         for one in (one for block in self.blocks for one in block.inputs()):
             table = one.scan.table
-            if table.stored:
+            if isinstance(table, SourceTable):
                 used.setdefault(table.oid, (table, set()))[1].update(one.used())
         return {oid: (table, tuple(sorted(columns))) for oid, (table, columns) in used.items()}
 
@@ -265,7 +265,7 @@ def _told_by_the_clock(function: queries.Function) -> bool:
 
 
 def _check_sources(relation: Relation) -> None:
-    if not any(isinstance(node, Scan) and node.table.stored for node in relation.walk()):
+    if not any(isinstance(node, Scan) and isinstance(node.table, SourceTable) for node in relation.walk()):
         raise Unsupported.construct(
             "a query without a table",
             reason="It has no source that could change.",
@@ -391,7 +391,7 @@ class _Server:
         assert row is not None
         return tuple(row)
 
-    def declare(self, block: Block) -> Table:
+    def declare(self, block: Block) -> BlockRows:
         names = self.names.at(block.position)
         # A block that was tried and given up may have stood here before.
         self.conn.execute(f"DROP VIEW IF EXISTS {names.shown}".encode())
@@ -403,7 +403,7 @@ class _Server:
         table = relations.table(self.conn, row[0])
         columns = tuple(column for column in table.columns if column.name not in (ROW, PART))
         name = names.shown.removeprefix("pg_temp.")
-        return Table(0, "pg_temp", name, columns, block=block.position)
+        return BlockRows(columns, block=block.position, relation_name=name)
 
 
 def _but_ours(key: tuple[str, ...]) -> tuple[str, ...]:

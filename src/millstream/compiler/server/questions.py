@@ -8,7 +8,7 @@ from typing import Protocol
 from millstream.algebra.block import Block
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Scan
-from millstream.algebra.table import Table
+from millstream.algebra.table import BlockRows
 from millstream.algebra.types import PgType
 from millstream.errors import Unsupported
 
@@ -25,5 +25,5 @@ class PlanningServer(Protocol):
     def values(self, expressions: Sequence[str]) -> tuple[Constant, ...] | Unsupported:
         """Return the values of expressions without columns; the refusal if the server cannot compute them."""
 
-    def declare(self, block: Block) -> Table:
+    def declare(self, block: Block) -> BlockRows:
         """Return the rows of an inner block as a table that later blocks can read."""

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from millstream.algebra.block import Input
-from millstream.algebra.table import quoted
+from millstream.algebra.table import BlockRows, Clock, SourceTable, quoted
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres import relations
-from millstream.postgres.connection import pinned, watchful
+from millstream.postgres.connection import Connection, pinned, watchful
 from millstream.postgres.copy import fetch, fetch_parts, postgres_type, send
 from millstream.refresh.cut import Cut
 from millstream.refresh.reads import read_sql
@@ -132,23 +132,29 @@ class AccessPaths:
         assert row is not None
         plan = row[0][0]["Plan"]
         # A view's own alias is what EXPLAIN tells of a block.
-        return Estimate(plan["Plan Rows"], _scans_whole(plan, one.scan.alias if one.scan.table.stored else "s"))
+        return Estimate(
+            plan["Plan Rows"], _scans_whole(plan, one.scan.alias if isinstance(one.scan.table, SourceTable) else "s")
+        )
 
     def _has_statistics(self, one: Input) -> bool:
         """Return True if the tables have statistics. Without them a lookup with a limit is tried."""
         table = one.scan.table
+        if not isinstance(table, SourceTable):
+            return True
         row = self.cut.conn.execute(
             "SELECT EXISTS (SELECT FROM pg_stats WHERE schemaname = %s AND tablename = %s)", (table.schema, table.name)
         ).fetchone()
-        return row is not None and (row[0] or not table.stored)
+        return row is not None and bool(row[0])
 
     def sizes(self, inputs: Sequence[Input]) -> dict[str, float]:
         """Return the number of rows in the tables of inputs, by PostgreSQL's estimate, if there is one."""
-        oids = {one.scan.table.oid for one in inputs if one.scan.table.stored} - self._sizes.keys()
-        if oids:
+        tables = {one.name: one.scan.table for one in inputs}
+        oids = {name: table.oid for name, table in tables.items() if isinstance(table, SourceTable)}
+        unknown = set(oids.values()) - self._sizes.keys()
+        if unknown:
             query = "SELECT oid::int8, reltuples::float8 FROM pg_class WHERE oid = ANY(%s::oid[])"
-            self._sizes.update(self.cut.conn.execute(query, (list(oids),)).fetchall())
-        return {one.name: rows for one in inputs if (rows := self._sizes.get(one.scan.table.oid, -1.0)) >= 0}
+            self._sizes.update(self.cut.conn.execute(query, (list(unknown),)).fetchall())
+        return {name: rows for name, oid in oids.items() if (rows := self._sizes.get(oid, -1.0)) >= 0}
 
     # -- all of it -------------------------------------------------------------------------
 
@@ -156,10 +162,11 @@ class AccessPaths:
         """Read every row of the input."""
         # What was written in this transaction nobody else can see.
         table = one.scan.table
-        hidden = not table.stored or table.oid in self.cut.written
-        physical = [] if hidden else self._physical(one)
+        physical = None
+        if isinstance(table, SourceTable) and table.oid not in self.cut.written:
+            physical = self._physical(table)
         filter_versions = self.versions.filter_versions(one)
-        if hidden or sum(pages for _, pages in physical) <= SMALL_PAGES:
+        if physical is None or sum(pages for _, pages in physical) <= SMALL_PAGES:
             query = read_sql.all_sql(
                 one, self.names.source(one.scan.table), before=before, filter_versions=filter_versions
             )
@@ -186,33 +193,36 @@ class AccessPaths:
         self._note(one, "read", stored.count(), why)
         return stored
 
-    def _physical(self, one: Input) -> list[tuple[str, int]]:
+    def _physical(self, table: SourceTable) -> list[tuple[str, int]]:
         """Return the relations that contain the rows, with their size in pages."""
         # Asked at the cut: a partition may have come since the plan was made.
-        oid = one.scan.table.oid
-        partitions = relations.partitions(self.cut.conn, [oid])[oid]
+        partitions = relations.partitions(self.cut.conn, [table.oid])[table.oid]
         rows = self.cut.conn.execute(
             "SELECT format('%%I.%%I', n.nspname, c.relname), "
             "pg_relation_size(c.oid) / current_setting('block_size')::int "
             "FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace "
             "WHERE c.oid = ANY(%s::oid[]) AND c.relkind = 'r' ORDER BY c.oid",
-            ([oid, *partitions],),
+            ([table.oid, *partitions],),
         ).fetchall()
         return [(row[0], row[1]) for row in rows]
 
     def changes(self, one: Input, frontier: Snapshot) -> pa.Table:
         """Read the slice of the input's buffer, or the images of the inner block that it reads."""
-        if one.scan.table.is_clock:
-            images = read_sql.images_sql(one, self.versions.clock_images())
-            return _consolidated(fetch(self.cut.conn, images, read_sql.schema_of(one)))
-        if one.scan.table.rows:
-            return read_sql.schema_of(one).empty_table()
-        filter_versions = self.versions.filter_versions(one)
-        if one.scan.table.block is not None:
-            conn, query = self.cut.conn, read_sql.changes_sql(one, self.names, filter_versions)
-        else:
-            conn, condition = self.cut.buffers.slice(one.scan.table.oid, frontier)
-            query = read_sql.slice_sql(one, condition, filter_versions, consolidated=self.consolidated)
+        match one.scan.table:
+            case Clock():
+                images = read_sql.images_sql(one, self.versions.clock_images())
+                return _consolidated(fetch(self.cut.conn, images, read_sql.schema_of(one)))
+            case BlockRows():
+                query = read_sql.changes_sql(one, self.names, self.versions.filter_versions(one))
+                return self._changes(one, self.cut.conn, query)
+            case SourceTable(oid=oid):
+                conn, condition = self.cut.buffers.slice(oid, frontier)
+                filter_versions = self.versions.filter_versions(one)
+                query = read_sql.slice_sql(one, condition, filter_versions, consolidated=self.consolidated)
+                return self._changes(one, conn, query)
+        return read_sql.schema_of(one).empty_table()
+
+    def _changes(self, one: Input, conn: Connection, query: str) -> pa.Table:
         rows = fetch(conn, query, read_sql.schema_of(one))
         self._note(one, "changes", rows.num_rows, "")
         return _consolidated(rows)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from millstream.algebra.block import Input, Leaf
 from millstream.algebra.table import ROW as STANDS
-from millstream.algebra.table import quoted
+from millstream.algebra.table import BlockRows, SourceTable, quoted
 from millstream.algebra.types import PgType
 from millstream.capture.buffer import slices
 from millstream.store.names import BlockNames
@@ -67,7 +67,7 @@ def schema_of(input_: Input, *, located: bool = False) -> pa.Schema:
 
 def changes_sql(input_: Input, own: BlockNames, filter_versions: FilterVersions = UNCHANGED_FILTERS) -> str:
     """Return the query for the changes that this refresh made to the block that an input reads."""
-    assert input_.scan.table.block is not None
+    assert isinstance(input_.scan.table, BlockRows)
     columns = [column for column in input_.scan.table.columns if column.name in input_.used()]
     images = unstage(columns, own.at(input_.scan.table.block).changes, "s.__ms_action")
     return images_sql(input_, images, filter_versions)
@@ -79,6 +79,7 @@ def slice_sql(
     """Return the query for a slice of a source's buffer; `consolidated`, without images that cancel."""
     table = input_.scan.table
     used = input_.used()
+    assert isinstance(table, SourceTable)
     columns = [c for c in table.columns if c.name in used]
     listed = "".join(f", {slices.column_name(c.attnum).as_string()} AS {quoted(c.name)}" for c in columns)
     changes = (
@@ -170,7 +171,7 @@ def _located(input_: Input) -> str:
     """Return the expression that says where a row is stored, and which row of its expansions it is."""
     alias = quoted(input_.scan.alias)
     stored = f"{alias}.tableoid::text || {alias}.ctid::text"
-    rows = [stored if input_.scan.table.stored else f"{alias}.{STANDS}"]
+    rows = [stored if isinstance(input_.scan.table, SourceTable) else f"{alias}.{STANDS}"]
     return " || '.' || ".join([*rows, *(f"coalesce({expansion.number}, 0)" for expansion in input_.scan.expansions)])
 
 

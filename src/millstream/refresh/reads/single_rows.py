@@ -18,7 +18,7 @@ from millstream.algebra import text_io
 from millstream.algebra.block import Input
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import Scan
-from millstream.algebra.table import Table, quoted
+from millstream.algebra.table import BlockRows, Clock, ConstantRows, Table, quoted
 from millstream.algebra.temporal_filter import Bound
 from millstream.large_stack import on_large_stack
 from millstream.refresh.cut import Cut
@@ -60,12 +60,12 @@ class SingleRowVersions:
     def _rows(self, scan: Scan, columns: Sequence[str]) -> tuple[str, str]:
         """Return the old and the new row, each as a SELECT of constants."""
         table = scan.table
-        if table.is_clock:
+        if isinstance(table, Clock):
             return _time(self.since or self.now), _time(self.now)
-        if table.rows:
+        if isinstance(table, ConstantRows):
             names = ", ".join(quoted(column.name) for column in table.columns)
-            return (constant := f"SELECT * FROM ({table.rows}) AS c ({names})"), constant
-        assert table.block is not None
+            return (constant := f"SELECT * FROM ({table.values}) AS c ({names})"), constant
+        assert isinstance(table, BlockRows)
         own = self.names.at(table.block)
         new = self._selected(f"SELECT {_texts(table, columns)} FROM {own.shown} AS s", table, columns)
         assert new is not None

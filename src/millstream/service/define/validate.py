@@ -14,6 +14,7 @@ import psycopg
 
 from millstream.algebra.block import AggregateHead, Block
 from millstream.algebra.expr import Ref
+from millstream.algebra.table import SourceTable
 from millstream.capture.transition import transitions
 from millstream.catalog import sources, stream_tables
 from millstream.catalog.definitions import rights
@@ -167,7 +168,7 @@ def _key(block: Block, read: Ref | None, shown: str) -> str:
     if read is None:
         return shown
     one = block.branches[0].input(read.alias)
-    return str(one.leaf(read.column).expr) if one.scan.table.stored else shown
+    return str(one.leaf(read.column).expr) if isinstance(one.scan.table, SourceTable) else shown
 
 
 # -- sources ---------------------------------------------------------------------------------

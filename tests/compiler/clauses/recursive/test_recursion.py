@@ -10,6 +10,7 @@ from tests.compiler.conftest import Integers
 
 from millstream.algebra.dialect import parsed
 from millstream.algebra.relation import Aggregate, Recursion, Relation, Scan
+from millstream.algebra.table import SelfReference
 from millstream.compiler.clauses.build import build_relation
 from millstream.compiler.clauses.recursive.recursion import reads_itself
 
@@ -44,10 +45,10 @@ def test_a_query_reads_itself_by_its_name_unless_that_is_of_another_schema_or_an
 def test_base_and_step_are_built_apart_and_the_step_reads_the_recursion(build: Build) -> None:
     recursion = recursion_of(build(REACHED.format(union="UNION ALL", distinct="")))
     assert not recursion.each_once
-    base = [node.table.name for node in recursion.base.walk() if isinstance(node, Scan)]
+    base = [node.table.title for node in recursion.base.walk() if isinstance(node, Scan)]
     step = [node.table for node in recursion.step.walk() if isinstance(node, Scan)]
-    assert base == ["u"]
-    assert [table.recursion for table in step] == [1, None]
+    assert base == ["public.u"]
+    assert [table.depth if isinstance(table, SelfReference) else None for table in step] == [1, None]
 
 
 def test_union_makes_a_distinct_of_the_step_superfluous(build: Build) -> None:

@@ -9,7 +9,7 @@ import pytest
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import Aggregate, Call, Measure, Named, Scan
 from millstream.compiler.placement.decimals.unbounded import is_unbounded, unbounded_group_columns
-from millstream.testing.planning_server import table
+from millstream.testing.planning_server import single_row
 
 
 @pytest.mark.parametrize("text", ["x / 3", "avg(x)", "1 + abs(x / 3)", "CAST(x / 3 AS numeric)", "sqrt(x)", "u + 1"])
@@ -23,7 +23,7 @@ def test_rounded_values_and_products_are_not(text: str) -> None:
 
 
 def test_an_average_and_a_sum_over_unbounded_values_are_unbounded_columns() -> None:
-    rows = Scan(replace(table("t", "x numeric, u numeric"), unbounded=frozenset({"u"})), "t")
+    rows = Scan(replace(single_row("t", "x numeric, u numeric"), single=False, unbounded=frozenset({"u"})), "t")
     calls = {"a": ("avg", "x"), "s": ("sum", "u"), "t": ("sum", "x"), "c": ("count", "u")}
     measures = tuple(Measure(name, Call(function, Expr.ref("t", column))) for name, (function, column) in calls.items())
     grouped = Aggregate(rows, (Named("k", Expr(Ref("t", "u").sql)),), measures, "g")

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Named, Project, Recursion, Relation, Scan
-from millstream.algebra.table import Table
+from millstream.algebra.table import SelfReference
 from millstream.algebra.types import Column, PgType
 from millstream.compiler.clauses.recursive.search_cycle import check_types
 from millstream.compiler.clauses.with_queries import Cte, Ctes, text_with
@@ -59,7 +59,7 @@ def build_recursion(cte: exp.CTE, outer: Ctes, depth: int, builder: RecursionBui
     base = builder.query(union.this, known)
     names = _column_names(cte, base)
     text = _text_of_rows(cte, outer)
-    table = Table(0, "itself", cte.alias, _columns(text, len(names), builder), recursion=depth)
+    table = SelfReference(_columns(text, len(names), builder), name=cte.alias, depth=depth)
 
     def itself() -> Relation:
         return _named(Scan(table, builder.fresh(cte.alias)), names, builder.fresh("q"))
