@@ -6,8 +6,8 @@ Filter  "x"."a" > 1        Filter  "a0"."a" > 1
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import (
@@ -49,60 +49,60 @@ def _defined_aliases(node: Relation) -> list[str]:
 
 def rename_aliases(relation: Relation, aliases: Aliases) -> Relation:
     """Replace each alias, where it is defined and in each expression that refers to it."""
-    if isinstance(relation, Scan):
-        expansions = tuple(_expansion(expansion, aliases) for expansion in relation.expansions)
-        return Scan(relation.table, aliases[relation.alias], expansions)
-    if isinstance(relation, Expand):
-        expansion = _expansion(relation.expansion, aliases)
-        return Expand(rename_aliases(relation.input, aliases), expansion, aliases[relation.alias])
-    if isinstance(relation, Filter):
-        return Filter(rename_aliases(relation.input, aliases), _expr(relation.predicate, aliases))
-    if isinstance(relation, Project):
-        return Project(
-            rename_aliases(relation.input, aliases), _named(relation.outputs, aliases), aliases[relation.alias]
-        )
-    if isinstance(relation, Join):
-        condition = _expr(relation.condition, aliases) if relation.condition else None
-        mark = _ref(relation.mark, aliases) if relation.mark else None
-        left, right = rename_aliases(relation.left, aliases), rename_aliases(relation.right, aliases)
-        return Join(left, right, condition, relation.kind, mark)
-    if isinstance(relation, UnionAll):
-        parts = tuple(rename_aliases(part, aliases) for part in relation.parts)
-        return replace(relation, parts=parts, alias=aliases[relation.alias])
-    if isinstance(relation, Window):
-        keys = tuple(_expr(key, aliases) for key in relation.keys)
-        calls, alias = _named(relation.calls, aliases), aliases[relation.alias]
-        return Window(rename_aliases(relation.input, aliases), keys, calls, alias)
-    if isinstance(relation, Recursion):
-        base, step = rename_aliases(relation.base, aliases), rename_aliases(relation.step, aliases)
-        return replace(relation, base=base, step=step, alias=aliases[relation.alias])
-    if isinstance(relation, Limit):
-        order = tuple(Order(_expr(item.expr, aliases), item.how) for item in relation.order)
-        return Limit(rename_aliases(relation.input, aliases), order, relation.limit, aliases[relation.alias])
-    assert isinstance(relation, Aggregate), f"unexpected {type(relation).__name__}"
-    measures = tuple(_measure(measure, aliases) for measure in relation.measures)
-    named_keys = _named(relation.keys, aliases)
-    return Aggregate(rename_aliases(relation.input, aliases), named_keys, measures, aliases[relation.alias])
+    return _Renaming(aliases).relation(relation)
 
 
-def _expansion(expansion: Expansion, aliases: Aliases) -> Expansion:
-    over = {ref: Expr(_ref(ref, aliases).sql) for ref in expansion.refs()}
-    return replace(expansion.substitute(over), alias=aliases[expansion.alias])
+@dataclass(frozen=True)
+class _Renaming:
+    aliases: Aliases
 
+    def relation(self, node: Relation) -> Relation:
+        match node:
+            case Scan(table, alias, expansions):
+                return Scan(table, self.aliases[alias], tuple(map(self.expansion, expansions)))
+            case Expand(input_, expansion, alias):
+                return Expand(self.relation(input_), self.expansion(expansion), self.aliases[alias])
+            case Filter(input_, predicate):
+                return Filter(self.relation(input_), self.expr(predicate))
+            case Project(input_, outputs, alias):
+                return Project(self.relation(input_), self.named(outputs), self.aliases[alias])
+            case Join():
+                return self.join(node)
+            case UnionAll(parts, alias=alias):
+                return replace(node, parts=tuple(map(self.relation, parts)), alias=self.aliases[alias])
+            case Window(input_, keys, calls, alias):
+                keys = tuple(map(self.expr, keys))
+                return Window(self.relation(input_), keys, self.named(calls), self.aliases[alias])
+            case Recursion(base=base, step=step, alias=alias):
+                return replace(node, base=self.relation(base), step=self.relation(step), alias=self.aliases[alias])
+            case Limit(input_, order, limit, alias):
+                order = tuple(Order(self.expr(term.expr), term.how) for term in order)
+                return Limit(self.relation(input_), order, limit, self.aliases[alias])
+            case Aggregate(input_, keys, measures, alias):
+                renamed = tuple(map(self.measure, measures))
+                return Aggregate(self.relation(input_), self.named(keys), renamed, self.aliases[alias])
+        raise AssertionError(f"unexpected {type(node).__name__}")
 
-def _ref(ref: Ref, aliases: Aliases) -> Ref:
-    return Ref(aliases[ref.alias], ref.column)
+    def join(self, join: Join) -> Join:
+        condition = self.expr(join.condition) if join.condition else None
+        mark = self.ref(join.mark) if join.mark else None
+        return Join(self.relation(join.left), self.relation(join.right), condition, join.kind, mark)
 
+    def expansion(self, expansion: Expansion) -> Expansion:
+        return replace(expansion.substitute(self.columns(expansion.refs())), alias=self.aliases[expansion.alias])
 
-def _expr(expression: Expr, aliases: Aliases) -> Expr:
-    return expression.substitute({ref: Expr(_ref(ref, aliases).sql) for ref in expression.refs})
+    def measure(self, measure: Measure) -> Measure:
+        refs = {ref for part in measure.call.parts() for ref in part.refs}
+        return Measure(measure.name, measure.call.substitute(self.columns(refs)))
 
+    def named(self, outputs: tuple[Named, ...]) -> tuple[Named, ...]:
+        return tuple(Named(output.name, self.expr(output.expr)) for output in outputs)
 
-def _measure(measure: Measure, aliases: Aliases) -> Measure:
-    refs = (ref for part in measure.call.parts() for ref in part.refs)
-    over = {ref: Expr(_ref(ref, aliases).sql) for ref in refs}
-    return Measure(measure.name, measure.call.substitute(over))
+    def expr(self, expression: Expr) -> Expr:
+        return expression.substitute(self.columns(expression.refs))
 
+    def columns(self, refs: Iterable[Ref]) -> dict[Ref, Expr]:
+        return {ref: Expr(self.ref(ref).sql) for ref in refs}
 
-def _named(outputs: tuple[Named, ...], aliases: Aliases) -> tuple[Named, ...]:
-    return tuple(Named(output.name, _expr(output.expr, aliases)) for output in outputs)
+    def ref(self, ref: Ref) -> Ref:
+        return Ref(self.aliases[ref.alias], ref.column)

@@ -30,6 +30,29 @@ def test_its_column_names_are_kept_unless_the_use_renames_them() -> None:
     assert text.replace('"', "").endswith("AS y(r, q)")
 
 
+def test_a_with_query_over_an_inlined_one_is_inlined_with_it() -> None:
+    """Planning it failed (MS902): the second query still named the first, which was gone."""
+    text = inlined(
+        "WITH x AS (SELECT u.b FROM u WHERE u.a > t.a), y AS (SELECT x.b FROM x WHERE x.b > t.a) SELECT y.b FROM y"
+    )
+    assert "WITH" not in text
+    assert "FROM x" not in text
+    assert text.count("u.a > t.a") == 1
+
+
+def test_an_inner_with_query_of_the_same_name_is_another_one() -> None:
+    """The name was replaced there too, and the rows were those of the outer query."""
+    text = inlined("WITH x AS (SELECT t.a) SELECT q.b FROM (WITH x AS (SELECT u.b FROM u) SELECT x.b FROM x) AS q, x")
+    assert "FROM (WITH x AS (SELECT u.b FROM u) SELECT x.b FROM x) AS q" in text
+    assert text.replace('"', "").endswith(", (SELECT t.a) AS x")
+
+
+def test_an_inner_with_query_reads_the_outer_one_of_its_name() -> None:
+    text = inlined("WITH x AS (SELECT t.a) SELECT q.a FROM (WITH x AS (SELECT x.a FROM x) SELECT x.a FROM x) AS q")
+    assert text.count("SELECT t.a") == 1
+    assert text.replace('"', "").endswith("(WITH x AS (SELECT x.a FROM (SELECT t.a) AS x) SELECT x.a FROM x) AS q")
+
+
 def test_other_with_queries_stay_out() -> None:
     text = "WITH x AS (SELECT u.b FROM u) SELECT x.b FROM x WHERE x.b > t.a"
     assert inlined(text) == printed(parsed(text))

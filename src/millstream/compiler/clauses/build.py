@@ -15,7 +15,7 @@ Views and CTEs are built in place, as often as they are used. Every alias is mad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from sqlglot import exp
@@ -269,15 +269,14 @@ class _Builder:
                 node=select.args["group"],
             )
         names = unique_names([item.alias_or_name for item in select.expressions])
-        listed = ", ".join(f"c{number}" for number in range(len(names)))
-        text = standalone_text(select, ctes, outer, self.types)
-        types = self.types(f"SELECT * FROM ({text}) AS u ({listed})")
-        their = self.types(standalone_text(select_of_keys(select, sets), ctes, outer, self.types))
-        key_types = dict(zip(all_keys(sets), their, strict=True))
+        types = self._types_by_position(standalone_text(select, ctes, outer, self.types), names)
+        keys_alone = select_of_keys(select, sets)
+        types_of_keys = self.types(standalone_text(keys_alone, ctes, outer, self.types))
+        key_types = dict(zip(all_keys(sets), types_of_keys, strict=True))
         selects = (select_for_set(select, keys, key_types, self.aggregates) for keys in sets)
         parts = [self._select(part, ctes, outer, bindings) for part in selects]
-        binding_refs, more = (bindings.names, bindings.key_types) if bindings else ((), ())
-        return UnionAll(tuple(parts), (*names, *binding_refs), (*types, *more), self.fresh("u"))
+        binding_names, binding_types = (bindings.names, bindings.key_types) if bindings else ((), ())
+        return UnionAll(tuple(parts), (*names, *binding_names), (*types, *binding_types), self.fresh("u"))
 
     def from_where(
         self, select: exp.Select, outer: Scope | None, ctes: Ctes, bindings: Bindings | None = None
@@ -307,26 +306,34 @@ class _Builder:
         operations = flatten_chain(query)
         written = [operations[0].this, *(operation.expression for operation in operations)]
         parts = [self.query(part, ctes, outer, bindings) for part in written]
-        binding_refs = len(bindings.values) if bindings else 0
-        names = tuple(ref.column for ref in output_refs(parts[0], binding_refs)[0])
-        # Names of our own: the user may give one name to two columns.
-        listed = ", ".join(f"c{number}" for number in range(len(names)))
+        binding_count = len(bindings.values) if bindings else 0
+        names = tuple(ref.column for ref in output_refs(parts[0], binding_count)[0])
         # A query without columns has one column of ours.
         bare = not next(query.find_all(exp.Select)).expressions
 
         def types_of_query(part: exp.Expression) -> tuple[PgType, ...]:
-            text = f"SELECT * FROM ({standalone_text(part, ctes, outer, self.types)}) AS u ({listed})"
-            return (INT4,) if bare else self.types(text)
+            return (INT4,) if bare else self._types_by_position(standalone_text(part, ctes, outer, self.types), names)
 
-        more, their = (bindings.names, bindings.key_types) if bindings else ((), ())
-        every = [(*types, *their) for types in types_of_each(operations, types_of_query)]
-        relation = combine_rows(query, parts, (*names, *more), every, self.fresh)
-        types = every[-1][: len(names)]
-        order = query.args.get("order")
-        places = [int(term.this.name) - 1 for term in order.expressions] if order and limit_text(query) else []
-        ordering = [Expr(relation.columns[place].sql) for place in places]
-        output = OutputColumns(names, binding_refs, lambda: types)
-        return apply_limit(query, relation, ordering, output, self.fresh)
+        binding_names, binding_types = (bindings.names, bindings.key_types) if bindings else ((), ())
+        types_of_operations = types_of_each(operations, types_of_query)
+        all_types = [(*types, *binding_types) for types in types_of_operations]
+        relation = combine_rows(query, parts, (*names, *binding_names), all_types, self.fresh)
+        output = OutputColumns(names, binding_count, lambda: types_of_operations[-1])
+        return apply_limit(query, relation, _sort_keys_by_position(query, relation), output, self.fresh)
+
+    def _types_by_position(self, text: str, names: Sequence[str]) -> tuple[PgType, ...]:
+        """Return the types of a query's columns, named c0, c1, ...: it may give one name to two columns."""
+        listed = ", ".join(f"c{number}" for number in range(len(names)))
+        return self.types(f"SELECT * FROM ({text}) AS u ({listed})")
+
+
+def _sort_keys_by_position(query: exp.SetOperation, relation: Relation) -> list[Expr]:
+    """Return the columns that ORDER BY names by position; none without LIMIT, which alone needs an order."""
+    order = query.args.get("order")
+    if order is None or not limit_text(query):
+        return []
+    positions = [int(term.this.name) for term in order.expressions]
+    return [Expr(relation.columns[position - 1].sql) for position in positions]
 
 
 def _brings_rows(select: exp.Select) -> bool:

@@ -49,23 +49,23 @@ def _qualified(item: exp.Table) -> exp.Expression | None:
 
 def function_item(item: exp.Expression) -> FunctionItem:
     """Return the function call of a FROM item; raise Unsupported if it has a column definition list."""
-    inner = _call(item)
-    assert inner is not None
-    alias = item.args.get("alias") or inner.args.get("alias")
-    columns = [column.name for column in alias.columns] if alias else []
-    numbered = bool(item.args.get("ordinality"))
-    if isinstance(inner, exp.Unnest) and inner.args.get("offset"):
-        columns.append(inner.args["offset"].name)
-        numbered = True
-    if alias is None or not columns or any(not isinstance(column, exp.Identifier) for column in alias.columns):
+    call = _call(item)
+    assert call is not None
+    alias = item.args.get("alias") or call.args.get("alias")
+    columns = list(alias.columns) if alias else []
+    # The parser keeps the ordinality column of unnest beside the others.
+    ordinality = call.args.get("offset") if isinstance(call, exp.Unnest) else None
+    names = [column.name for column in (*columns, *filter(None, [ordinality]))]
+    if alias is None or not names or any(not isinstance(column, exp.Identifier) for column in columns):
         raise Unsupported.construct(
             "a function in FROM with a list of column definitions",
             reason="Millstream does not maintain it yet.",
             way_round="Use a function whose result columns are declared.",
-            node=inner,
+            node=call,
         )
-    call = inner.copy()
+    bare = call.copy()
     for name in ("alias", "offset"):
-        if call.args.get(name):
-            call.set(name, None)
-    return FunctionItem(alias.name, tuple(columns), call, numbered)
+        if bare.args.get(name):
+            bare.set(name, None)
+    numbered = bool(item.args.get("ordinality")) or ordinality is not None
+    return FunctionItem(alias.name, tuple(names), bare, numbered)

@@ -207,19 +207,20 @@ class ScopedRows:
 
 def is_never_null(relation: Relation, ref: Ref) -> bool:
     """Return True if a column of a relation is known to be NOT NULL."""
-    if isinstance(relation, Scan):
-        column = relation.table.column(ref.column) if ref.alias == relation.alias else None
-        return column is not None and column.not_null
-    if isinstance(relation, Filter):
-        return is_never_null(relation.input, ref)
-    if isinstance(relation, Project | Aggregate):
-        named = relation.outputs if isinstance(relation, Project) else relation.keys
-        input_ref = next((output.expr.as_ref for output in named if ref == Ref(relation.alias, output.name)), None)
-        return input_ref is not None and is_never_null(relation.input, input_ref)
-    if isinstance(relation, Join):
-        # The right columns of a left join may be null-extended, and both sides of a full join.
-        sides = [relation.left, relation.right] if relation.kind == "inner" else [relation.left]
-        return relation.kind != "full" and any(is_never_null(side, ref) for side in sides)
+    match relation:
+        case Scan(table, alias):
+            column = table.column(ref.column) if ref.alias == alias else None
+            return column is not None and column.not_null
+        case Filter(input_):
+            return is_never_null(input_, ref)
+        case Project(input_, outputs, alias) | Aggregate(input_, outputs, _, alias):
+            input_ref = next((output.expr.as_ref for output in outputs if ref == Ref(alias, output.name)), None)
+            return input_ref is not None and is_never_null(input_, input_ref)
+        case Join(left, right, kind="inner"):
+            return is_never_null(left, ref) or is_never_null(right, ref)
+        case Join(left, kind="left" | "mark"):
+            # The right columns of a left join may be null-extended.
+            return is_never_null(left, ref)
     return False
 
 

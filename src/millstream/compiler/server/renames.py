@@ -42,6 +42,16 @@ class Renamed:
         present = dict(self.now.columns)
         return {name: present[attnum] for attnum, name in self.former.columns if attnum in present}
 
+    @property
+    def has_other_name(self) -> bool:
+        """True if the relation itself was renamed, or moved to another schema."""
+        return self.former.qualified != self.now.qualified
+
+    @property
+    def has_other_columns(self) -> bool:
+        """True if a column was renamed."""
+        return any(former != now for former, now in self.columns.items())
+
     def stand_in(self) -> list[tuple[str, str]]:
         """Return the columns of the stand-in: the present name, and the name that the text has for it."""
         former = dict(self.former.columns)
@@ -55,49 +65,47 @@ class Renamed:
 
 def find(conn: Connection, recorded: Names) -> list[Renamed]:
     """Return the relations of which a text, whose names were recorded, has former names."""
-    present = query_names.now(conn, [one.relid for one in recorded])
-    pairs = [Renamed(one, present[one.relid]) for one in recorded if one.relid in present]
-    changed = [one for one in pairs if _is_renamed(one)]
-    moved = [one.former.qualified for one in changed if one.former.qualified != one.now.qualified]
-    taken = query_names.taken(conn, moved) if moved else set()
-    return [one for one in changed if one.former.qualified == one.now.qualified or one.former.qualified not in taken]
+    present = query_names.now(conn, [former.relid for former in recorded])
+    pairs = [Renamed(former, present[former.relid]) for former in recorded if former.relid in present]
+    renamed = [pair for pair in pairs if pair.has_other_name or pair.has_other_columns]
+    former_names = [pair.former.qualified for pair in renamed if pair.has_other_name]
+    taken = query_names.taken(conn, former_names) if former_names else set()
+    return [pair for pair in renamed if not pair.has_other_name or pair.former.qualified not in taken]
 
 
 def present_keys(keys: Mapping[int, Sequence[str]], renamed: Sequence[Renamed]) -> dict[int, tuple[str, ...]]:
     """Return the keys of sources, by oid, with the present names of their columns."""
-    columns = {one.now.relid: one.columns for one in renamed}
+    columns = {pair.now.relid: pair.columns for pair in renamed}
     return {oid: tuple(columns.get(oid, {}).get(name, name) for name in key) for oid, key in keys.items()}
 
 
-def _is_renamed(one: Renamed) -> bool:
-    return one.former.qualified != one.now.qualified or any(was != now for was, now in one.columns.items())
-
-
 def follow(conn: Connection, text: str, renamed: Sequence[Renamed]) -> str:
-    """Return the text with the present names; BadQuery if what it needs is gone."""
-    names = {one.former.qualified: (f"{_STAND_IN}{number}", one) for number, one in enumerate(renamed)}
+    """Return the text with the present names; raise BadQuery if something that it names is gone."""
+    stand_ins = {f"{_STAND_IN}{number}": pair for number, pair in enumerate(renamed)}
     with queries.rolled_back(conn):
-        for stand_in, one in names.values():
-            _make(conn, stand_in, one)
-        view = queries.temporary_view(conn, _over_stand_ins(text, {key: name for key, (name, _) in names.items()}))
-        for stand_in, one in names.values():
-            _rename(conn, stand_in, [(former, now) for now, former in one.stand_in()])
-        found = queries.view(conn, view).text
-    return _over_relations(found, {stand_in: one.now for stand_in, one in names.values()})
+        for name, pair in stand_ins.items():
+            _make(conn, name, pair)
+        by_former_name = {pair.former.qualified: name for name, pair in stand_ins.items()}
+        view = queries.temporary_view(conn, _over_stand_ins(text, by_former_name))
+        for name, pair in stand_ins.items():
+            _rename(conn, name, [(former, now) for now, former in pair.stand_in()])
+        printed_by_server = queries.view(conn, view).text
+    return _over_relations(printed_by_server, {name: pair.now for name, pair in stand_ins.items()})
 
 
-def _make(conn: Connection, stand_in: str, one: Renamed) -> None:
+def _make(conn: Connection, stand_in: str, pair: Renamed) -> None:
+    """Create a stand-in for a relation, with the column names that the text uses."""
     like = sql.SQL("CREATE TEMPORARY TABLE pg_temp.{} (LIKE {})")
-    conn.execute(like.format(sql.Identifier(stand_in), sql.Identifier(*one.now.qualified)))
+    conn.execute(like.format(sql.Identifier(stand_in), sql.Identifier(*pair.now.qualified)))
     # A query may group by the primary key and read the other columns.
-    key = sql.SQL(", ").join(map(sql.Identifier, query_names.primary_key(conn, one.now.relid)))
+    key = sql.SQL(", ").join(map(sql.Identifier, query_names.primary_key(conn, pair.now.relid)))
     if key.as_string(conn):
         conn.execute(sql.SQL("ALTER TABLE pg_temp.{} ADD PRIMARY KEY ({})").format(sql.Identifier(stand_in), key))
-    _rename(conn, stand_in, one.stand_in())
+    _rename(conn, stand_in, pair.stand_in())
 
 
 def _rename(conn: Connection, table: str, columns: Sequence[tuple[str, str]]) -> None:
-    """Rename columns of a stand-in; by way of names that nobody has, so that two may change places."""
+    """Rename columns of a stand-in, each to a temporary name first, so that two columns can swap their names."""
     rename = sql.SQL("ALTER TABLE pg_temp.{} RENAME COLUMN {} TO {}")
     moving = [(now, f"__ms_moving_{number}", then) for number, (now, then) in enumerate(columns) if now != then]
     steps = [(now, between) for now, between, _ in moving] + [(between, then) for _, between, then in moving]
@@ -119,8 +127,8 @@ def _over_stand_ins(text: str, stand_ins: Mapping[tuple[str, str], str]) -> str:
 def _over_relations(text: str, relations: Mapping[str, NamedRelation]) -> str:
     tree = parsed(text)
     for table in list(tree.find_all(exp.Table)):
-        if one := relations.get(table.name):
-            _set_name(table, one.schema, one.name)
+        if relation := relations.get(table.name):
+            _set_name(table, relation.schema, relation.name)
     return printed(tree)
 
 

@@ -20,12 +20,18 @@ from millstream.large_stack import on_large_stack
 def with_total_order(text: str, columns: Sequence[Column]) -> str:
     """Return a query with LIMIT or DISTINCT ON sorted by all sortable columns last; any other query unchanged."""
     query = parsed(text)
-    limit, distinct = query.args.get("limit") or query.args.get("offset"), query.args.get("distinct")
-    first_of_each = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
-    if isinstance(limit, exp.Fetch) or not (limit or first_of_each):
+    if not _depends_on_order(query):
         return text
-    places = [exp.Literal.number(place) for place, column in enumerate(columns, 1) if column.type.comparable]
+    sortable = [place for place, column in enumerate(columns, 1) if column.type.comparable]
+    terms = [exp.Ordered(this=exp.Literal.number(place), nulls_first=False) for place in sortable]
     order = query.args.get("order") or exp.Order(expressions=[])
-    listed = [*order.expressions, *(exp.Ordered(this=place, nulls_first=False) for place in places)]
-    query.set("order", exp.Order(expressions=listed))
+    query.set("order", exp.Order(expressions=[*order.expressions, *terms]))
     return printed(query)
+
+
+def _depends_on_order(query: exp.Expression) -> bool:
+    """Return True if the order of a query decides which rows it has, but for FETCH, which may have WITH TIES."""
+    limit = query.args.get("limit") or query.args.get("offset")
+    distinct = query.args.get("distinct")
+    first_of_each = isinstance(distinct, exp.Distinct) and distinct.args.get("on") is not None
+    return not isinstance(limit, exp.Fetch) and (limit is not None or first_of_each)

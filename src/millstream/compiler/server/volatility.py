@@ -55,13 +55,14 @@ def _allowed(name: str) -> frozenset[int]:
 def _calls(tree: Value) -> Iterator[tuple[int, frozenset[int]]]:
     """Yield each call of a function or an aggregate: its oid and the types of its arguments."""
     for node in walk(tree):
-        oid = next((number for field in ("funcid", "aggfnoid", "winfnoid") if (number := node.number(field))), 0)
-        if oid:
-            yield oid, frozenset(result_type(argument) for argument in _arguments(node.fields.get("args")))
+        oids = [node.number(field) for field in ("funcid", "aggfnoid", "winfnoid")]
+        if called := next(filter(None, oids), 0):
+            yield called, frozenset(map(result_type, _arguments(node.fields.get("args"))))
 
 
 def _arguments(args: Value | None) -> list[Node]:
-    found = args if isinstance(args, list) else [args] if isinstance(args, Node) else []
-    nodes = [one for one in found if isinstance(one, Node)]
-    inner = [one.fields.get("expr") if one.kind == "TARGETENTRY" else one for one in nodes]
-    return [one for one in inner if isinstance(one, Node)]
+    listed = args if isinstance(args, list) else [args]
+    nodes = [value for value in listed if isinstance(value, Node)]
+    # An aggregate has its arguments in entries.
+    values = [node.fields.get("expr") if node.kind == "TARGETENTRY" else node for node in nodes]
+    return [value for value in values if isinstance(value, Node)]
