@@ -2,6 +2,13 @@
 
 One statement serves a differential refresh, a full refresh and the recomputation of groups: only the multiplicities of
 the rows in its views differ.
+
+    context                              the statement under construction: each rule adds named steps
+    read, filter, project, union_all     rules of one input
+    match                                joins, by kind: inner_join, left_join, full_join, mark_join
+    matching, null_extended              what joins share: pairs, counts of matches, rows without a match
+    consolidate, aggregate               the last SELECT: the changed rows, or the change of each group's state
+    restrict                             only some groups, to recompute them
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ try_multiply() returns NULL though no operand is NULL, Spark has no number for t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -19,7 +19,7 @@ from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, number_wire_of
 from millstream.compiler.placement.place import Placer
 from millstream.compiler.placement.placement import TEXT, Placement
-from millstream.compiler.placement.spark_exact import result_wire
+from millstream.compiler.placement.spark_exact import Travels, result_wire
 from millstream.compiler.refusal import collect
 from millstream.errors import Unsupported
 
@@ -38,33 +38,68 @@ class ArithmeticArgument:
     expression: str
 
 
-@dataclass
+@dataclass(frozen=True)
+class _Operand:
+    """A number over one table, as Spark and PostgreSQL read it."""
+
+    spark: str
+    wire: Wire
+    type: PgType
+    text: str
+    """Spark's expression of its text, NULL if the operand is NULL."""
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A part of the argument: Spark's expression, which is NULL if Spark has no number, and PostgreSQL's."""
+
+    spark: str
+    travels: Travels
+    written: str
+
+
 class _Operands:
-    placer: Placer
-    present: list[str] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
+    """Collects the operands of one argument."""
+
+    def __init__(self, placer: Placer) -> None:
+        self.placer = placer
+        self.texts: list[str] = []
+
+    def add(self, operand: _Operand) -> _Tried:
+        """Add an operand; PostgreSQL reads it from the JSON object by its number."""
+        number = len(self.texts)
+        self.texts.append(operand.text)
+        name = "numeric" if operand.type.base == "numeric" else operand.type.name
+        return _Tried(operand.spark, (operand.wire, operand.type), f"({{p}} ->> 'p{number}')::{name}")
+
+    @property
+    def all_present(self) -> str:
+        """The condition that no operand is NULL."""
+        return " AND ".join(f"({text}) IS NOT NULL" for text in self.texts)
+
+    @property
+    def object(self) -> str:
+        """The JSON object of the operands, each as its text."""
+        fields = ", ".join(f"'p{number}', CAST({text} AS TEXT)" for number, text in enumerate(self.texts))
+        return f"TO_JSON(NAMED_STRUCT({fields}))"
 
 
 def split_arithmetic(placer: Placer, expression: Expr) -> ArithmeticArgument | Unsupported | None:
     """Return the split argument of a sum; None if it is not arithmetic with a numeric across tables."""
-    if placer.is_over_one_table(expression) or not any(
-        placer.types[part].base == "numeric" for part in placer.parts(expression)
-    ):
+    has_numeric = any(placer.types[part].base == "numeric" for part in placer.parts(expression))
+    if placer.is_over_one_table(expression) or not has_numeric:
         return None
     operands = _Operands(placer)
-    found = _tried(operands, unwrapped(expression.node))
-    if found is None or isinstance(found, Unsupported):
-        return found
-    spark, wire, _, written = found
-    there = " AND ".join(operands.present)
-    value = Expr.parse(f"COALESCE({spark}, CASE WHEN {there} THEN CAST(0 AS {wire.spark}) END)")
-    listed = ", ".join(f"'p{n}', {text}" for n, text in enumerate(operands.texts))
-    beyond = Expr.parse(f"CASE WHEN ({spark}) IS NULL AND {there} THEN TO_JSON(NAMED_STRUCT({listed})) END")
-    return ArithmeticArgument(Placement(value, wire, None), Placement(beyond, Wire("string", "string"), TEXT), written)
-
-
-# Spark's expression, how it travels, its type if PostgreSQL has one, and PostgreSQL's expression.
-_Tried = tuple[str, Wire, PgType | None, str]
+    tried = _tried(operands, unwrapped(expression.node))
+    if not isinstance(tried, _Tried):
+        return tried
+    wire, _ = tried.travels
+    present = operands.all_present
+    value = Expr.parse(f"COALESCE({tried.spark}, CASE WHEN {present} THEN CAST(0 AS {wire.spark}) END)")
+    sent = Expr.parse(f"CASE WHEN ({tried.spark}) IS NULL AND {present} THEN {operands.object} END")
+    return ArithmeticArgument(
+        Placement(value, wire, None), Placement(sent, Wire("string", "string"), TEXT), tried.written
+    )
 
 
 def _tried(operands: _Operands, node: exp.Expression) -> _Tried | Unsupported | None:
@@ -72,61 +107,53 @@ def _tried(operands: _Operands, node: exp.Expression) -> _Tried | Unsupported | 
     if operands.placer.is_over_one_table(Expr.of(node)):
         return _operand(operands, Expr.of(node))
     if isinstance(node, exp.Neg):
-        found = _tried(operands, unwrapped(node.this))
-        if found is None or isinstance(found, Unsupported):
-            return found
-        spark, wire, type_, written = found
-        return f"TRY_SUBTRACT(0, {spark})", wire, type_, f"(- {written})"
+        inner = _tried(operands, unwrapped(node.this))
+        if not isinstance(inner, _Tried):
+            return inner
+        return _Tried(f"TRY_SUBTRACT(0, {inner.spark})", inner.travels, f"(- {inner.written})")
     if type(node) not in _TRIED:
         return None
     first, *operators = operands.placer.chain(node)
-    found = _tried(operands, unwrapped(first))
+    tried = _tried(operands, unwrapped(first))
     for operator in operators:
-        if found is None or isinstance(found, Unsupported):
+        if not isinstance(tried, _Tried):
             break
-        found = _with_operator(operands, operator, found)
-    return found
+        tried = _with_operator(operands, operator, tried)
+    return tried
 
 
 def _with_operator(operands: _Operands, operator: exp.Expression, left: _Tried) -> _Tried | Unsupported | None:
     right = _tried(operands, unwrapped(operator.expression))
-    if right is None or isinstance(right, Unsupported):
+    if not isinstance(right, _Tried):
         return right
-    travels = result_wire(operator, (left[1], left[2]), (right[1], right[2]))
+    travels = result_wire(operator, left.travels, right.travels)
     if isinstance(travels, Unsupported):
         return travels
-    spark = f"{_TRIED[type(operator)]}({left[0]}, {right[0]})"
-    return spark, *travels, f"({left[3]} {_SIGNS[type(operator)]} {right[3]})"
+    kind = type(operator)
+    written = f"({left.written} {_SIGNS[kind]} {right.written})"
+    return _Tried(f"{_TRIED[kind]}({left.spark}, {right.spark})", travels, written)
 
 
 _SIGNS: dict[type[exp.Expression], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 
 
 def _operand(operands: _Operands, expression: Expr) -> _Tried | Unsupported | None:
-    placer, type_ = operands.placer, operands.placer.types[expression]
+    """Place a number over one table; return None if it is not an integer or a numeric."""
+    type_ = operands.placer.types[expression]
     if type_.base == "numeric" and type_.kind == "base":
-        return _numeric(operands, expression, type_)
+        placed = collect(operands.placer.place(expression, use) for use in _TRIED_USES)
+        if isinstance(placed, Unsupported):
+            return placed
+        number, text = placed
+        either = f"COALESCE({text.expr.sql}, CAST({number.expr.sql} AS TEXT))"
+        return operands.add(_Operand(number.expr.sql, number.wire, type_, either))
     wire = number_wire_of(type_)
     if wire is None or wire.number != "int":
         return None
-    placed = placer.place(expression, "number")
-    if isinstance(placed, Unsupported):
-        return placed
-    return _noted(operands, placed.expr.sql, f"({placed.expr.sql}) IS NOT NULL", placed.expr.sql, placed.wire, type_)
+    integer = operands.placer.place(expression, "number")
+    if isinstance(integer, Unsupported):
+        return integer
+    return operands.add(_Operand(integer.expr.sql, integer.wire, type_, integer.expr.sql))
 
 
-def _numeric(operands: _Operands, expression: Expr, type_: PgType) -> _Tried | Unsupported:
-    uses: tuple[Use, Use] = ("tried", "untried")
-    placed = collect(operands.placer.place(expression, use) for use in uses)
-    if isinstance(placed, Unsupported):
-        return placed
-    value, other = placed
-    text = f"COALESCE({other.expr.sql}, CAST({value.expr.sql} AS TEXT))"
-    return _noted(operands, value.expr.sql, f"({text}) IS NOT NULL", text, value.wire, type_)
-
-
-def _noted(operands: _Operands, spark: str, present: str, text: str, wire: Wire, type_: PgType) -> _Tried:
-    operands.present.append(present)
-    operands.texts.append(f"CAST({text} AS TEXT)")
-    name = type_.name if type_.base != "numeric" else "numeric"
-    return spark, wire, type_, f"({{p}} ->> 'p{len(operands.texts) - 1}')::{name}"
+_TRIED_USES: tuple[Use, Use] = ("tried", "untried")

@@ -7,7 +7,7 @@ that is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from millstream.testing.queries.conditions import predicate, tie
 from millstream.testing.queries.expressions import made
@@ -70,11 +70,23 @@ def _placed(m: Maker, how: str, body: str, columns: Columns) -> Item:
 
 def _with_constant(m: Maker) -> Body:
     with m.deeper():
-        one = m.item()
-    source = FromSource(one.sql, (one,))
-    told = {"k0": constant(m, m.one_of(CONSTANT_KINDS), null=0), **hiding(m, one.columns, first=1)}
-    listed, columns = m.listed(source.case, {**{name: one.column(name) for name in "jhg"}, **told})
-    return f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}", columns
+        inner = m.item()
+    shown = _join_columns(inner)
+    shown["k0"] = constant(m, m.one_of(CONSTANT_KINDS), null=0)
+    return _select(m, inner, {**shown, **hiding(m, inner.columns, first=1)}, filtered=0.3)
+
+
+def _join_columns(item: Item) -> dict[str, RandomTerm]:
+    """Return the columns that every item has, to join by."""
+    return {name: item.column(name) for name in "jhg"}
+
+
+def _select(m: Maker, item: Item, shown: Mapping[str, RandomTerm], *, filtered: float, word: str = "SELECT") -> Body:
+    """Select from an item; `filtered` is the chance of a WHERE."""
+    source = FromSource(item.sql, (item,))
+    listed, columns = m.listed(source.case, shown)
+    where = m.sometimes(filtered, lambda: predicate(m, item.columns))
+    return f"{word} {listed} {source.text(where)}", columns
 
 
 def _view(m: Maker) -> Item:
@@ -103,13 +115,14 @@ def _body(m: Maker) -> Body:
 
 def _filtered(m: Maker) -> Body:
     """Filtered and projected; the columns to join by keep their names."""
-    one = m.item()
-    source = FromSource(one.sql, (one,))
-    fixed = {name: one.column(name) for name in "jhg"}
-    others = [term for term in free(one.columns) if term.name not in fixed]
-    more = {f"e{n}": made(m, term) for n, term in enumerate(m.dice.sample(others, min(4, len(others))))}
-    listed, columns = m.listed(source.case, {**_joined_by(m, fixed), **more, **hiding(m, one.columns)})
-    where = predicate(m, one.columns) if m.chance(0.5) else ""
+    inner = m.item()
+    source = FromSource(inner.sql, (inner,))
+    fixed = _join_columns(inner)
+    others = [term for term in free(inner.columns) if term.name not in fixed]
+    chosen = m.dice.sample(others, min(4, len(others)))
+    computed = {f"e{n}": made(m, term) for n, term in enumerate(chosen)}
+    listed, columns = m.listed(source.case, {**_joined_by(m, fixed), **computed, **hiding(m, inner.columns)})
+    where = m.sometimes(0.5, lambda: predicate(m, inner.columns))
     asked = condition(m, around(source)) if m.depth > 0 and m.chance(0.3) else ""
     return f"SELECT {listed} {source.text(where, asked)}{_idle_order(m)}", columns
 
@@ -128,8 +141,9 @@ def _joined_by(m: Maker, fixed: dict[str, RandomTerm]) -> dict[str, RandomTerm]:
         return fixed
     name = m.one_of("jhg")
     term = fixed[name]
+    kind = KINDS[term.kind]
     m.parts.add("constant to join by")
-    value = f"{literal(m.one_of(KINDS[term.kind].values))}::{KINDS[term.kind].type}"
+    value = f"{literal(m.one_of(kind.values))}::{kind.type}"
     return {**fixed, name: RandomTerm(m.one_of([value, f"coalesce({term.sql}, {value})"]), term.kind)}
 
 
@@ -142,42 +156,42 @@ def _united(m: Maker) -> Body:
 
 
 def _part(m: Maker, tags: Sequence[str]) -> Body:
-    one = m.item()
-    source = FromSource(one.sql, (one,))
-    h = RandomTerm(f"{one.alias}.h::bigint", "int8")
+    inner = m.item()
+    h = RandomTerm(f"{inner.alias}.h::bigint", "int8")
     constants = {f"k{n}": constant(m, kind) for n, kind in enumerate(tags)}
-    listed, columns = m.listed(source.case, {"j": one.column("j"), "h": h, "g": one.column("g"), **constants})
-    return f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.4) else '')}", columns
+    return _select(m, inner, {**_join_columns(inner), "h": h, **constants}, filtered=0.4)
 
 
 def _distinct(m: Maker) -> Body:
-    one = m.item()
-    source = FromSource(one.sql, (one,))
-    fixed = {name: one.column(name) for name in "jhg"}
-    listed, columns = m.listed(source.case, {**fixed, **hiding(m, one.columns, plain=True)})
-    return f"SELECT DISTINCT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}", columns
+    inner = m.item()
+    shown = {**_join_columns(inner), **hiding(m, inner.columns, plain=True)}
+    return _select(m, inner, shown, filtered=0.3, word="SELECT DISTINCT")
 
 
 def _grouped(m: Maker) -> Body:
     """Groups; what is not a key is an aggregate."""
-    one = m.item()
-    source = FromSource(one.sql, (one,))
-    j, h, g = (one.column(name) for name in "jhg")
+    inner = m.item()
+    source = FromSource(inner.sql, (inner,))
+    j, g = inner.column("j"), inner.column("g")
     keys = [term for term in (j, g) if m.chance(0.6)]
+    greatest_j, least_g = RandomTerm(f"max({j.sql})", j.kind), RandomTerm(f"min({g.sql})", "text")
     shown = {
-        "j": j if j in keys else RandomTerm(f"max({j.sql})", j.kind),
-        "h": m.one_of(
-            [RandomTerm("count(*)", "int8"), RandomTerm(f"max({h.sql})", h.kind), RandomTerm(f"count({h.sql})", "int8")]
-        ),
-        "g": g if g in keys else RandomTerm(f"min({g.sql})", "text"),
-        "e0": _total(m, one),
-        **hiding(m, [*keys, RandomTerm(f"max({j.sql})", j.kind), RandomTerm(f"min({g.sql})", "text")]),
+        "j": j if j in keys else greatest_j,
+        "h": _count_or_greatest(m, inner.column("h")),
+        "g": g if g in keys else least_g,
+        "e0": _total(m, inner),
+        **hiding(m, [*keys, greatest_j, least_g]),
     }
-    listed, columns = m.listed(source.case, shown)
-    group = ", ".join([*([source.case] if m.cased else []), *(key.sql for key in keys)])
-    text = f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}"
+    text, columns = _select(m, inner, shown, filtered=0.3)
+    case = [source.case] if m.cased else []
+    group = ", ".join([*case, *(key.sql for key in keys)])
     text += f" GROUP BY {group}" if group else ""
-    return text + (f" HAVING {having(m, source)}" if m.chance(0.25) else ""), columns
+    return text + m.sometimes(0.25, lambda: f" HAVING {having(m, source)}"), columns
+
+
+def _count_or_greatest(m: Maker, term: RandomTerm) -> RandomTerm:
+    count, greatest = RandomTerm("count(*)", "int8"), RandomTerm(f"max({term.sql})", term.kind)
+    return m.one_of([count, greatest, RandomTerm(f"count({term.sql})", "int8")])
 
 
 def _total(m: Maker, one: Item) -> RandomTerm:
@@ -190,39 +204,51 @@ def _total(m: Maker, one: Item) -> RandomTerm:
 
 def _padded(m: Maker) -> Body:
     """An outer join with computed columns over both sides."""
-    one, other, kind = m.item(), m.item(), m.one_of(OUTER)
+    one, other = m.item(), m.item()
+    kind = m.one_of(OUTER)
     m.parts.add(f"{kind} join inside")
-    both = f"{one.sql} {kind} JOIN {other.sql} ON {tie(m, one, other, equal=kind == 'FULL') or 'true'}"
-    source = FromSource(both, (one, other), padded=kind != "LEFT")
-    a, b, wide = one.alias, other.alias, "int8" if other.column("h").kind == "int8" else "int4"
-    shown = {
-        "j": m.one_of([one.column("j"), other.column("j"), RandomTerm(f"coalesce({a}.j, {b}.j)", "int4")]),
-        "h": m.one_of([RandomTerm(f"coalesce({b}.h, 0)", wide), RandomTerm(f"{b}.h + 1", wide), other.column("h")]),
-        "g": m.one_of([RandomTerm(f"coalesce({b}.g, 'none')", "text"), RandomTerm(f"coalesce({a}.g, {b}.g)", "text")]),
-        "e0": m.one_of(
-            [RandomTerm(f"{a}.j + {b}.j", "int4"), RandomTerm(f"CASE WHEN {b}.j IS NULL THEN 7 ELSE {a}.j END", "int4")]
-        ),
-        **hiding(m, m.one_of([one, other]).columns),
-    }
+    on = tie(m, one, other, equal=kind == "FULL") or "true"
+    source = FromSource(f"{one.sql} {kind} JOIN {other.sql} ON {on}", (one, other), padded=kind != "LEFT")
+    shown = {**_over_both(m, one, other), **hiding(m, m.one_of([one, other]).columns)}
     others = [term for term in (*one.columns, *other.columns) if term.name not in ("cid", "id", *"jhg")]
     if others:
         shown["e1"] = m.one_of(others)
     listed, columns = m.listed(source.case, shown)
-    where = predicate(m, m.one_of([one, other]).columns) if m.chance(0.3) else ""
+    where = m.sometimes(0.3, lambda: predicate(m, m.one_of([one, other]).columns))
     return f"SELECT {listed} {source.text(where)}", columns
+
+
+def _over_both(m: Maker, one: Item, other: Item) -> dict[str, RandomTerm]:
+    """Columns over both sides of an outer join, most of them not NULL for a missing row."""
+    a, b = one.alias, other.alias
+    wide = "int8" if other.column("h").kind == "int8" else "int4"
+    either_j, either_g = RandomTerm(f"coalesce({a}.j, {b}.j)", "int4"), RandomTerm(f"coalesce({a}.g, {b}.g)", "text")
+    some_h, more_h = RandomTerm(f"coalesce({b}.h, 0)", wide), RandomTerm(f"{b}.h + 1", wide)
+    some_g = RandomTerm(f"coalesce({b}.g, 'none')", "text")
+    sum_of_both = RandomTerm(f"{a}.j + {b}.j", "int4")
+    by_case = RandomTerm(f"CASE WHEN {b}.j IS NULL THEN 7 ELSE {a}.j END", "int4")
+    return {
+        "j": m.one_of([one.column("j"), other.column("j"), either_j]),
+        "h": m.one_of([some_h, more_h, other.column("h")]),
+        "g": m.one_of([some_g, either_g]),
+        "e0": m.one_of([sum_of_both, by_case]),
+    }
 
 
 def _windowed(m: Maker) -> Body:
     """What window functions say of each row; equal rows may change places, so nothing else is shown."""
-    one = m.item()
-    source = FromSource(one.sql, (one,))
-    j, h, g = (one.column(name).sql for name in "jhg")
+    inner = m.item()
+    source = FromSource(inner.sql, (inner,))
+    j, h, g = (inner.column(name).sql for name in "jhg")
     case = [source.case] if m.cased else []
     keys = [*case, *(key for key in (j, g) if m.chance(0.4))]
     by = f"PARTITION BY {', '.join(keys)} " if keys else ""
     nulls = m.one_of(["", "", " NULLS FIRST", " DESC NULLS LAST", " DESC"])
     ordered = f"({by}ORDER BY {', '.join(m.dice.sample([j, h, g], 3))}{nulls})"
     excluded = m.one_of(["", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES"])
+    rows = f"({by}ORDER BY {j}, {h}, {g} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW{excluded})"
+    values = f"({by}ORDER BY {j} RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING{excluded})"
+    groups = f"({by}ORDER BY {g}{nulls} GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING{excluded})"
     calls = {
         "rank": RandomTerm(f"rank() OVER {ordered}", "int8"),
         "row_number": RandomTerm(f"row_number() OVER {ordered}", "int8"),
@@ -230,41 +256,36 @@ def _windowed(m: Maker) -> Body:
         "count over": RandomTerm(f"count(*) OVER ({by})", "int8"),
         "lag": RandomTerm(f"{m.one_of(['lag', 'lead'])}({j}) OVER {ordered}", "int4"),
         "first_value": RandomTerm(f"first_value({j}) OVER {ordered}", "int4"),
-        "moving": RandomTerm(
-            f"max({j}) OVER ({by}ORDER BY {j}, {h}, {g} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW{excluded})", "int4"
-        ),
-        "range": RandomTerm(
-            f"sum({j}) OVER ({by}ORDER BY {j} RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING{excluded})", "int8"
-        ),
-        "groups": RandomTerm(
-            f"count({h}) OVER ({by}ORDER BY {g}{nulls} GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING{excluded})", "int8"
-        ),
+        "moving": RandomTerm(f"max({j}) OVER {rows}", "int4"),
+        "range": RandomTerm(f"sum({j}) OVER {values}", "int8"),
+        "groups": RandomTerm(f"count({h}) OVER {groups}", "int8"),
         "named": RandomTerm("dense_rank() OVER w", "int8"),
         "filtered over": RandomTerm(f"count(*) FILTER (WHERE {h} > 1) OVER {ordered}", "int8"),
     }
-    shown, call = {name: one.column(name) for name in "jhg"}, m.part(*calls)
-    listed, columns = m.listed(source.case, {**shown, "e0": calls[call], **hiding(m, list(shown.values()))})
-    window = f" WINDOW w AS {ordered}" if call == "named" else ""
-    return f"SELECT {listed} {source.text(predicate(m, one.columns) if m.chance(0.3) else '')}{window}", columns
+    call = m.part(*calls)
+    shown = _join_columns(inner)
+    extra = hiding(m, list(shown.values()))
+    text, columns = _select(m, inner, {**shown, "e0": calls[call], **extra}, filtered=0.3)
+    return text + (f" WINDOW w AS {ordered}" if call == "named" else ""), columns
 
 
 def _with_values(m: Maker) -> Body:
     """An item joined with rows that are written down, on either side."""
-    one = m.item()
+    inner = m.item()
     rows = ", ".join(m.dice.sample(["(1, 'one')", "(2, NULL)", "(NULL, 'none')", "(2, 'two')", "(0, '')"], 3))
-    listed_rows = m.named(f"(VALUES {rows})", [("j", "int4"), ("g", "text")])
-    values = f"{listed_rows.sql} (j, g)"
-    kind, first = m.one_of(["INNER", "LEFT", "RIGHT", "FULL"]), m.chance(0.5)
+    written = m.named(f"(VALUES {rows})", [("j", "int4"), ("g", "text")])
+    values = f"{written.sql} (j, g)"
+    kind = m.one_of(["INNER", "LEFT", "RIGHT", "FULL"])
+    left, right = (values, inner.sql) if m.chance(0.5) else (inner.sql, values)
     m.parts.add("VALUES joined")
-    pair = (values, one.sql) if first else (one.sql, values)
-    v, a = listed_rows.alias, one.alias
-    source = FromSource(f"{pair[0]} {kind} JOIN {pair[1]} ON {v}.j = {a}.j", (one,), padded=kind != "INNER")
+    v, a = written.alias, inner.alias
+    source = FromSource(f"{left} {kind} JOIN {right} ON {v}.j = {a}.j", (inner,), padded=kind != "INNER")
     case = f"coalesce({source.case}, 0)" if m.cased else ""
     shown = {
         "j": m.one_of([RandomTerm(f"{v}.j", "int4"), RandomTerm(f"coalesce({v}.j, {a}.j)", "int4")]),
-        "h": one.column("h"),
-        "g": m.one_of([RandomTerm(f"{v}.g", "text"), one.column("g")]),
-        **hiding(m, one.columns),
+        "h": inner.column("h"),
+        "g": m.one_of([RandomTerm(f"{v}.g", "text"), inner.column("g")]),
+        **hiding(m, inner.columns),
     }
     listed, columns = m.listed(case, shown)
     return f"SELECT {listed} {source.text()}", columns
@@ -272,42 +293,44 @@ def _with_values(m: Maker) -> Body:
 
 def _natural(m: Maker) -> Body:
     """Two queries joined by the columns that they share."""
-    one, other, kind = m.item(), m.item(), m.one_of(["", "LEFT ", "RIGHT ", "FULL "])
+    one, other = m.item(), m.item()
+    kind = m.one_of(["", "LEFT ", "RIGHT ", "FULL "])
     m.parts.add("NATURAL JOIN")
-    case = ["cid"] if m.cased else []
-    texts = [
-        f"(SELECT {', '.join(f'{item.alias}.{name}' for name in [*case, *names])} FROM {item.sql})"
-        for item, names in ((one, "jh"), (other, "jg"))
-    ]
+    left, right = _columns_of(m, one, "jh"), _columns_of(m, other, "jg")
     m.aliases += 2
-    listed, columns = m.listed(
-        "cid", {"j": RandomTerm("j", "int4"), "h": RandomTerm("h", one.column("h").kind), "g": RandomTerm("g", "text")}
-    )
-    tail = f"{texts[0]} AS a{m.aliases - 1} NATURAL {kind}JOIN {texts[1]} AS a{m.aliases}"
-    return f"SELECT {listed} FROM {tail}", columns
+    h = RandomTerm("h", one.column("h").kind)
+    listed, columns = m.listed("cid", {"j": RandomTerm("j", "int4"), "h": h, "g": RandomTerm("g", "text")})
+    joined = f"{left} AS a{m.aliases - 1} NATURAL {kind}JOIN {right} AS a{m.aliases}"
+    return f"SELECT {listed} FROM {joined}", columns
+
+
+def _columns_of(m: Maker, item: Item, names: str) -> str:
+    """A subquery of some columns of an item, and the case."""
+    listed = [f"{item.alias}.{name}" for name in [*(["cid"] if m.cased else []), *names]]
+    return f"(SELECT {', '.join(listed)} FROM {item.sql})"
 
 
 def _first(m: Maker) -> Body:
     """The first row of each key; ordered by all that is shown."""
-    one = m.item()
-    source = FromSource(one.sql, (one,))
-    fixed = {name: one.column(name) for name in "jhg"}
+    inner = m.item()
+    source = FromSource(inner.sql, (inner,))
+    fixed = _join_columns(inner)
     listed, columns = m.listed(source.case, {**fixed, **hiding(m, list(fixed.values()), plain=True)})
-    places = list(range(1, len(columns) + 1))
     keys = [name for name, _ in columns][: m.dice.randint(1, 2) + m.cased]
-    on = ", ".join(f"{one.alias}.{name}" for name in keys)
-    return f"SELECT DISTINCT ON ({on}) {listed} {source.text()} ORDER BY {', '.join(map(str, places))}", columns
+    on = ", ".join(f"{inner.alias}.{name}" for name in keys)
+    places = ", ".join(str(place) for place in range(1, len(columns) + 1))
+    return f"SELECT DISTINCT ON ({on}) {listed} {source.text()} ORDER BY {places}", columns
 
 
 def _limited(m: Maker) -> Body:
     """The first rows of all; ordered by all that is shown."""
-    one = m.item()
-    source = FromSource(one.sql, (one,))
-    fixed = {name: one.column(name) for name in "jhg"}
+    inner = m.item()
+    source = FromSource(inner.sql, (inner,))
+    fixed = _join_columns(inner)
     listed, columns = m.listed(source.case, {**fixed, **hiding(m, list(fixed.values()), plain=True)})
     orders = ["", " DESC", " NULLS FIRST"]
     order = ", ".join(str(place) + m.one_of(orders) for place in range(1, len(columns) + 1))
-    offset = f" OFFSET {m.dice.randint(1, 3)}" if m.chance(0.3) else ""
+    offset = m.sometimes(0.3, lambda: f" OFFSET {m.dice.randint(1, 3)}")
     return f"SELECT {listed} {source.text()} ORDER BY {order} LIMIT {m.one_of([1, 3, 40])}{offset}", columns
 
 

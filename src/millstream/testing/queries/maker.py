@@ -44,6 +44,10 @@ class Maker:
     def chance(self, share: float) -> bool:
         return self.dice.random() < share
 
+    def sometimes(self, share: float, make: Callable[[], str]) -> str:
+        """Return what `make` returns, with this chance; otherwise ''."""
+        return make() if self.chance(share) else ""
+
     def one_of(self, choices: Sequence[Choice]) -> Choice:
         return self.dice.choice(list(choices))
 

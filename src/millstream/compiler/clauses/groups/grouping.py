@@ -1,4 +1,13 @@
-"""Expressions over groups: keys and aggregate calls become columns of an Aggregate."""
+"""Expressions over groups: keys and aggregate calls become columns of an Aggregate.
+
+    SELECT t.a + 1, sum(t.b) FROM t GROUP BY t.a
+
+    expression      over the groups g        collected
+    t.a + 1         g.k0 + 1                 key      k0 = t.a
+    sum(t.b)        g.m0                     measure  m0 = sum(t.b)
+
+Expressions are rewritten one by one; when all are, the Aggregate is built with what they have collected.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +20,7 @@ from millstream.algebra.relation import Aggregate, Call, Measure, Named, Relatio
 
 
 class Grouping:
-    """Collects the keys and measures that the select list, HAVING and their subqueries use."""
+    """Collects the keys and measures that the select list, HAVING and their subqueries use: a builder."""
 
     def __init__(self, keys: tuple[Expr, ...], alias: str, aggregates: Aggregates) -> None:
         self.alias = alias
@@ -34,6 +43,7 @@ class Grouping:
         return Aggregate(relation, keys, measures, self.alias)
 
     def _rewritten(self, node: exp.Expression) -> exp.Expression:
+        """Replace keys and aggregate calls in a syntax tree, in place; a column outside of them becomes a key."""
         if name := self.keys.get(Expr.of(unwrapped(node)).sql):
             return Expr.ref(self.alias, name).node
         if isinstance(node, exp.Column):
@@ -58,11 +68,14 @@ class Grouping:
         return node
 
     def _children(self, node: exp.Expression, *but: str) -> None:
-        for key, value in [(key, value) for key, value in node.args.items() if key not in but]:
+        """Rewrite the parts of a node, except for these arguments."""
+        for key, value in list(node.args.items()):
+            if key in but:
+                continue
             if isinstance(value, exp.Expression):
                 node.set(key, self._rewritten(value))
             elif isinstance(value, list):
-                node.set(key, [self._rewritten(v) if isinstance(v, exp.Expression) else v for v in value])
+                node.set(key, [self._rewritten(part) if isinstance(part, exp.Expression) else part for part in value])
 
 
 PLAIN = frozenset({"count", "sum", "avg", "min", "max"})
@@ -72,11 +85,10 @@ def aggregate_call(node: exp.Expression) -> Call:
     """Return the aggregate call of a syntax node, as text unless it is a plain count, sum, avg, min or max."""
     inner, where = (node.this, node.expression.this) if isinstance(node, exp.Filter) else (node, None)
     name = function_name(inner)
-    argument = inner.this if isinstance(inner, exp.AggFunc) else None
-    plain = (
-        isinstance(inner, exp.AggFunc) and not inner.expressions and not isinstance(argument, exp.Distinct | exp.Order)
-    )
-    if name not in PLAIN or not plain:
+    if name not in PLAIN or not isinstance(inner, exp.AggFunc) or inner.expressions:
+        return Call(name, None, None, Expr.of(node))
+    argument = inner.this
+    if isinstance(argument, exp.Distinct | exp.Order):
         return Call(name, None, None, Expr.of(node))
     filtered = Expr.of(unwrapped(where)) if where is not None else None
     if argument is None or isinstance(argument, exp.Star):
