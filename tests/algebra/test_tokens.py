@@ -90,6 +90,7 @@ def reprinted(text: str) -> str:
 @pytest.mark.parametrize(
     "text",
     [
+        "SELECT a @@@ NULL, @ CASE WHEN a THEN b END",
         "SELECT a ~>=~ b, ?| c, @-@ d",
         'SELECT a OPERATOR("my schema".===) b',
         "SELECT COUNT(*) * 2, -1, *",

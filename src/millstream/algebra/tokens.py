@@ -16,6 +16,7 @@ from itertools import zip_longest
 from typing import ClassVar
 
 from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
 from sqlglot.tokenizer_core import Token, TokenType
 
 _CHARACTERS = frozenset("+-*/<>=~!@#%^&|`?")
@@ -54,13 +55,27 @@ def with_operators(tokens: Sequence[Token], text: str) -> list[Token]:
     ['a', 'OPERATOR', '(', '~>=~', ')', 'b']
     """
     result = list[Token]()
-    for run in _runs(tokens, text):
+    for run in _runs(list(_without_parameters(tokens)), text):
         name = text[run[0].start : run[-1].end + 1]
         if not _is_operator(name) or _is_known(name, result) or _is_qualified(result):
             result += run
         else:
             result += _as_operator(name, run)
     return result
+
+
+def _without_parameters(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Give words their meaning back that sqlglot took for the name of a parameter, since they follow an @."""
+    before = None
+    for token in tokens:
+        follows_at = before is not None and before.token_type == TokenType.PARAMETER
+        yield _as_keyword(token) if follows_at and token.token_type == TokenType.VAR else token
+        before = token
+
+
+def _as_keyword(token: Token) -> Token:
+    kind = Postgres.Tokenizer.KEYWORDS.get(token.text.upper(), TokenType.VAR)
+    return Token(kind, token.text, token.line, token.col, token.start, token.end)
 
 
 def _runs(tokens: Sequence[Token], text: str) -> Iterator[list[Token]]:

@@ -59,6 +59,9 @@ KEPT = {
     "each once": "SELECT t.id, q.b FROM t, LATERAL (SELECT DISTINCT b FROM u WHERE u.a >= t.a) AS q",
     "one after the other": "SELECT t.id, q.b, r.n FROM t, LATERAL (SELECT b FROM u WHERE u.a = t.a ORDER BY b LIMIT 1) "
     "AS q, LATERAL (SELECT count(*) AS n FROM w WHERE w.b < q.b) AS r",
+    "a column of an enclosing query, handed on": "SELECT id FROM t WHERE EXISTS (SELECT FROM w, "
+    "LATERAL (SELECT t.a, u.b FROM u WHERE u.a = w.a) AS q, LATERAL (SELECT count(*) AS n FROM w WHERE w.b = q.a) AS r "
+    "WHERE r.n > q.b)",
     "one inside the other": "SELECT t.id, q.z FROM t, LATERAL (SELECT r.z FROM u, "
     "LATERAL (SELECT w.b + t.b AS z FROM w WHERE w.a = u.a AND w.b >= t.b) AS r WHERE u.b > t.b) AS q",
     "of an optional row": "SELECT t.id, q.n FROM t LEFT JOIN w ON w.a = t.a, "

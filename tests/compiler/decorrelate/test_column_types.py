@@ -58,3 +58,10 @@ def test_the_query_itself_is_not_changed() -> None:
     query = parsed("SELECT c.factor FROM o")
     standalone_text(query, {}, outer_scope(), Server().types)
     assert query.sql() == "SELECT c.factor FROM o"
+
+
+def test_an_outer_column_that_is_an_output_keeps_its_name() -> None:
+    """The defect: a later item of FROM that referenced it was told that the column does not exist."""
+    query = parsed("SELECT w.v FROM (SELECT c.factor, o.x FROM o) AS u, LATERAL (SELECT u.factor AS v) AS w")
+    text = standalone_text(query, {}, outer_scope(), Server().types)
+    assert 'SELECT CAST(NULL AS DECIMAL(9, 2)) AS "factor", o.x FROM o' in text

@@ -34,7 +34,11 @@ def standalone_text(query: exp.Expression, ctes: Ctes, outer: Scope | None, type
 
     def replace(node: exp.Expression) -> exp.Expression:
         null = nulls.get((node.table, node.name)) if isinstance(node, exp.Column) else None
-        return Expr(null).node if null else node
+        if not null:
+            return node
+        is_output = isinstance(node.parent, exp.Select) and node.arg_key == "expressions"
+        name = exp.Identifier(this=node.name, quoted=True)
+        return exp.Alias(this=Expr(null).node, alias=name) if is_output else Expr(null).node
 
     return printed(transform(parsed(text), replace))
 
