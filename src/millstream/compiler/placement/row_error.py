@@ -165,15 +165,17 @@ class _RowErrors:
         return _first([self.all([node.this, node.expression]), self._operator(node)])
 
     def _operator(self, node: exp.Expression) -> str:
-        result, one, other = (self._base(part) for part in (node, node.this, node.expression))
-        if {result, one, other} <= {*_INTEGERS, "numeric"}:
+        """Return the error of an operator itself, apart from those of its operands."""
+        result, left, right = (self._base(part) for part in (node, node.this, node.expression))
+        operands = {left, right}
+        if operands | {result} <= {*_INTEGERS, "numeric"}:
             return self._number(node, result)
-        if result == "date" and {one, other} - {"date"} <= _INTEGERS.keys() and not isinstance(node, exp.Mul):
+        if result == "date" and operands - {"date"} <= _INTEGERS.keys() and not isinstance(node, exp.Mul):
             return self._day(node)
-        if one == other == "date" and isinstance(node, exp.Sub):
-            listed = " AND ".join(f"isfinite({_sql(part)})" for part in (node.this, node.expression))
-            return self.check(f"NOT ({listed})", "cannot subtract infinite dates")
-        if result in _TIMES and isinstance(node, exp.Add | exp.Sub) and {one, other} <= {*_TIMES, "date"}:
+        if operands == {"date"} and isinstance(node, exp.Sub):
+            finite = " AND ".join(f"isfinite({_sql(part)})" for part in (node.this, node.expression))
+            return self.check(f"NOT ({finite})", "cannot subtract infinite dates")
+        if result in _TIMES and isinstance(node, exp.Add | exp.Sub) and operands <= {*_TIMES, "date"}:
             return ""
         raise Unforeseen
 
@@ -265,41 +267,45 @@ class _RowErrors:
             raise Unforeseen
         if isinstance(inner, exp.Null) or (isinstance(inner, exp.Column) and self.holds_text(ref_of(inner))):
             return ""
-        return _first([self.of(inner), self._converted(inner, Expr.of(inner), Expr.of(node))])
+        source, target = self.types[Expr.of(inner)], self.types[Expr.of(node)]
+        return _first([self.of(inner), self._converted(inner, source, target)])
 
-    def _converted(self, inner: exp.Expression, one_expr: Expr, other_expr: Expr) -> str:
-        one, other = self.types[one_expr], self.types[other_expr]
-        if other.base in _TEXTS or one == other:
+    def _converted(self, inner: exp.Expression, source: PgType, target: PgType) -> str:
+        """Return the error of a cast from one type to another, apart from that of its operand."""
+        if target.base in _TEXTS or source == target:
             return ""
-        pair, value = (one.base, other.base), _sql(inner)
-        if other.kind != "base" or one.kind not in ("base", "domain"):
+        if target.kind != "base" or source.kind not in ("base", "domain"):
             raise Unforeseen
-        if other.base == "numeric" and other.precision is not None and one.base in {*_INTEGERS, "numeric"}:
-            return self._shortened(value, other)
-        if other.precision is not None:
-            raise Unforeseen
-        if one.base == other.base or pair in _WIDER:
+        value = _sql(inner)
+        if target.precision is not None:
+            if target.base != "numeric" or source.base not in {*_INTEGERS, "numeric"}:
+                raise Unforeseen
+            return self._shortened(value, target)
+        if source.base == target.base or (source.base, target.base) in _WIDER:
             return ""
-        if other.base in _INTEGERS and one.base in _NUMBERS:
-            return self._whole(value, one.base, other.base)
-        if other.base in _FLOATS and one.base == "numeric":
-            most, least, name = _FLOAT_RANGE[other.base]
-            special = f"{value} NOT IN ('NaN'::numeric, 'Infinity'::numeric, '-Infinity'::numeric)"
-            beyond = f"(abs({value}) >= {most} OR ({value} <> 0 AND abs({value}) <= {least}))"
-            return self.check(f"{special} AND {beyond}", f"value is out of range for type {name}")
-        if one.base == "date" and other.base in ("timestamp", "timestamptz"):
+        if target.base in _INTEGERS and source.base in _NUMBERS:
+            return self._to_integer(value, source.base, target.base)
+        if target.base in _FLOATS and source.base == "numeric":
+            return self._to_float(value, target.base)
+        if source.base == "date" and target.base in ("timestamp", "timestamptz"):
             late = f"isfinite({value}) AND {value} > DATE '294276-12-31'"
             return self.check(late, "date out of range for timestamp")
         raise Unforeseen
 
-    def _whole(self, value: str, one: str, other: str) -> str:
-        least, most, error = _INTEGERS[other]
-        if one in _FLOATS:
+    def _to_integer(self, value: str, source: str, target: str) -> str:
+        least, most, error = _INTEGERS[target]
+        if source in _FLOATS:
             # NaN is greater than all numbers. The greatest integers are not floats, the number after them is.
             whole = f"round(({value})::float8)"
             return self.check(f"{whole} < '{least}'::float8 OR {whole} >= '{most + 1}'::float8", error)
-        rounded = f"round({value})" if one == "numeric" else value
+        rounded = f"round({value})" if source == "numeric" else value
         return self.check(f"{rounded} NOT BETWEEN ({least}) AND {most}", error)
+
+    def _to_float(self, value: str, target: str) -> str:
+        most, least, name = _FLOAT_RANGE[target]
+        is_number = f"{value} NOT IN ('NaN'::numeric, 'Infinity'::numeric, '-Infinity'::numeric)"
+        out_of_range = f"(abs({value}) >= {most} OR ({value} <> 0 AND abs({value}) <= {least}))"
+        return self.check(f"{is_number} AND {out_of_range}", f"value is out of range for type {name}")
 
     def _shortened(self, value: str, type_: PgType) -> str:
         assert type_.precision is not None
