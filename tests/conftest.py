@@ -134,3 +134,13 @@ def ms(database: str, spark: SparkSession) -> Iterator[Millstream]:
     """Millstream in the fresh database, on the warm session."""
     with millstream.connect(database, spark=spark) as connected:
         yield connected
+
+
+@pytest.fixture
+def unfilled(database: str, writer: psycopg.Connection) -> Iterator[Millstream]:
+    """Millstream without Spark, and the stream table `totals` over `orders`, which has not been filled yet."""
+    writer.execute("CREATE TABLE orders (id int PRIMARY KEY, region text, amount int)")
+    with millstream.connect(database) as ms:
+        query = "SELECT region, sum(amount) AS total FROM orders GROUP BY region"
+        ms.create_stream_table("totals", query, schedule="5m", initialize=False)
+        yield ms

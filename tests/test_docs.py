@@ -7,6 +7,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeGuard, get_args
 
@@ -152,6 +153,16 @@ def test_every_function_that_the_life_of_a_change_names_exists() -> None:
     missing = [(file, name) for file, name in named if not re.search(rf"^(def|class) {name}\b", sources[file], re.M)]
     assert len(named) > 15
     assert missing == []
+
+
+def test_the_life_of_a_change_stays_in_a_room_as_long_as_it_can() -> None:
+    """It was 47 changes of room once; whoever follows the path by the files opens one package after the other."""
+    page = (DOCS / "explain" / "life-of-a-change.md").read_text()
+    rooms = [file.partition("/")[0] for file, _ in NAMED.findall(page.partition("\n## Verified")[0])]
+    by_file = sum(one != other for one, other in pairwise(rooms))
+    [path] = re.findall(r"^    (capture \| .*(?:\n    .*)*)", page, re.MULTILINE)
+    assert by_file <= path.count(">") <= 20
+    assert f"{path.count('>')} times" in page
 
 
 def test_everything_for_monitoring_is_described_with_a_test_that_exists() -> None:

@@ -121,3 +121,68 @@ def test_no_name_of_the_python_api_is_the_name_of_a_module() -> None:
 def test_examples_in_docstrings_are_true(module: Path) -> None:
     name = ".".join(module.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
     assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+# Modules without a test of their name, each with the test that covers it and the reason. A folder stands for all in it.
+COVERED: dict[str, tuple[str, str]] = {
+    "__main__.py": ("cli/test_processes.py", "it is the program's start, so it is tested as a process"),
+    "capture/transition/context.py": (
+        "capture/transition/test_transitions.py",
+        "a protocol, and a record without rules",
+    ),
+    "scheduler/context.py": ("scheduler/test_round.py", "a protocol"),
+    "catalog/installation/adoption.py": ("service/test_adopt.py", "it rewrites a catalog that was restored"),
+    "refresh/evaluate.py": ("law/test_random.py", "it joins reads, lowering and Spark; the law is about all three"),
+    "refresh/reads/single_rows.py": ("law/test_flip.py", "the rows that a moved filter flips are read, and no others"),
+    "testing/queries": ("law/test_random.py", "each production is evaluated by PostgreSQL and by Spark, side by side"),
+    "testing/tpch/changes.py": ("testing/test_tpch.py", "the changes are those of the queries"),
+    "testing/tpch/load.py": ("testing/test_tpch.py", "the data is that of the queries"),
+    "testing/forks.py": ("crash/test_process.py", "the processes that are killed are forked by it"),
+    "testing/restore.py": ("service/test_adopt.py", "pg_dump and pg_restore between two clusters"),
+    "testing/writers.py": ("concurrency/test_exact.py", "it is the load of the tests of concurrency"),
+}
+
+
+def own_test(module: str) -> str:
+    path = Path(module)
+    return str(path.parent / f"test_{path.stem.strip('_')}.py")
+
+
+def covered_by(module: str) -> str | None:
+    """Return the test of a module: the one of its name, or the one that the table names."""
+    if (ROOT / "tests" / own_test(module)).exists():
+        return own_test(module)
+    named = COVERED.get(module) or COVERED.get(str(Path(module).parent))
+    return named[0] if named else None
+
+
+def modules() -> list[str]:
+    source = ROOT / "src" / "millstream"
+    return [str(file.relative_to(source)) for file in sorted(source.rglob("*.py")) if file.name != "__init__.py"]
+
+
+def test_every_module_has_a_test_of_its_name_or_one_that_covers_it() -> None:
+    assert [module for module in modules() if covered_by(module) is None] == []
+    assert [test for test, _ in COVERED.values() if not (ROOT / "tests" / test).exists()] == []
+
+
+def test_nine_of_ten_modules_have_a_test_of_their_name_and_the_table_has_no_other() -> None:
+    found = modules()
+    named = [
+        module for module in found if (covered_by(module) or "").endswith(f"test_{Path(module).stem.strip('_')}.py")
+    ]
+    assert len(named) >= 0.9 * len(found)
+    assert not set(COVERED) & set(named), "these have a test of their name by now"
+    assert all((ROOT / "src" / "millstream" / path).exists() for path in COVERED)
+
+
+@pytest.mark.parametrize("room", sorted({str(Path(module).parent) for module in modules()} - {"."}))
+def test_every_room_has_a_door_that_says_what_it_owns(room: str) -> None:
+    door = importlib.import_module(f"millstream.{room.replace('/', '.')}")
+    assert len((door.__doc__ or "").strip()) > 20
+
+
+def test_no_class_name_is_used_twice() -> None:
+    """One word for one thing: a reader who searches for a class finds one."""
+    house = runpy.run_path(str(ROOT / "scripts" / "house"))
+    assert house["names_used_twice"](house["parsed"](house["SOURCE"])) == {}

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import psycopg
-import pytest
 
-import millstream
 from millstream import Millstream
-
-
-@pytest.fixture
-def unfilled(database: str, writer: psycopg.Connection) -> Iterator[Millstream]:
-    """Millstream without Spark, and the stream table `totals` over `orders`, which has not been filled yet."""
-    writer.execute("CREATE TABLE orders (id int PRIMARY KEY, region text, amount int)")
-    with millstream.connect(database) as ms:
-        query = "SELECT region, sum(amount) AS total FROM orders GROUP BY region"
-        ms.create_stream_table("totals", query, schedule="5m", initialize=False)
-        yield ms
 
 
 def exact_through(ms: Millstream, database: str, queries: Mapping[str, str], changes: Sequence[str]) -> None:
