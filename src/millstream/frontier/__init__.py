@@ -1,1 +1,5 @@
-"""Positions: `snapshot` is which transactions have been seen, `lsn` a position in the WAL. Pure."""
+"""Positions, as values. Pure.
+
+snapshot    `Snapshot`: which transactions are visible; `Slice`: what lies between two snapshots
+lsn         WAL positions as numbers and as text
+"""

@@ -27,9 +27,10 @@ def test_the_status_is_a_document(unfilled: Millstream) -> None:
 
 
 def test_changes_wait_only_for_a_stream_table_that_was_filled(unfilled: Millstream, writer: psycopg.Connection) -> None:
+    before = writer.execute("SELECT pg_current_snapshot()::text").fetchall()[0]
     writer.execute("INSERT INTO orders VALUES (1, 'north', 5), (2, 'south', 7)")
     assert unfilled.status()[0].pending_changes == 0
-    writer.execute("UPDATE millstream.stream_tables SET frontier = '1:1:'")
+    writer.execute("UPDATE millstream.stream_tables SET frontier = %s::pg_snapshot", before)
     assert unfilled.status()[0].pending_changes == 2
 
 
