@@ -48,6 +48,7 @@ def test_the_values_of_a_cycle_mark_are_written_as_the_server_reads_them() -> No
 
 @pytest.mark.spark
 def test_a_subscript_of_an_array_from_a_subquery_is_not_shifted(ms: Millstream, writer: psycopg.Connection) -> None:
+    """It was shifted by one when the text was parsed and printed."""
     writer.execute("CREATE TABLE t (id int PRIMARY KEY, a int[], k int); INSERT INTO t VALUES (1, '{10,20,30}', 7)")
     query = "SELECT id, y[2] AS x, y[1] AS w FROM (SELECT id, a || k AS y FROM t) AS q WHERE y[4] = 7"
     ms.create_stream_table("st", query)

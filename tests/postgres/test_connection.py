@@ -209,6 +209,7 @@ TRAPS = """
 def test_functions_of_others_with_the_servers_names_are_not_called_by_us(
     database: str, spark: SparkSession, writer: psycopg.Connection
 ) -> None:
+    """Our sessions had the user's search_path, and called them."""
     writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, v int, w text); CREATE TABLE u (g int PRIMARY KEY)")
     writer.execute("INSERT INTO t SELECT i, i % 3, i, i FROM generate_series(1, 9) AS i; INSERT INTO u VALUES (1), (2)")
     writer.execute(TRAPS)
@@ -236,6 +237,7 @@ def test_scans_run_with_our_path_too(database: str) -> None:
     ],
 )
 def test_no_error_tells_a_password(dsn: str) -> None:
+    """Messages of libpq may quote the connection string."""
     with pytest.raises(MillstreamError) as caught:
         connect(dsn)
     assert "hush" not in str(caught.value.as_dict())

@@ -109,6 +109,7 @@ def test_tables_that_follow_each_other_are_sent_as_one(conn: Connection) -> None
 
 @pytest.mark.spark
 def test_a_mark_at_the_beginning_of_the_first_text_is_kept(ms: Millstream, writer: psycopg.Connection) -> None:
+    """It was taken for the byte-order mark of the stream, and lost."""
     writer.execute("CREATE TABLE t (note text, id int); INSERT INTO t VALUES (U&'\\FEFFfirst', 1), ('', 2), (NULL, 3)")
     ms.create_stream_table("st", "SELECT note, id FROM t")
     oracle.check(ms.app.conn, "SELECT note, id FROM t", "st")

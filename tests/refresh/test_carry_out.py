@@ -13,6 +13,7 @@ pytestmark = pytest.mark.spark
 
 
 def test_a_table_that_has_the_name_by_now_is_left_alone(ms: Millstream, writer: psycopg.Connection) -> None:
+    """What is written to goes by the oid, and not by the name alone."""
     writer.execute("CREATE TABLE o (id int PRIMARY KEY, v int); INSERT INTO o VALUES (1, 1), (2, 2)")
     ms.create_stream_table("x", "SELECT id, v FROM o", schedule="1h")
     writer.execute("ALTER TABLE x RENAME TO x_old; CREATE TABLE x (id int PRIMARY KEY, v int)")

@@ -74,6 +74,7 @@ def test_numerics_of_any_size_are_added_and_compared(law: Law) -> None:
 
 @pytest.mark.spark
 def test_having_guards_the_select_list(ms: Millstream, writer: psycopg.Connection) -> None:
+    """The select list was computed for groups that HAVING drops: a division by zero."""
     writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, x int, y int)")
     writer.execute("INSERT INTO t VALUES (1, 1, 4, 2), (2, 2, 5, 0)")
     query = "SELECT g, sum(x) / sum(y) AS q FROM t GROUP BY g HAVING sum(y) <> 0"

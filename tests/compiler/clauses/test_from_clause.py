@@ -59,6 +59,7 @@ def test_values_may_stand_first_in_a_join(law: Law) -> None:
 def test_columns_are_known_by_the_names_that_the_query_gives_them(
     ms: Millstream, writer: psycopg.Connection, query: str
 ) -> None:
+    """Column lists of WITH, of joins and of derived tables were ignored."""
     writer.execute("CREATE TABLE a (id int PRIMARY KEY, v int); CREATE TABLE c (id int PRIMARY KEY, v int)")
     writer.execute("CREATE TABLE b (id int PRIMARY KEY, v int, w int); INSERT INTO b VALUES (1, 20, 2), (2, 30, 1)")
     writer.execute("INSERT INTO a VALUES (1, 5), (2, 6), (3, 7); INSERT INTO c VALUES (1, 50), (2, 60)")

@@ -94,6 +94,7 @@ GUARDED = {
 @pytest.mark.spark
 @pytest.mark.parametrize("what", GUARDED)
 def test_what_a_join_leaves_out_is_not_computed_with(ms: Millstream, writer: psycopg.Connection, what: str) -> None:
+    """A cast or a division raised an error for rows that the join discards."""
     writer.execute("CREATE TABLE a (id int PRIMARY KEY, b int, txt text, x int, y int); CREATE INDEX ON a (b)")
     writer.execute("CREATE TABLE b (id int PRIMARY KEY, kind text, g int)")
     writer.execute("INSERT INTO b VALUES (1, 'number', 1), (2, 'word', 1), (3, 'number', 2)")

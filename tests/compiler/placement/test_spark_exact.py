@@ -74,6 +74,7 @@ COMPARED = {
 def test_numbers_of_any_digits_are_compared_across_tables(
     ms: Millstream, writer: psycopg.Connection, what: str
 ) -> None:
+    """Spark's decimals hold neither NaN and infinities nor so many digits."""
     for name in "tu":
         writer.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, g int, x numeric)".encode())
         writer.execute(f"CREATE INDEX ON {name} (g)".encode())

@@ -63,6 +63,7 @@ def test_names_of_the_user_are_read_along_the_users_path(
 def test_a_path_of_our_own_schemas_does_not_show_them_to_the_query(
     database: str, spark: SparkSession, writer: psycopg.Connection
 ) -> None:
+    """With our schema on the path, `sources` was a table of the catalog."""
     writer.execute("CREATE TABLE public.sources (id int PRIMARY KEY); INSERT INTO public.sources VALUES (7)")
     with millstream.connect(make_conninfo(database, options="-csearch_path=millstream,public"), spark=spark) as ms:
         ms.create_stream_table("st", "SELECT id FROM sources")

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.spark
 def test_a_table_without_statistics_is_looked_up_as_far_as_the_limit(
     database: str, spark: SparkSession, analyzed: bool
 ) -> None:
+    """Without statistics the server's estimate is a guess, and the table was scanned."""
     with psycopg.connect(database, autocommit=True) as writer:
         writer.execute("CREATE TABLE a (id int PRIMARY KEY, b int); CREATE TABLE b (id int, x int)")
         writer.execute("ALTER TABLE b SET (autovacuum_enabled = false); CREATE INDEX ON b (id)")

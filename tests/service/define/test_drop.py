@@ -136,6 +136,7 @@ def test_a_source_that_another_stream_table_reads_stays_captured(conn: Connectio
 def test_drop_takes_neither_a_renamed_table_nor_one_that_has_its_name(
     ms: Millstream, writer: psycopg.Connection
 ) -> None:
+    """Drop went by the oid alone; after a restore that was a table of the user's."""
     writer.execute("CREATE TABLE t (id int PRIMARY KEY)")
     ms.create_stream_table("st", "SELECT id FROM t")
     writer.execute("ALTER TABLE st RENAME TO st_kept; CREATE TABLE st AS SELECT 'precious' AS word")

@@ -46,6 +46,7 @@ def test_calls_in_every_clause_make_groups(law: Law) -> None:
 def test_an_aggregate_from_outside_with_a_name_of_the_servers_is_that_aggregate(
     ms: Millstream, writer: psycopg.Connection, query: str
 ) -> None:
+    """It was taken for the server's own, by its name."""
     writer.execute("CREATE EXTENSION citext; CREATE TABLE t (id int PRIMARY KEY, note text, word citext)")
     writer.execute("CREATE AGGREGATE sum (text) (SFUNC = textcat, STYPE = text)")
     ms.create_stream_table("st", query)

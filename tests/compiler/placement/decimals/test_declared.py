@@ -48,6 +48,7 @@ def test_types_declare_digits_or_do_not() -> None:
 
 @pytest.mark.spark
 def test_numbers_without_their_last_digits_are_added(ms: Millstream, writer: psycopg.Connection) -> None:
+    """A numeric(3,-2) holds 99900; Spark has no negative scale."""
     writer.execute("CREATE TABLE t (id int PRIMARY KEY, g int, x numeric(3,-2))")
     writer.execute("INSERT INTO t SELECT n, n % 2, n * 150 FROM generate_series(1, 9) AS n")
     query = "SELECT g, sum(x) AS s, avg(x) AS a, min(x) AS l, sum(x * 2) AS d FROM t GROUP BY g"
