@@ -287,7 +287,7 @@ def _remove_in_parts(conn: Connection, cascade: bool, forget: bool, patience: Pa
     _check_strangers(conn, cascade)
     if not forget:
         for table in _present(conn):
-            with suppress(_Tried):
+            with suppress(_RolledBack):
                 under_lock(conn, [table], "ACCESS EXCLUSIVE", partial(_try_to_drop, conn, table, cascade), patience)
     for part in [] if forget else _stream_table_parts(conn, cascade):
         under_lock(conn, part.tables, "ACCESS EXCLUSIVE", part.remove, patience)
@@ -319,13 +319,13 @@ def _capture_parts(conn: Connection) -> Iterator[_Part]:
         yield _Part([], partial(_drop_ours, conn, kind, schema, names))
 
 
-class _Tried(Exception):
+class _RolledBack(Exception):
     """Rolls back what was only tried."""
 
 
 def _try_to_drop(conn: Connection, table: Name, cascade: bool) -> None:
     _drop_stream_table(conn, table, cascade)
-    raise _Tried
+    raise _RolledBack
 
 
 def _remove_stream_table(conn: Connection, id: int, cascade: bool) -> None:
