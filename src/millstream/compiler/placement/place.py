@@ -242,7 +242,7 @@ class Placer:
         return self._errors[expression]
 
     def _is_binding(self, ref: Ref) -> bool:
-        """True for a column of outer bindings: those whose equal values differ are kept as texts."""
+        """True for a column of outer bindings: types whose equal values can differ visibly are stored as text."""
         scan = self.scans.get(ref.alias)
         return scan is not None and isinstance(scan.table, BlockRows) and ref.alias.startswith("given")
 

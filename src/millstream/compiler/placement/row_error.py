@@ -201,7 +201,7 @@ class _RowErrors:
         return self.check(f"{computed} NOT BETWEEN ({least}) AND {most}", error)
 
     def _day(self, node: exp.Expression) -> str:
-        """A day that is not in the calendar; the infinities stay what they are."""
+        """Return the error of a day plus or minus some days; the infinities never raise it."""
         day, days = (node.this, node.expression) if self._base(node.this) == "date" else (node.expression, node.this)
         number = f"({_sql(day)} - DATE '2000-01-01')::int8 {_SIGNS[type(node)]} ({_sql(days)})::int8"
         beyond = f"{number} NOT BETWEEN ({_FIRST_DAY}) AND {_LAST_DAY}"
@@ -219,7 +219,7 @@ class _RowErrors:
         raise Unforeseen
 
     def concatenation(self, node: exp.Expression) -> str:
-        """Arrays are joined only where their dimensions fit."""
+        """Return the error of `||`; raise Unforeseen for arrays, whose dimensions must fit."""
         if any(self.types[Expr.of(unwrapped(part))].kind == "array" for part in (node.this, node.expression)
                if not isinstance(unwrapped(part), exp.Null)):  # fmt: skip
             raise Unforeseen
@@ -339,7 +339,7 @@ class _RowErrors:
         return errors
 
     def with_constant(self, node: exp.Expression) -> str:
-        """LIKE: a pattern must not end with what escapes. AT TIME ZONE: a zone must be known."""
+        """Return the error of LIKE or AT TIME ZONE; raise Unforeseen unless the pattern or the zone is a constant."""
         constant = node.args.get("zone") or node.expression
         if not _is_constant(constant):
             raise Unforeseen
@@ -382,7 +382,7 @@ class _RowErrors:
         return self.of(node.this)
 
     def subquery(self, node: exp.Expression) -> str:
-        """The one row that a scalar subquery of several rows stands for, so many times."""
+        """Return the error of a scalar subquery: more than one row."""
         found = several_rows(node)
         if found is None:
             raise Unforeseen

@@ -48,7 +48,7 @@ Rule = Callable[[OperandPlacer, exp.Expression, Use], Placement | Unsupported]
 
 
 def children(node: exp.Expression) -> list[exp.Expression]:
-    """The expressions it is made of; of a CASE, its conditions and results; of ANY and ALL, the array."""
+    """Return the operands of a node: of a CASE its conditions and results, of ANY and ALL the array."""
     found = list[exp.Expression]()
     for child in node.iter_expressions():
         if isinstance(node, exp.Case) and isinstance(child, exp.If):
@@ -68,7 +68,7 @@ _CHAINED: dict[type[exp.Expression], tuple[type[exp.Expression], ...]] = {
 
 
 def spine(node: exp.Expression) -> list[exp.Expression]:
-    """The first operand of a chain, then each operator with all that it stands over, from the inside out.
+    """Return the first operand of a chain, then each operator with all of its operands, from the inside out.
 
     a + b - c    ->    a, a + b, a + b - c
 
@@ -170,7 +170,7 @@ def result_wire(node: exp.Expression, one: Travels, other: Travels) -> Travels |
 
 
 def _digits(wire: Wire, type_: PgType | None) -> tuple[int, int]:
-    """Digits before and after the point."""
+    """Return the number of digits before and after the point."""
     if wire.number == "int":
         assert type_ is not None
         return _INTEGERS[type_.base], 0
@@ -197,7 +197,7 @@ def _negative(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placemen
 
 
 def _cast(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
-    """An integer made a numeric: the only cast across tables that Spark repeats exactly (or to its own type)."""
+    """Place a cast of an integer to numeric, or of any type to itself: Spark computes no other cast exactly."""
     types = collect(map(placer.type_of, (node.this, node)))
     if isinstance(types, Unsupported):
         return types
@@ -263,7 +263,7 @@ def _coalesce(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placemen
 
 
 def _use_of_alternatives(placer: OperandPlacer, node: exp.Expression, use: Use) -> Use:
-    """How the alternatives of a value travel: char(5) and char(3) keep their blanks, since the result has no length."""
+    """Return the use of alternatives: char(5) and char(3) keep their blanks, because the result has no length."""
     type_ = placer.type_of(node) if use == "carry" else None
     return "printed" if isinstance(type_, PgType) and type_.base == "bpchar" else use
 
@@ -285,7 +285,7 @@ def _common(placed: list[Placement], node: exp.Expression) -> Wire | Unsupported
 
 
 def _is(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
-    """IS NULL, IS TRUE, IS FALSE."""
+    """Place IS NULL, IS TRUE or IS FALSE."""
     wanted = unwrapped(node.expression)
     if not isinstance(wanted, exp.Null | exp.Boolean):
         return refuse_across_tables(Expr.of(node))

@@ -59,11 +59,11 @@ class QueryPlan:
     relation: Relation
     blocks: tuple[Block, ...]
     digests: Digests
-    """What the plan stands on, as it was before the plan was made."""
+    """The digests of all definitions that the plan depends on, taken before it was made."""
     upstreams: tuple[Upstream, ...] = ()
     """The stream tables that the query reads, through views and functions too."""
     names: Names = ()
-    """What the query's text calls the relations that it reads."""
+    """The names that the query's text uses for the relations that it reads."""
 
     @property
     def block(self) -> Block:
@@ -76,20 +76,20 @@ class QueryPlan:
         return any(block.reads_clock for block in self.blocks)
 
     def sources(self) -> dict[int, tuple[SourceTable, tuple[str, ...]]]:
-        """Each source, with the columns that the query reads."""
+        """Return each source by its oid, with the columns that the query reads."""
         used = dict[int, tuple[SourceTable, set[str]]]()
-        for one in (one for block in self.blocks for one in block.inputs()):
-            table = one.scan.table
+        for input_ in (input_ for block in self.blocks for input_ in block.inputs()):
+            table = input_.scan.table
             if isinstance(table, SourceTable):
-                used.setdefault(table.oid, (table, set()))[1].update(one.used())
+                used.setdefault(table.oid, (table, set()))[1].update(input_.used())
         return {oid: (table, tuple(sorted(columns))) for oid, (table, columns) in used.items()}
 
     def row_key(self) -> RowKey:
-        """The key of the rows, for the catalog."""
+        """Return the key of the rows, for the catalog."""
         return RowKey(self.block.key, {oid: table.key for oid, (table, _) in self.sources().items()})
 
     def stored_in(self, target: Digests) -> QueryPlan:
-        """The same plan for a table that is there: what it stands on besides."""
+        """Return the plan with the digests of the existing target table."""
         return replace(self, digests=self.digests | target)
 
     def keyed(self, key: Key) -> QueryPlan:
@@ -99,7 +99,7 @@ class QueryPlan:
 
 @dataclass(frozen=True)
 class Rights:
-    """Whose query it is, and whose code it may call."""
+    """The owner of a query, and the roles whose code it may call."""
 
     owner: str | None = None
     """The role that must be allowed to read all of it; None for the role of the session."""
@@ -109,13 +109,13 @@ class Rights:
 OWN = Rights()
 
 
-# What decides the blocks of a query, and what their rows mean.
+# The packages that decide the blocks of a query and what their rows mean.
 _PLANNERS = ("algebra", "compiler", "postgres", "store", "refresh", "service")
 
 
 @cache
 def version_stamp() -> str:
-    """The version of this Millstream's planner: a digest of its code, so that no change of it goes unnoticed."""
+    """Return the version of the planner: a digest of its code, so that any change of it makes plans stale."""
     found = hashlib.sha256(version("sqlglot").encode())
     files = [file for package in _PLANNERS for file in _files(resources.files(f"millstream.{package}"))]
     for file in sorted(files, key=str):
@@ -141,9 +141,10 @@ def plan_query(
     keys: Mapping[int, Sequence[str]] | None = None,
     rights: Rights = OWN,
 ) -> QueryPlan:
-    """The plan of a query, as the user wrote it or as its canonical text; or why it is refused, and where.
+    """Plan a query, given as the user wrote it or, if `qualified`, as its canonical text.
 
-    Of a source with several keys the one in `keys` is used, as long as it is one.
+    Raise a refusal with its place in the query if it cannot be maintained. `keys` names, by oid, the key to use of a
+    source that has several; it is ignored if it is no key any more.
     """
     asked = _Asked(query, qualified, keys or {}, rights)
     try:
@@ -194,7 +195,7 @@ def _planned(conn: Connection, asked: _Asked) -> QueryPlan:
         blocks = split_into_blocks(relation, canonical.columns, _Server(conn))
         # Last: what is refused for its form has a hint, the server's own complaint has none.
         _check_rights(conn, canonical, query, asked.rights)
-    _look_at(blocks)
+    _parse_expressions(blocks)
     return QueryPlan(query, canonical, relation, blocks, found, upstreams, names)
 
 
@@ -208,16 +209,16 @@ def _find_position(conn: Connection, asked: _Asked, refusal: QueryError) -> None
             position.add_position(refusal, asked.query)
 
 
-def _look_at(blocks: Sequence[Block]) -> None:
+def _parse_expressions(blocks: Sequence[Block]) -> None:
     """Parse the expressions of all inputs here, on the large stack: a refresh asks what they refer to."""
-    for one in (one for block in blocks for one in block.inputs()):
-        one.used()
-        for leaf in one.leaves:
+    for input_ in (input_ for block in blocks for input_ in block.inputs()):
+        input_.used()
+        for leaf in input_.leaves:
             _ = leaf.expr.as_ref
 
 
 def _check_rights(conn: Connection, canonical: Canonical, query: str, rights: Rights) -> None:
-    """Refuse what the owner may not read; what the server cannot plan, with its reason."""
+    """Check that the owner may read all of the query; raise BadQuery if the server cannot plan it."""
     try:
         owner_rights.check(conn, canonical.text, rights.owner or owner_rights.current_role(conn))
     except psycopg.errors.LockNotAvailable as error:
@@ -230,24 +231,24 @@ def _check_rights(conn: Connection, canonical: Canonical, query: str, rights: Ri
 
 @dataclass(frozen=True)
 class _Called:
-    """The names of functions that mean more than a value: of aggregates, and of those that return sets."""
+    """The names of the aggregates and of the set-returning functions that a query calls."""
 
     aggregates: frozenset[str]
     sets: Mapping[str, bool]
-    """Of those that return sets: does what they return have columns of its own?"""
+    """Each set-returning function, with True if it returns rows of several columns."""
 
     def __or__(self, other: _Called) -> _Called:
         return _Called(self.aggregates | other.aggregates, {**self.sets, **other.sets})
 
 
 def _check(conn: Connection, canonical: Canonical, written: exp.Expression | None) -> _Called:
-    """Refuse what cannot be kept; what is called."""
+    """Raise Unsupported for calls and constructs that cannot be maintained; return the special functions called."""
     check.check(canonical.tree, written)
     functions = queries.functions(conn, canonical.tree)
     printing = {one.oid: one.called for one in functions if one.called in volatility.TO_TEXT | volatility.TO_JSON}
     trusted = printing.keys() - volatility.session_dependent(canonical.tree, printing)
     if clock.reads_clock(canonical.tree, [one.name for one in functions]):
-        trusted |= {one.oid for one in functions if _told_by_the_clock(one)}
+        trusted |= {one.oid for one in functions if _depends_on_clock_only(one)}
     for function in functions:
         if function.oid not in trusted:
             _check_function(conn, function, canonical, written)
@@ -258,8 +259,8 @@ def _check(conn: Connection, canonical: Canonical, written: exp.Expression | Non
     )
 
 
-def _told_by_the_clock(function: queries.Function) -> bool:
-    """Does it depend on nothing but the time, or the time zone, which is ours?"""
+def _depends_on_clock_only(function: queries.Function) -> bool:
+    """Return True for a function of the server that depends on nothing but the time and the time zone, which is UTC."""
     own = function.schema == "pg_catalog" and function.volatility == "stable"
     return own and (function.name in clock.CLOCK_FUNCTIONS or function.called in volatility.ZONED)
 
@@ -283,7 +284,7 @@ def _check_columns(canonical: Canonical) -> None:
 
 
 def _check_names(names: Sequence[str], written: exp.Expression | None = None) -> None:
-    """Names that begin with __ms_ are ours: in a stream table, and beside a source's columns in its slice."""
+    """Raise Unsupported for column names that begin with __ms_: Millstream adds columns of such names."""
     for name in names:
         if name.lower().startswith("__ms_"):
             raise Unsupported.construct(
@@ -337,12 +338,12 @@ def _unfaithful(where: str) -> Unsupported:
 
 
 def _spaced(text: str) -> str:
-    """Where the server puts a space before VALUES depends on where they come from."""
+    """Return a text without the space before VALUES, which the server prints or not, depending on their origin."""
     return text.replace("( VALUES", "(VALUES")
 
 
 def _unnamed(tree: exp.Expression) -> exp.Expression:
-    """The same with columns that have no name told so.
+    """Name the columns of casts `?column?`, as the server names a column without a name.
 
     The server prints the 'x' of a recursive term as 'x'::text, and would name that "text".
     """
@@ -355,7 +356,7 @@ def _unnamed(tree: exp.Expression) -> exp.Expression:
 
 @on_large_stack
 def state_sql(block: Block, names: BlockNames, *, inner: bool) -> list[str]:
-    """The statements that make what a block keeps, and what it shows to others."""
+    """Return the statements that create the state of a block, its materialized rows, and the view of its rows."""
     kept_rows = materialized_rows.create_sql(block, names) if block.materialized else []
     if block.head is None:
         return kept_rows

@@ -69,7 +69,7 @@ def rolled_back(conn: Connection) -> Iterator[None]:
 
 
 def canonical(conn: Connection, query: str) -> Canonical:
-    """What the server makes of the user's query; BadQuery with the place where it refuses."""
+    """Return the server's analysis of the user's query; raise BadQuery with the place if it rejects the query."""
     with users_path(conn):
         return reread(conn, query)
 
@@ -239,7 +239,7 @@ def relation_kinds(conn: Connection, names: Sequence[tuple[str, str]]) -> dict[t
 
 
 def implicit_schema(conn: Connection, name: str) -> str:
-    """The schema of a relation that the server names without one: the session's temporary schema, or its own."""
+    """Return the schema of a relation that the server prints without one: the temporary schema, or pg_catalog."""
     row = conn.execute(
         """
         SELECT n.nspname
