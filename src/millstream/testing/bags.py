@@ -24,7 +24,7 @@ class BagSlice:
         return self.came.total() + self.went.total()
 
     def account_for(self, before: Bag, after: Bag) -> None:
-        """What was there, with what came and without what went, is what is there."""
+        """Check that the rows before, with the inserted and without the deleted ones, are the rows after."""
         told, found = before + self.came, after + self.went
         if told == found:
             return

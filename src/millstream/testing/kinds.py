@@ -24,7 +24,7 @@ KINDS = {
 
 
 def make_table(conn: psycopg.Connection, name: str, rows: int = 9) -> None:
-    """The table that they read."""
+    """Create the table that they read."""
     conn.execute(
         f"CREATE TABLE {name} (id int PRIMARY KEY, k int, v numeric(10,2), s text);"
         f"INSERT INTO {name} SELECT n, n % 3, n, 'x' || n FROM generate_series(1, {rows}) AS n".encode()

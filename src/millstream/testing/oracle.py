@@ -89,14 +89,14 @@ _SHAPE = """
 
 
 def shape_of_query(conn: Connection, query: str) -> tuple[Shape, ...]:
-    """The columns of a query's result; a view tells them, in a savepoint that is rolled back."""
+    """Return the columns of a query's result; a view tells them, in a savepoint that is rolled back."""
     with users_path(conn), conn.transaction(force_rollback=True):
         conn.execute(f"CREATE TEMPORARY VIEW oracle_query AS {query}".encode())
         return shape_of_table(conn, "pg_temp.oracle_query")
 
 
 def shape_of_table(conn: Connection, name: str) -> tuple[Shape, ...]:
-    """The columns of a table, without the one that tells rows apart."""
+    """Return the columns of a table, without the one that tells rows apart."""
     with users_path(conn):
         return tuple(Shape(*row) for row in conn.execute(_SHAPE, (name, _HIDDEN)))
 
@@ -131,12 +131,12 @@ def difference(
 
 
 def _number(text: str) -> str:
-    """A numeric without the zeros that do not count: 1.50 is 1.5."""
+    """Return a numeric without the zeros that do not count: 1.50 is 1.5."""
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _float(text: str) -> str:
-    """One of the two zeros, which PostgreSQL holds to be equal."""
+    """Return one of the two zeros, which PostgreSQL holds to be equal, for either."""
     return "0" if text == "-0" else text
 
 

@@ -25,17 +25,17 @@ from millstream.capture.wal.messages.protocol import (
 
 
 def frame(message: bytes, *, start: int = 0) -> bytes:
-    """A message as it travels."""
+    """Return a message as it travels."""
     return struct.pack(">cQQq", b"w", start, start, 0) + message
 
 
 def keepalive(end: int, *, wants_reply: bool = False) -> bytes:
-    """A keepalive as it travels."""
+    """Return a keepalive as it travels."""
     return struct.pack(">cQqB", b"k", end, 0, wants_reply)
 
 
 def encode(message: Parsed, xid: int | None = None) -> bytes:
-    """The bytes of a message; with `xid`, as in a chunk of that (sub)transaction."""
+    """Return the bytes of a message; with `xid`, as in a chunk of that (sub)transaction."""
     chunk = b"" if xid is None else struct.pack(">I", xid)
     match message:
         case Begin(lsn, of):

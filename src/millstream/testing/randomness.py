@@ -107,7 +107,7 @@ class RandomTable:
         return self.columns[0].name == "cid"
 
     def ddl(self) -> list[str]:
-        """The statements that create it, with the indexes that lookups use."""
+        """Return the statements that create it, with the indexes that lookups use."""
         columns = [f"{c.name} {c.kind.type}{'' if c.nullable else ' NOT NULL'}" for c in self.columns]
         made = [f"CREATE TABLE {self.name} ({', '.join(columns)})"]
         if self.key:
@@ -116,7 +116,7 @@ class RandomTable:
 
 
 def random_tables(dice: random.Random, *, cased: bool, number: int = 4) -> tuple[RandomTable, ...]:
-    """Some tables; about every third has no key."""
+    """Return some tables; about every third has no key."""
     return tuple(_random_table(f"t{n + 1}", dice, cased=cased) for n in range(number))
 
 
@@ -139,7 +139,7 @@ Values: TypeAlias = "list[str | None]"
 
 
 def random_value(column: RandomColumn, dice: random.Random) -> str | None:
-    """One of the column's values, as text."""
+    """Return one of the column's values, as text."""
     if column.nullable and dice.random() < NULL_SHARE:
         return None
     return dice.choice(column.kind.values)
@@ -244,7 +244,7 @@ class RandomChanges:
         self._update(table, changed, self._sample(table))
 
     def _move(self, table: RandomTable) -> None:
-        """To another case, under a new id."""
+        """Move some rows to another case, under new ids."""
         changed = [column for column in table.columns if column.name in ("cid", "id")]
         self._update(table, changed, self._sample(table))
 
@@ -276,7 +276,7 @@ class RandomChanges:
             at = self._run(f"UPDATE {table.name} SET j = j {sign} 1 WHERE ctid = ANY(%s::tid[])", table, at)
 
     def _empty_cases(self) -> None:
-        """All rows of a case, in all tables: both sides of every join go at once."""
+        """Delete all rows of a case, in all tables: both sides of every join go at once."""
         cases = self.dice.sample(range(1, self.cases + 1), max(1, self.cases // 20))
         for table in self.tables:
             where = " WHERE cid = ANY(%s)" if table.cased else " WHERE j = ANY(%s)"
@@ -299,7 +299,7 @@ class RandomChanges:
         return random_value(column, self.dice)
 
     def _sample(self, table: RandomTable) -> list[str]:
-        """Where some rows stand; in an order that depends on their content only."""
+        """Return the places of some rows, in an order that depends on their content only."""
         cases = " WHERE cid > 0" if table.cased else ""
         found = f"SELECT ctid::text FROM {table.name} AS t{cases} ORDER BY t::text"
         rows = self.conn.execute(found.encode()).fetchall()

@@ -38,7 +38,7 @@ def shared() -> Iterator[str]:
 
 
 def attached(address: str) -> SparkSession:
-    """A session of this process in a Spark that another one has started."""
+    """Return a session of this process in a Spark that another one has started."""
     os.environ[_PORT], os.environ[_SECRET] = address.split("/", 1)
     try:
         gateway = launch_gateway()  # type: ignore[no-untyped-call]  # PySpark's

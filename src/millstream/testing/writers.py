@@ -80,7 +80,7 @@ QUARRELS = (
 
 
 def make_tables(conn: Connection) -> None:
-    """The writers' tables, with some rows in them."""
+    """Create the writers' tables, with some rows in them."""
     conn.execute(SQL["tables"])
     # Bound by the client: a prepared statement could not hold several.
     ClientCursor(conn).execute(SQL["rows"], {"customers": CUSTOMERS, "orders": ORDERS})
@@ -144,7 +144,7 @@ class Writers:
             self._ended.wait(seconds)
 
     def claim_truncate(self) -> bool:
-        """Is a TRUNCATE due? Then it is the caller's."""
+        """Return True if a TRUNCATE is due, and leave it to the caller."""
         with self._lock:
             due = self.truncate_every > 0 and time.monotonic() >= self._truncate_at
             if due:
@@ -152,7 +152,7 @@ class Writers:
             return due
 
     def truncated(self) -> None:
-        """It was had; the next one comes in its time."""
+        """Note that the TRUNCATE was done: the next one is due later."""
         with self._lock:
             self._truncate_at = time.monotonic() + self.truncate_every
 
@@ -175,7 +175,7 @@ class Writer:
         self.conn.execute("SET lock_timeout = '400ms'")
 
     def transaction(self) -> None:
-        """One transaction, from its beginning to its end, and a short rest."""
+        """Run one transaction, from its beginning to its end, and rest shortly."""
         try:
             if self.all.claim_truncate():
                 self._truncating()
@@ -204,7 +204,7 @@ class Writer:
             self.all.rest(self.dice.uniform(0, self.pace))
 
     def _savepoint(self) -> None:
-        """Some steps under a savepoint, kept or undone; also undone when one of them fails."""
+        """Run some steps under a savepoint, which is kept or rolled back, also if one of them fails."""
         with self._deeper() as name:
             self._run(f"SAVEPOINT {name}")
             try:
@@ -257,7 +257,7 @@ class Writer:
         self.all.note("rolled back")
 
     def prepare(self) -> None:
-        """In two phases; whatever happens between them, the second one comes."""
+        """Commit in two phases; whatever happens between them, the second one comes."""
         self.prepared += 1
         gid = f"writer {self.all.seed} {self.number} {self.prepared}"
         self._run(f"PREPARE TRANSACTION '{gid}'")

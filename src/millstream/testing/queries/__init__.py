@@ -46,28 +46,28 @@ class RandomQueries:
     """Do they ask what time it is? Then no two refreshes see the same."""
 
     def next(self) -> Query:
-        """Another query."""
+        """Return another query."""
         maker = self._maker(self.dice.randint(1, 3))
         return _finished(maker, selects.query(maker))
 
     def null_extended(self) -> Query:
-        """A query with a constant on the null-extended side of an outer join."""
+        """Return a query with a constant on the null-extended side of an outer join."""
         maker = self._maker(self.dice.randint(1, 2))
         return _finished(maker, selects.null_extended(maker))
 
     def discarding(self) -> Query:
-        """A query over a cased schema that raises errors for strays if they are not discarded first."""
+        """Return a query over a cased schema that raises errors for strays if they are not discarded first."""
         maker = self._maker(1)
         return _finished(maker, discarded.discarding(maker))
 
     def reordered(self) -> tuple[Query, Query]:
-        """A query, and the same with the items of FROM in another order."""
+        """Return a query, and the same with the items of FROM in another order."""
         maker = self._maker(2)
         one, other = selects.reordered(maker)
         return _finished(maker, one), _finished(maker, other)
 
     def lower(self, name: str) -> tuple[Query, RandomTable]:
-        """A query that others can be over, and its stream table under that name as they see it."""
+        """Return a query that others can be over, and its stream table under that name as they see it."""
         maker = self._maker(self.dice.randint(1, 2))
         text, columns = derived.whole(maker)
         seen = tuple(RandomColumn(column, KINDS[kind]) for column, kind in columns)

@@ -10,7 +10,7 @@ from millstream.testing.randomness import COMPARED, KINDS
 
 
 def predicate(m: Maker, terms: Sequence[RandomTerm]) -> str:
-    """A condition over one item."""
+    """Return a condition over one item."""
     if m.clock and m.chance(0.4):
         return _timely(m, terms)
     term = m.one_of([term for term in terms if term.kind in COMPARED])
@@ -34,7 +34,7 @@ def predicate(m: Maker, terms: Sequence[RandomTerm]) -> str:
 
 
 def _spelled(m: Maker, term: RandomTerm) -> str:
-    """A condition in one of the forms that the grammar has for it."""
+    """Return a condition in one of the forms that the grammar has for it."""
     type_ = KINDS[term.kind].type.split(" COLLATE")[0]
     one, other = (f"{literal(m.one_of(KINDS[term.kind].values))}::{type_}" for _ in range(2))
     x, negated = term.sql, m.one_of(["", "NOT "])
@@ -67,7 +67,7 @@ def _spelled(m: Maker, term: RandomTerm) -> str:
 
 
 def _timely(m: Maker, terms: Sequence[RandomTerm]) -> str:
-    """A condition that the time turns: by a number that differs at each refresh, or by the time itself."""
+    """Return a condition that the time turns: by a number that differs at each refresh, or by the time itself."""
     m.parts.add("clock")
     operator, number = m.one_of(["<", "<=", ">", ">=", "=", "<>"]), "extract(microseconds FROM now())::bigint % 5"
     numbers = [term.sql for term in terms if term.family == "int"]
@@ -81,7 +81,7 @@ def _timely(m: Maker, terms: Sequence[RandomTerm]) -> str:
 
 
 def tie(m: Maker, one: Item, other: Item, *, equal: bool = False) -> str:
-    """The condition that ties two items; always by case, where there are cases."""
+    """Return the condition that joins two items; always by case, where there are cases."""
     ties = [f"{one.alias}.cid = {other.alias}.cid"] if m.cased else []
     how = m.part(*["equal"] * 3, "two", "mixed", *([] if equal else ["theta", "rows", "list", "case only"]))
     if how in ("equal", "two", "mixed"):

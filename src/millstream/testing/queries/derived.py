@@ -33,7 +33,7 @@ from millstream.testing.randomness import KINDS
 
 
 def item(m: Maker) -> Item:
-    """A table, or a query over items; less of those the deeper it stands."""
+    """Return a table, or a query over items; less of those the deeper it stands."""
     if m.depth <= 0 or m.chance(0.55):
         m.parts.add("table")
         return m.table()
@@ -41,7 +41,7 @@ def item(m: Maker) -> Item:
 
 
 def query_item(m: Maker) -> Item:
-    """A query as an item: a subquery, a view or a CTE."""
+    """Return a query as an item: a subquery, a view or a CTE."""
     if m.ctes and m.chance(0.3):
         m.parts.add("CTE used again")
         name = m.one_of(list(m.ctes))
@@ -53,7 +53,7 @@ def query_item(m: Maker) -> Item:
 
 
 def constant_item(m: Maker) -> Item:
-    """A query with a constant in its select list, in any form that an item may have."""
+    """Return a query with a constant in its select list, in any form that an item may have."""
     how = m.part("subquery", "view", "CTE", "LATERAL subquery")
     if how != "view":
         return _placed(m, how, *_with_constant(m))
@@ -100,14 +100,14 @@ def _viewed(m: Maker, text: str, columns: Columns) -> Item:
 
 
 def whole(m: Maker) -> Body:
-    """A query of one of the kinds, with all it names."""
+    """Return a query of one of the kinds, with all it names."""
     with m.apart():
         body, columns = _body(m)
         return m.whole(body), columns
 
 
 def _body(m: Maker) -> Body:
-    """One of the kinds."""
+    """Return a query of one of the kinds."""
     name = m.part(*BODIES, "filtered", "filtered")
     with m.deeper():
         return BODIES[name](m)
@@ -128,7 +128,7 @@ def _filtered(m: Maker) -> Body:
 
 
 def _idle_order(m: Maker) -> str:
-    """An ORDER BY that decides nothing."""
+    """Return an ORDER BY that decides nothing."""
     if not m.chance(0.1):
         return ""
     m.parts.add("ORDER BY in a subquery")
@@ -136,7 +136,7 @@ def _idle_order(m: Maker) -> str:
 
 
 def _joined_by(m: Maker, fixed: dict[str, RandomTerm]) -> dict[str, RandomTerm]:
-    """The columns to join by; sometimes one of them is a constant, or hides NULLs."""
+    """Return the columns to join by; sometimes one of them is a constant, or hides NULLs."""
     if not m.chance(0.25):
         return fixed
     name = m.one_of("jhg")
@@ -148,7 +148,7 @@ def _joined_by(m: Maker, fixed: dict[str, RandomTerm]) -> dict[str, RandomTerm]:
 
 
 def _united(m: Maker) -> Body:
-    """The same columns of two items, one after the other or as sets; the parts may be told apart by a constant."""
+    """Combine the same columns of two items, one after the other or as sets; a constant may tell the parts apart."""
     operator = m.part("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
     tags = [m.one_of(CONSTANT_KINDS) for _ in range(m.one_of([0, 1, 1]))]
     first, columns = _part(m, tags)
@@ -203,7 +203,7 @@ def _total(m: Maker, one: Item) -> RandomTerm:
 
 
 def _padded(m: Maker) -> Body:
-    """An outer join with computed columns over both sides."""
+    """Return an outer join with computed columns over both sides."""
     one, other = m.item(), m.item()
     kind = m.one_of(OUTER)
     m.parts.add(f"{kind} join inside")
@@ -236,7 +236,7 @@ def _over_both(m: Maker, one: Item, other: Item) -> dict[str, RandomTerm]:
 
 
 def _windowed(m: Maker) -> Body:
-    """What window functions say of each row; equal rows may change places, so nothing else is shown."""
+    """Return the results of window functions for each row; equal rows may change places, so nothing else is shown."""
     inner = m.item()
     source = FromSource(inner.sql, (inner,))
     j, h, g = (inner.column(name).sql for name in "jhg")
@@ -270,7 +270,7 @@ def _windowed(m: Maker) -> Body:
 
 
 def _with_values(m: Maker) -> Body:
-    """An item joined with rows that are written down, on either side."""
+    """Return an item joined with rows that are written down, on either side."""
     inner = m.item()
     rows = ", ".join(m.dice.sample(["(1, 'one')", "(2, NULL)", "(NULL, 'none')", "(2, 'two')", "(0, '')"], 3))
     written = m.named(f"(VALUES {rows})", [("j", "int4"), ("g", "text")])
@@ -305,13 +305,13 @@ def _natural(m: Maker) -> Body:
 
 
 def _columns_of(m: Maker, item: Item, names: str) -> str:
-    """A subquery of some columns of an item, and the case."""
+    """Return a subquery of some columns of an item, and the case."""
     listed = [f"{item.alias}.{name}" for name in [*(["cid"] if m.cased else []), *names]]
     return f"(SELECT {', '.join(listed)} FROM {item.sql})"
 
 
 def _first(m: Maker) -> Body:
-    """The first row of each key; ordered by all that is shown."""
+    """Return the first row of each key; ordered by all that is shown."""
     inner = m.item()
     source = FromSource(inner.sql, (inner,))
     fixed = _join_columns(inner)
@@ -323,7 +323,7 @@ def _first(m: Maker) -> Body:
 
 
 def _limited(m: Maker) -> Body:
-    """The first rows of all; ordered by all that is shown."""
+    """Return the first rows of all; ordered by all that is shown."""
     inner = m.item()
     source = FromSource(inner.sql, (inner,))
     fixed = _join_columns(inner)

@@ -29,7 +29,7 @@ _NOT_NAN = {"money2": "nullif({x}, 'NaN')"}
 
 
 def discarding(m: Maker) -> str:
-    """A query over tables that are joined by case, with expressions that raise for strays."""
+    """Return a query over tables that are joined by case, with expressions that raise for strays."""
     # Strays of one table join each other.
     one, other = (m.table(table) for table in m.dice.sample(list(m.tables), 2))
     shape = m.part(*["grouped"] * 4, "each once", "condition", "asked", "optional", "united", "counted once")
@@ -55,7 +55,7 @@ def _tied(one: Item, other: Item, how: str = "JOIN", also: str = "") -> str:
 
 
 def _across(m: Maker, one: Item, other: Item) -> str:
-    """A condition over both tables that PostgreSQL evaluates for rows of the join only.
+    """Return a condition over both tables that PostgreSQL evaluates for rows of the join only.
 
     For an equality, or an order of a column that has an index, it may evaluate the other side before.
     """

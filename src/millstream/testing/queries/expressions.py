@@ -8,7 +8,7 @@ from millstream.testing.randomness import KINDS, Family
 
 
 def made(m: Maker, term: RandomTerm) -> RandomTerm:
-    """An immutable expression over the term; of the same kind, or nearly."""
+    """Return an immutable expression over the term; of the same kind, or nearly."""
     x, wide = term.sql, "int8" if term.kind == "int8" else "int4"
     choices: dict[str, list[tuple[str, str]]] = {
         "int": [(f"{x} + 1", wide), (f"abs({x})", term.kind), (f"{x} % 3", wide), (f"coalesce({x}, 2)", wide),
@@ -33,7 +33,7 @@ def made(m: Maker, term: RandomTerm) -> RandomTerm:
 
 
 def of_family(m: Maker, source: FromSource, family: Family, kind: str) -> RandomTerm:
-    """A term of that family; the value of a constant where there is none."""
+    """Return a term of that family; the value of a constant where there is none."""
     terms = [term for term in free(source.terms) if term.family == family]
     if terms and m.chance(0.9):
         term = m.one_of(terms)
@@ -47,7 +47,7 @@ def _within(m: Maker, term: RandomTerm, family: Family) -> RandomTerm:
 
 
 def across(m: Maker, source: FromSource) -> RandomTerm:
-    """An expression over two items, for a select list: PostgreSQL evaluates it, whatever it is."""
+    """Return an expression over two items, for a select list: PostgreSQL evaluates it, whatever it is."""
     m.part("expression across")
     a, b = (item.alias for item in m.dice.sample(list(source.items), 2))
     return m.one_of(
@@ -71,7 +71,7 @@ def across(m: Maker, source: FromSource) -> RandomTerm:
 
 
 def across_int(m: Maker, source: FromSource) -> RandomTerm:
-    """An integer over two items that Spark computes."""
+    """Return an integer over two items that Spark computes."""
     a, b = (item.alias for item in m.dice.sample(list(source.items), 2))
     return m.one_of(
         [
@@ -86,7 +86,7 @@ def across_int(m: Maker, source: FromSource) -> RandomTerm:
 
 
 def product(m: Maker, source: FromSource) -> RandomTerm:
-    """A number over two items, at least one of them a numeric."""
+    """Return a number over two items, at least one of them a numeric."""
     numbers = [
         (a, b)
         for one in source.items

@@ -9,7 +9,7 @@ from millstream.testing.queries.terms import Body, FromSource, Item, RandomTerm
 
 
 def spread(m: Maker) -> Body:
-    """An item, and the rows of a function for each of its rows."""
+    """Return an item, and the rows of a function for each of its rows."""
     one = m.item()
     source = FromSource(one.sql, (one,))
     where = predicate(m, one.columns) if m.chance(0.4) else ""

@@ -22,7 +22,7 @@ def keys(m: Maker, source: FromSource) -> list[RandomTerm]:
 
 
 def _alternative(m: Maker, source: FromSource) -> RandomTerm:
-    """A key that is the one item's value or the other's."""
+    """Return a key that is the one item's value or the other's."""
     one, other = m.dice.sample(list(source.items), 2)
     pairs = [(a, b) for a in one.columns for b in other.columns if a.kind == b.kind and a.kind in COMPARED]
     left, right = m.one_of(pairs)
@@ -31,7 +31,7 @@ def _alternative(m: Maker, source: FromSource) -> RandomTerm:
 
 
 def measure(m: Maker, source: FromSource) -> str:
-    """An aggregate, or an expression over aggregates."""
+    """Return an aggregate, or an expression over aggregates."""
     function = m.part("count(*)", "count", "sum", "sum", "avg", "min", "max", "spread", "gathered")
     if function == "gathered":
         return _gathered(m, source)
@@ -49,7 +49,7 @@ def measure(m: Maker, source: FromSource) -> str:
 
 
 def _gathered(m: Maker, source: FromSource) -> str:
-    """An aggregate that no sum can keep; where order matters, by the value itself."""
+    """Return an aggregate that no sum can keep; where order matters, by the value itself."""
     number, word = of_family(m, source, "int", "int4").sql, of_family(m, source, "text", "text").sql
     kinds = {
         "count(DISTINCT)": f"count(DISTINCT {m.one_of([number, word])})",
@@ -66,7 +66,7 @@ def _gathered(m: Maker, source: FromSource) -> str:
 
 
 def grouping(m: Maker, keys: list[str]) -> str:
-    """What stands after GROUP BY: the keys, or sets of them."""
+    """Return the text after GROUP BY: the keys, or sets of them."""
     listed = ", ".join(keys)
     if not m.chance(0.15):
         return listed
@@ -80,7 +80,7 @@ def grouping(m: Maker, keys: list[str]) -> str:
 
 
 def having(m: Maker, source: FromSource) -> str:
-    """A condition over a group."""
+    """Return a condition over a group."""
     m.parts.add("having")
     term = of_family(m, source, "int", "int4").sql
     return m.one_of(

@@ -17,7 +17,7 @@ CONSTANT_KINDS = ("bool", "int4", "text", "numeric", "date", "int8")
 
 
 def hiding(m: Maker, terms: Sequence[RandomTerm], *, plain: bool = False, first: int = 0) -> dict[str, RandomTerm]:
-    """Columns more for a select list over some terms; `plain` ones can be compared for equality by Spark too."""
+    """Return more columns for a select list over some terms; `plain` ones can be compared for equality by Spark too."""
     number = m.one_of([0, 1, 1, 1, 2, 2])
     return {f"k{n}": _hiding(m, terms, plain=plain) for n in range(first, first + number)}
 
@@ -30,7 +30,7 @@ def _hiding(m: Maker, terms: Sequence[RandomTerm], *, plain: bool) -> RandomTerm
 
 
 def constant(m: Maker, kind: str, *, null: float = 0.1) -> RandomTerm:
-    """A constant of a kind; seldom a NULL."""
+    """Return a constant of a kind; seldom a NULL."""
     m.parts.add("constant")
     if m.chance(null):
         return RandomTerm(f"NULL::{KINDS[kind].type}", kind)
@@ -41,7 +41,7 @@ def constant(m: Maker, kind: str, *, null: float = 0.1) -> RandomTerm:
 
 
 def hidden(m: Maker, term: RandomTerm, *, plain: bool = False) -> RandomTerm:
-    """An expression over a term that has a value where the term is NULL."""
+    """Return an expression over a term that has a value where the term is NULL."""
     x, value = term.sql, f"{literal(m.one_of(KINDS[term.kind].values))}::{KINDS[term.kind].type}"
     choices: dict[str, RandomTerm] = {
         "IS NULL": RandomTerm(f"{x} IS NULL", "bool"),

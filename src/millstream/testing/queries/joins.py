@@ -10,7 +10,7 @@ OUTER = ("LEFT", "LEFT", "LEFT", "RIGHT", "FULL")
 
 
 def source(m: Maker, most: int = 4) -> FromSource:
-    """A FROM clause of one to four items."""
+    """Return a FROM clause of one to four items."""
     number = min(most, m.one_of([1, 1, 2, 2, 2, 3, 3, 4]))
     with m.deeper():
         items = [m.item() for _ in range(number)]
@@ -21,13 +21,13 @@ def source(m: Maker, most: int = 4) -> FromSource:
 
 
 def commas(m: Maker, items: list[Item]) -> FromSource:
-    """Items side by side, tied in WHERE."""
+    """Return items side by side, joined in WHERE."""
     ties = [tie(m, m.one_of(items[:place]), item) for place, item in enumerate(items[1:], 1)]
     return FromSource(", ".join(item.sql for item in items), tuple(items), tuple(filter(None, ties)))
 
 
 def _joined(m: Maker, items: list[Item]) -> FromSource:
-    """One join after the other; sometimes two items stand in parentheses."""
+    """Return one join after the other; sometimes two items are in parentheses."""
     text, there, padded, waiting = items[0].sql, [items[0]], False, items[1:]
     conditions = list[str]()
     while waiting:
@@ -50,7 +50,7 @@ def _joined(m: Maker, items: list[Item]) -> FromSource:
 
 
 def _right(m: Maker, item: Item, waiting: list[Item]) -> tuple[str, list[Item]]:
-    """The item, or the item joined with the next in parentheses."""
+    """Return the item, or the item joined with the next in parentheses."""
     if not waiting or not m.chance(0.25):
         return item.sql, []
     m.parts.add("join in parentheses")
@@ -59,7 +59,7 @@ def _right(m: Maker, item: Item, waiting: list[Item]) -> tuple[str, list[Item]]:
 
 
 def _on(m: Maker, one: Item, other: Item, kind: str) -> str:
-    """What must be true of a pair; PostgreSQL wants an equality in a full join."""
+    """Return the condition of a join; PostgreSQL wants an equality in a full join."""
     parts = [tie(m, one, other, equal=kind == "FULL") or "true"]
     if kind != "INNER" and m.chance(0.3):
         m.parts.add("one side in ON")

@@ -11,7 +11,7 @@ from millstream.testing.queries.terms import Columns, FromSource, Item, RandomTe
 
 
 def with_lateral(m: Maker, source: FromSource) -> FromSource:
-    """A FROM clause and one LATERAL item after it."""
+    """Return a FROM clause and one LATERAL item after it."""
     host = around(source)
     with m.deeper():
         name = m.part(*BODIES)
@@ -28,7 +28,7 @@ def with_lateral(m: Maker, source: FromSource) -> FromSource:
 
 
 def _shown(m: Maker, one: Item, host: Around) -> dict[str, RandomTerm]:
-    """The columns to join by; constants, and what hides NULLs of the item or of the row that it is for."""
+    """Return the columns to join by; constants, and what hides NULLs of the item or of the row that it is for."""
     more = hiding(m, [*one.columns, *host.terms], plain=True)
     if host.terms and m.chance(0.3):
         m.parts.add("outer column in LATERAL")

@@ -52,32 +52,32 @@ class Maker:
         return self.dice.choice(list(choices))
 
     def part(self, *names: str) -> str:
-        """One of these constructs; noted as used."""
+        """Choose one of these constructs, and note it as used."""
         name = self.dice.choice(names)
         self.parts.add(name)
         return name
 
     def named(self, sql: str, columns: Columns, table: RandomTable | None = None) -> Item:
-        """An item under an alias that nothing else has."""
+        """Return an item under an alias that nothing else has."""
         self.aliases += 1
         alias = f"a{self.aliases}"
         terms = tuple(RandomTerm(f"{alias}.{name}", kind, alias) for name, kind in columns)
         return Item(f"{sql} AS {alias}", alias, terms, table)
 
     def table(self, table: RandomTable | None = None) -> Item:
-        """A table as it stands."""
+        """Return a table as it stands."""
         table = table or self.one_of(self.tables)
         return self.named(table.name, [(column.name, column.kind.name) for column in table.columns], table)
 
     def listed(self, case: str, columns: Mapping[str, RandomTerm]) -> Body:
-        """A select list, the case first."""
+        """Return a select list, the case first."""
         shown = {**({"cid": RandomTerm(case, "int4")} if self.cased else {}), **columns}
         text = ", ".join(f"{term.sql} AS {name}" for name, term in shown.items())
         return text, [(name, term.kind) for name, term in shown.items()]
 
     @contextmanager
     def deeper(self) -> Iterator[None]:
-        """What is made inside may nest one level less."""
+        """Make items that may nest one level less."""
         self.depth -= 1
         try:
             yield
@@ -100,7 +100,7 @@ class Maker:
             self.ctes = around
 
     def whole(self, body: str) -> str:
-        """A query with its WITH clause."""
+        """Return a query with its WITH clause."""
         listed = ", ".join(f"{name} AS {text}" for name, (text, _) in self.ctes.items())
         if listed and body.startswith(_RECURSIVE):
             return f"{_RECURSIVE}{listed}, {body.removeprefix(_RECURSIVE)}"

@@ -27,12 +27,12 @@ Test = Callable[[Seen], bool]
 
 
 def seen(text: str, nodes: Sequence[Node]) -> Seen:
-    """A query to look at."""
+    """Return a query to look at."""
     return Seen(_STRING.sub("''", text), nodes)
 
 
 def productions_of(query: Seen) -> frozenset[str]:
-    """The productions that a query uses."""
+    """Return the productions that a query uses."""
     return frozenset(name for name, test in PRODUCTIONS.items() if test(query))
 
 

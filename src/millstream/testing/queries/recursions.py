@@ -9,7 +9,7 @@ from millstream.testing.queries.terms import Body, FromSource, Item, RandomTerm
 
 
 def recursive(m: Maker) -> Body:
-    """The rows of an item, and those of another that they lead to."""
+    """Return the rows of an item, and those of another that they lead to."""
     one, other = m.item(), m.item()
     m.aliases += 1
     name = f"r{m.aliases}"

@@ -19,13 +19,13 @@ from millstream.testing.randomness import COMPARED, KINDS
 
 
 def from_clause(m: Maker, most: int = 4) -> FromSource:
-    """A FROM clause; sometimes a LATERAL item comes last."""
+    """Return a FROM clause; sometimes a LATERAL item comes last."""
     source = items_joined(m, most)
     return with_lateral(m, source) if m.depth > 0 and m.chance(0.15) else source
 
 
 def query(m: Maker) -> str:
-    """A query of some kind, without its WITH clause."""
+    """Return a query of some kind, without its WITH clause."""
     often = [*["plain"] * 4, *["grouped"] * 4, *["null-extended"] * 3, *["combined"] * 2]
     name = m.part(*often, "distinct at the top", "beside its group")
     return SELECTS[name](m)
@@ -113,21 +113,21 @@ def _having(m: Maker, source: FromSource, found: Sequence[RandomTerm]) -> str:
 
 
 def _number(m: Maker, host: Around) -> RandomTerm:
-    """A scalar subquery that is a number."""
+    """Return a scalar subquery that is a number."""
     while (found := scalar(m, host)).family not in ("int", "numeric"):
         pass
     return found
 
 
 def _groups(source: FromSource, found: Sequence[RandomTerm]) -> Around:
-    """Of groups a subquery may name the keys that are columns."""
+    """Return groups as a host: a subquery may name the keys that are columns."""
     return Around(
         [key for key in found if key in source.terms], [] if source.padded else list(filter(None, [source.case]))
     )
 
 
 def _beside_its_group(m: Maker) -> str:
-    """Rows compared with their group, for those of a few: the group is kept for no others."""
+    """Compare rows with their group, for the rows of a few: the groups of no others are read."""
     keyed = [table for table in m.tables if table.key]
     if not keyed:
         return _plain(m)
@@ -169,7 +169,7 @@ def null_extended(m: Maker) -> str:
 
 
 def reordered(m: Maker) -> tuple[str, str]:
-    """A query over items joined by commas, and the same with its items the other way round."""
+    """Return a query over items joined by commas, and the same with its items the other way round."""
     with m.deeper():
         items = [m.item() for _ in range(m.dice.randint(2, 3))]
     source = commas(m, items)

@@ -27,12 +27,12 @@ class Around:
 
 
 def around(source: FromSource) -> Around:
-    """The rows of a FROM clause."""
+    """Return the rows of a FROM clause."""
     return Around(free(source.terms), [term.sql for term in source.terms if term.name == "cid"])
 
 
 def condition(m: Maker, host: Around) -> str:
-    """A condition with a subquery in it, under whatever it may stand."""
+    """Return a condition with a subquery in it, under whatever it may stand."""
     asked = asking(m, host)
     how = m.part(*["asked plainly"] * 4, "asked under NOT", "asked under OR", "asked under coalesce")
     if how == "asked under NOT":
@@ -46,14 +46,14 @@ def condition(m: Maker, host: Around) -> str:
 
 
 def asking(m: Maker, host: Around) -> str:
-    """A truth value that a subquery decides."""
+    """Return a truth value that a subquery decides."""
     with m.deeper():
         how = m.one_of([_exists, _exists, _in, _in, _two_in, _quantified, _compared])
         return how(m, host)
 
 
 def scalar(m: Maker, host: Around) -> RandomTerm:
-    """A scalar subquery that is a number, or a value found by a unique key."""
+    """Return a scalar subquery that is a number, or a value found by a unique key."""
     with m.deeper():
         keyed = [table for table in m.tables if table.key]
         ints = [term for term in host.terms if term.family == "int"]
@@ -134,7 +134,7 @@ def _in(m: Maker, host: Around) -> str:
 
 
 def _two_in(m: Maker, host: Around) -> str:
-    """Of two columns, one of them the case where there are cases."""
+    """Compare two columns with IN; one of them is the case where there are cases."""
     which, item = m.part("IN", "NOT IN"), m.item()
     m.parts.add("IN of two columns")
     value, own = _same_kind(m, host, item)
@@ -144,7 +144,7 @@ def _two_in(m: Maker, host: Around) -> str:
 
 
 def _same_kind(m: Maker, host: Around, item: Item) -> tuple[str, str]:
-    """A value of the host and a column of the item to compare it with."""
+    """Return a value of the host and a column of the item to compare it with."""
     ints = [term for term in host.terms if term.family == "int"]
     pairs = [(a, b) for a in host.terms for b in free(item.columns) if comparable(a, b, "=")]
     if ints and m.chance(0.5):
@@ -180,7 +180,7 @@ def _same_int(m: Maker, host: Around, item: Item) -> tuple[str, str]:
 
 
 def _compared(m: Maker, host: Around) -> str:
-    """A number compared with a scalar subquery."""
+    """Return a number compared with a scalar subquery."""
     found = _aggregated(m, host)
     numbers = [term for term in host.terms if term.family in ("int", "numeric")]
     value = m.one_of(numbers).sql if numbers else "2"
@@ -188,7 +188,7 @@ def _compared(m: Maker, host: Around) -> str:
 
 
 def _aggregated(m: Maker, host: Around) -> RandomTerm:
-    """The aggregate of an item's rows: those that the row around it is tied to, or all."""
+    """Return the aggregate of an item's rows: those that the row around it is tied to, or all."""
     m.parts.add("scalar")
     item = m.item()
     number = m.one_of([term for term in free(item.columns) if term.family in ("int", "numeric")])
@@ -209,7 +209,7 @@ def _aggregated(m: Maker, host: Around) -> RandomTerm:
 
 
 def _one_of_several(m: Maker, host: Around, value: RandomTerm) -> RandomTerm:
-    """A value of which there may be several rows, but for DISTINCT or LIMIT."""
+    """Return a value of which there may be several rows, but for DISTINCT or LIMIT."""
     item = m.item()
     own = f"{item.alias}.j"
     same = [*_case(m, host, item), f"{own} = {value.sql}"]
@@ -221,7 +221,7 @@ def _one_of_several(m: Maker, host: Around, value: RandomTerm) -> RandomTerm:
 
 
 def _by_key(m: Maker, host: Around, table: RandomTable) -> RandomTerm:
-    """A column of the one row that a unique key names."""
+    """Return a column of the one row that a unique key names."""
     m.parts.add("scalar by key")
     item = m.table(table)
     ints = [term for term in host.terms if term.family == "int"]

@@ -86,7 +86,7 @@ class FromSource:
 
 
 def free(terms: Sequence[RandomTerm]) -> list[RandomTerm]:
-    """All but the case."""
+    """Return all terms but the case."""
     return [term for term in terms if term.name != "cid"]
 
 
@@ -103,12 +103,12 @@ def comparable(one: RandomTerm, other: RandomTerm, operator: str) -> bool:
 
 
 def kind_of_sum(term: RandomTerm) -> str:
-    """The kind of sum(term), as PostgreSQL has it."""
+    """Return the kind of sum(term), as PostgreSQL has it."""
     return "int8" if term.kind in ("int2", "int4") else "numeric"
 
 
 def told_apart(term: RandomTerm) -> str:
-    """The term in a form that is the same for equal values: of 1 and 1.0 either may be the least."""
+    """Return the term in a form that is the same for equal values: of 1 and 1.0 either may be the least."""
     return f"trim_scale({term.sql})" if term.kind == "numeric" else term.sql
 
 

@@ -42,7 +42,7 @@ def load(conn: Connection, scale: float) -> dict[str, int]:
 
 
 def sizes(conn: Connection) -> dict[str, int]:
-    """The number of rows in each table."""
+    """Return the number of rows in each table."""
     return dict(conn.execute(SQL["sizes"]).fetchall())
 
 
@@ -60,7 +60,7 @@ def _copy(conn: Connection, table: str, file: Path) -> None:
 
 
 def _generator() -> str:
-    """The program: beside this Python, as a wheel puts it there, or on the PATH."""
+    """Return the path of the program: beside this Python, as a wheel puts it there, or on the PATH."""
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     found = shutil.which("tpchgen-cli", path=places)
     if found is None:
