@@ -103,8 +103,8 @@ def test_one_condition_needs_no_connective() -> None:
 
 
 def test_a_subquery_is_evaluated_late_and_a_column_named_select_is_not() -> None:
-    assert Expr.parse("(SELECT 1)").late
-    assert not Expr.parse('"t"."SELECT"').late
+    assert Expr.parse("(SELECT 1)").has_subquery
+    assert not Expr.parse('"t"."SELECT"').has_subquery
 
 
 def test_parentheses_are_added_once_and_removed_at_any_depth() -> None:

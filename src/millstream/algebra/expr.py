@@ -99,8 +99,8 @@ class Expr:
         return ref_of(node) if isinstance(node, exp.Column) else None
 
     @cached_property
-    def late(self) -> bool:
-        """True if evaluating it can raise "more than one row returned". Evaluate it after the joins."""
+    def has_subquery(self) -> bool:
+        """True if it contains a subquery, which can raise "more than one row returned": evaluate it after the joins."""
         return "SELECT" in self.sql and self.tree.find(exp.Select) is not None
 
     def substitute(self, replacements: Mapping[Ref, Expr]) -> Expr:

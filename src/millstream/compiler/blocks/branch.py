@@ -111,7 +111,9 @@ class BranchPlan:
 
     def _is_filter(self, condition: Expr) -> bool:
         """True if a condition is over one table and may be evaluated for rows that the join discards."""
-        return self.placer.is_over_one_table(condition) and not (condition.late and len(self.branch_names.scans) > 1)
+        return self.placer.is_over_one_table(condition) and not (
+            condition.has_subquery and len(self.branch_names.scans) > 1
+        )
 
     def _implied(self, condition: Expr, alias: str) -> Expr | None:
         """Return the filter of one table that an OR implies; None if some alternative has no condition on the table."""
@@ -124,7 +126,7 @@ class BranchPlan:
     def _sides(self, condition: Expr) -> tuple[Expr, Expr] | None:
         """Return both sides of an equality of two tables; None for any other condition."""
         sides = equated(condition)
-        if sides is None or any(side.late for side in sides):
+        if sides is None or any(side.has_subquery for side in sides):
             return None
         one, other = sides
         homes = [self.branch_names.homes(side) for side in (one, other)]

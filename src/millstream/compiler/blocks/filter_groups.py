@@ -55,7 +55,7 @@ def _filtered(aggregate: Aggregate, conditions: list[Expr]) -> Aggregate:
     keys = {Ref(aggregate.alias, key.name): key.expr for key in aggregate.keys}
     own = [condition.substitute(keys) for condition in conditions if condition.refs and condition.refs <= keys.keys()]
     there = set(conjuncts(aggregate.input.predicate)) if isinstance(aggregate.input, Filter) else set[Expr]()
-    first = [condition for condition in own if not condition.late and condition not in there]
+    first = [condition for condition in own if not condition.has_subquery and condition not in there]
     if not first or not _computes_subquery(aggregate):
         return aggregate
     return replace(aggregate, input=Filter(aggregate.input, all_of(first)))
@@ -64,12 +64,12 @@ def _filtered(aggregate: Aggregate, conditions: list[Expr]) -> Aggregate:
 def _computes_subquery(aggregate: Aggregate) -> bool:
     """True if an aggregate computes a scalar subquery that may have several rows."""
     arguments = (part for measure in aggregate.measures for part in measure.call.parts())
-    return any(expr.late for expr in (*(key.expr for key in aggregate.keys), *arguments)) or _projects_subquery(
+    return any(expr.has_subquery for expr in (*(key.expr for key in aggregate.keys), *arguments)) or _projects_subquery(
         aggregate.input
     )
 
 
 def _projects_subquery(relation: Relation) -> bool:
-    if isinstance(relation, Project) and any(output.expr.late for output in relation.outputs):
+    if isinstance(relation, Project) and any(output.expr.has_subquery for output in relation.outputs):
         return True
     return isinstance(relation, Filter | Project) and _projects_subquery(relation.input)

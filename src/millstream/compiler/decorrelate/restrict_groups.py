@@ -76,7 +76,7 @@ def _join_filtered_copy(
 
 def _filters_only(condition: Expr, scan: Scan) -> bool:
     """Return True if a condition is over one table alone and cannot raise "more than one row returned"."""
-    return condition.aliases == {scan.alias} and not condition.late
+    return condition.aliases == {scan.alias} and not condition.has_subquery
 
 
 def _certain(relation: Relation) -> Iterator[Scan]:

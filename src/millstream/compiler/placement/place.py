@@ -49,7 +49,13 @@ OverColumns = tuple[Expr, dict[Ref, Placement]]
 
 
 class Placer:
-    """Places the expressions of one branch, and collects their leaf columns."""
+    """Places the expressions of one branch, and collects their leaf columns.
+
+    first     the number of the branch's first input: i0, i1, ...
+    sharpen   give a numeric type the digits that follow from the declared digits of its columns
+    lenient   let Spark compute with numerics that may have more digits than its decimals, and raise an error for a
+              value that does; PostgreSQL may evaluate expressions for rows that a join discards
+    """
 
     def __init__(
         self,
