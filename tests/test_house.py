@@ -132,8 +132,6 @@ COVERED: dict[str, tuple[str, str]] = {
     ),
     "scheduler/context.py": ("scheduler/test_round.py", "a protocol"),
     "catalog/installation/adoption.py": ("service/test_adopt.py", "it rewrites a catalog that was restored"),
-    "refresh/evaluate.py": ("law/test_random.py", "it joins reads, lowering and Spark; the law is about all three"),
-    "refresh/reads/single_rows.py": ("law/test_flip.py", "the rows that a moved filter flips are read, and no others"),
     "testing/queries": ("law/test_random.py", "each production is evaluated by PostgreSQL and by Spark, side by side"),
     "testing/tpch/changes.py": ("testing/test_tpch.py", "the changes are those of the queries"),
     "testing/tpch/load.py": ("testing/test_tpch.py", "the data is that of the queries"),
