@@ -1,4 +1,4 @@
-"""The queries of TPC-H as text. Their answers and their changes: `tests/testing/test_tpch.py`."""
+"""The queries of TPC-H as text. Their changes: `test_changes.py`."""
 
 from __future__ import annotations
 

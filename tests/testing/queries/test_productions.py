@@ -14,7 +14,7 @@ from millstream.testing.queries import Query, RandomQueries
 from millstream.testing.queries.productions import PRODUCTIONS, productions_of, seen
 from millstream.testing.randomness import random_tables
 
-PAGE = Path(__file__).parents[2] / "docs" / "explain" / "random-queries.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explain" / "random-queries.md"
 # So many queries have every production that is ever written, but for a few in a thousand seeds: this seed has all.
 SEED, QUERIES = 5, 700
 

@@ -1,4 +1,4 @@
-"""TPC-H itself: the data, the 22 queries, and changes that reach every one of them."""
+"""Changes of TPC-H: they reach every table and every query, and a seed decides them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,6 @@ def answers(conn: Connection) -> dict[str, list[str]]:
         rows = conn.execute(f"SELECT q::text FROM ({query}) AS q".encode())
         found[name] = sorted(row for (row,) in rows)
     return found
-
-
-def test_the_tables_have_the_sizes_of_the_specification(conn: Connection) -> None:
-    made = load(conn, SCALE)
-    assert made == {
-        "region": 5, "nation": 25, "supplier": 100, "customer": 1500, "part": 2000, "partsupp": 8000,
-        "orders": 15_000, "lineitem": 60_175,
-    }  # fmt: skip
 
 
 def test_changes_reach_every_table_and_every_query(conn: Connection) -> None:
