@@ -563,7 +563,7 @@ REFUSED: tuple[Refused, ...] = (
         "WITH RECURSIVE r AS (SELECT id FROM regions UNION ALL "
         "SELECT DISTINCT v.seconds FROM r JOIN visits AS v ON v.customer = r.id) SELECT id FROM r",
         "MS102",
-        "over the recursive table in its own term",
+        "of the recursive table, in its own term",
         "apply it to the result",
     ),
     Refused(
@@ -571,7 +571,7 @@ REFUSED: tuple[Refused, ...] = (
         "SELECT o.id, g.n FROM orders AS o LEFT JOIN generate_series(1, o.quantity) AS g (n) "
         "ON g.n IN (SELECT customer FROM visits)",
         "MS102",
-        "a function over a table that is joined",
+        "a function in FROM that is joined by USING",
         "the function in a subquery of FROM, over its table",
     ),
     Refused(
@@ -579,7 +579,7 @@ REFUSED: tuple[Refused, ...] = (
         "SELECT o.id, c.name FROM orders AS o FULL JOIN customers AS c ON c.id = o.customer "
         "AND EXISTS (SELECT FROM visits AS v WHERE v.customer = c.id AND v.page = o.note)",
         "MS102",
-        "in the ON of a FULL JOIN that is tied to both sides",
+        "in the ON of a FULL JOIN that is correlated with both sides",
         "the union of a LEFT JOIN and what the other side has besides",
     ),
     Refused(
@@ -595,7 +595,7 @@ REFUSED: tuple[Refused, ...] = (
         "SELECT customer, (SELECT max(v.seconds) FROM visits AS v WHERE v.seconds < count(o.id)) AS m "
         "FROM orders AS o GROUP BY customer",
         "MS102",
-        "an aggregate of the query around it",
+        "an aggregate of the outer query",
         "the aggregate in a subquery of FROM",
     ),
     Refused(
@@ -616,7 +616,7 @@ REFUSED: tuple[Refused, ...] = (
         "DISTINCT, LIMIT or windows beside GROUPING SETS",
         "SELECT customer, count(*) AS n FROM orders GROUP BY ROLLUP (customer) LIMIT 3",
         "MS102",
-        "beside GROUPING SETS",
+        "together with GROUPING SETS",
         "the GROUPING SETS as a subquery",
     ),
     Refused(

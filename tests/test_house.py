@@ -44,6 +44,33 @@ def test_the_tests_that_run_once_or_first_are_there() -> None:
     assert [path for path in (*script["AGAIN"], *script["ONCE"], *script["FIRST"]) if not (ROOT / path).exists()] == []
 
 
+# The modules that read text by regular expressions, each with the text that it reads. SQL is built of objects:
+# psycopg.sql for statements, sqlglot's nodes for queries.
+READ_BY_REGEX = {
+    "catalog/installation/install.py": "names of files of migrations",
+    "compiler/blocks/stateless_block.py": "columns of final expressions; parsing thousands of terms again is slow",
+    "compiler/server/node_tree.py": "the server's node trees",
+    "compiler/server/parentheses.py": "the server's text of a view",
+    "compiler/server/viewdef.py": "the server's text of a view",
+    "duration.py": "durations",
+    "errors/base.py": "names that need no quotes in a shell",
+    "postgres/failures.py": "messages of Spark that quote errors of the server",
+    "postgres/sql_files.py": "heads of named blocks in .sql files",
+    "service/live_settings.py": "names of settings that hold secrets",
+    "settings.py": "sizes, and addresses of Spark",
+    "spark/engine.py": "messages of Spark",
+    "spark/inline.py": "characters that a literal of Spark's must escape",
+    "spark/java.py": "the version that java prints",
+}
+
+
+def test_sql_is_not_edited_by_regular_expressions() -> None:
+    source = ROOT / "src" / "millstream"
+    modules = [path for path in source.rglob("*.py") if "testing" not in path.relative_to(source).parts]
+    found = {path.relative_to(source).as_posix() for path in modules if "\nimport re\n" in path.read_text()}
+    assert found == set(READ_BY_REGEX)
+
+
 def locked() -> dict[str, str]:
     """Package and version, as the lock file has them."""
     lines = (ROOT / "requirements.lock").read_text().splitlines()

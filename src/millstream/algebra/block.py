@@ -17,7 +17,7 @@ from typing import Literal
 
 from millstream.algebra.choice import Choice
 from millstream.algebra.expr import Expr, Ref
-from millstream.algebra.relation import JoinKind, Relation, Scan
+from millstream.algebra.relation import JoinKind, Order, Relation, Scan
 from millstream.algebra.table import Clock
 from millstream.algebra.temporal_filter import TemporalFilter
 from millstream.algebra.types import Column, PgType
@@ -424,8 +424,8 @@ class MaterializedRows:
     kind: Literal["window", "limit", "bag", "set", "levels"]
     tail: str = ""
     """For a limit: ORDER BY and LIMIT."""
-    order: tuple[str, ...] = ()
-    """For a limit: the expressions that the query orders by."""
+    order: tuple[Order, ...] = ()
+    """For a limit: what the query orders by."""
     text: str = ""
     """For a recursion: a query from which PostgreSQL derives the columns."""
 

@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from sqlglot import exp
+
+from millstream.algebra.dialect import printed
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.table import Table, quoted
 from millstream.algebra.types import PgType
@@ -86,9 +89,16 @@ class Expansion:
         """The join of a FROM clause that calls the function."""
         columns = self.columns if self.numbered else (*self.columns, NUMBER)
         listed = ", ".join(map(quoted, columns))
-        call = self.call.sql.replace(f"{ROWS_FROM}(", "ROWS FROM (", 1)
-        item = f"LATERAL {call} WITH ORDINALITY AS {quoted(self.alias)} ({listed})"
+        item = f"LATERAL {self._written} WITH ORDINALITY AS {quoted(self.alias)} ({listed})"
         return f"LEFT JOIN {item} ON {self.on.sql if self.on else 'true'}" if self.outer else f"CROSS JOIN {item}"
+
+    @property
+    def _written(self) -> str:
+        """The call as PostgreSQL reads it: several functions in step are ROWS FROM (...)."""
+        call = self.call.tree
+        if isinstance(call, exp.Anonymous) and call.name == ROWS_FROM:
+            return f"ROWS FROM ({', '.join(map(printed, call.expressions))})"
+        return self.call.sql
 
     @property
     def aliases(self) -> frozenset[str]:
@@ -111,7 +121,7 @@ class Expansion:
 
 NUMBER = "__ms_number"
 # The name of ROWS FROM (f(), g()) while it is parsed: a call whose arguments are the functions.
-ROWS_FROM = '"rows from"'
+ROWS_FROM = "rows from"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import psycopg
 
 from millstream.algebra.block import Block
+from millstream.algebra.relation import Order
 from millstream.algebra.table import BlockRows
 from millstream.catalog import blocks, stream_tables
 from millstream.catalog.stream_tables import StreamTable
@@ -42,7 +43,7 @@ def create(conn: Connection, table: StreamTable, planned: QueryPlan) -> None:
             below = planned.blocks[table_read.block]
             _index(conn, state.order_index_sql(below, names.at(below.position), one, order))
     for below, one, value in crossing_lookups(planned.blocks):
-        _index(conn, state.order_index_sql(below, names.at(below.position), one, [value]))
+        _index(conn, state.order_index_sql(below, names.at(below.position), one, [Order(value)]))
     blocks.add(conn, table.id, [_recorded(conn, planned, block, names) for block in planned.blocks])
 
 

@@ -8,12 +8,13 @@ A group's id is a 128-bit hash of the text of its keys, so NULL keys match and o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from sqlglot import exp
+
 from millstream.algebra.block import Accumulator, AggregateHead, Block, HolisticAggregate, Input
-from millstream.algebra.expr import Expr, Ref
-from millstream.algebra.relation import Project
+from millstream.algebra.expr import Expr, Ref, transform
+from millstream.algebra.relation import Order, Project
 from millstream.algebra.table import ROW, quoted
 from millstream.algebra.text_io import staged_sql, unstaged_sql
 from millstream.large_stack import on_large_stack
@@ -239,10 +240,11 @@ def _merged(one: Accumulator, head: AggregateHead) -> str:
 # -- the rows of an inner block --------------------------------------------------------------
 
 
-def shown_sql(block: Block, names: BlockNames) -> str:
+def shown_sql(block: Block, names: BlockNames, *, temporary: bool = False) -> str:
     """Return the view by which other blocks read this one: expressions over the state."""
     kept = f" WHERE {block.having}" if block.having else ""
-    return f"CREATE VIEW {names.shown} AS SELECT {_shown(block)} FROM {names.state} AS s{kept}"
+    create = "CREATE TEMPORARY VIEW" if temporary else "CREATE VIEW"
+    return f"{create} {names.shown} AS SELECT {_shown(block)} FROM {names.state} AS s{kept}"
 
 
 def _shown(block: Block) -> str:
@@ -285,30 +287,34 @@ def index_sql(block: Block, names: BlockNames, reader: Input, columns: Sequence[
     """Return the statement that creates an index for lookups in the block."""
     leaves = [reader.leaf(column) for column in columns]
     fixed = [leaf for leaf in leaves if leaf.wire.arrow != "string"] or leaves[:1]
-    keys = [_over_stored(leaf.expr.sql, block, reader) for leaf in fixed]
+    keys = [_over_stored(leaf.expr, block, reader).sql for leaf in fixed]
     # A text may be too long for a btree; only equality is asked for.
     how = " USING hash" if len(fixed) == 1 and fixed[0].wire.arrow == "string" else ""
     return f"CREATE INDEX ON {_stored(block, names)}{how} ({', '.join(f'({key})' for key in keys)})"
 
 
-def order_index_sql(block: Block, names: BlockNames, reader: Input, order: Sequence[str]) -> str:
+def order_index_sql(block: Block, names: BlockNames, reader: Input, order: Sequence[Order]) -> str:
     """Return the statement that creates an index for reading the first rows of a block in order."""
-    keys = [_SORTED.fullmatch(_over_stored(one, block, reader)) for one in order]
-    return f"CREATE INDEX ON {_stored(block, names)} ({', '.join(f'({key[1]}) {key[2]}' for key in keys if key)})"
+    keys = [f"({_over_stored(one.expr, block, reader)}) {one.how}" for one in order]
+    return f"CREATE INDEX ON {_stored(block, names)} ({', '.join(keys)})"
 
 
 def _stored(block: Block, names: BlockNames) -> str:
     return names.materialized if block.materialized else names.state
 
 
-def _over_stored(expression: str, block: Block, reader: Input) -> str:
-    """Rewrite an expression over a block's outputs to one over its stored columns."""
-    stored = {o.column.name: quoted(o.column.name) if block.materialized else f"({o.expr})" for o in block.outputs}
-    exprs = {Ref(reader.scan.alias, name).sql: expr for name, expr in stored.items()}
-    written = _STRING_OR_COLUMN.sub(lambda m: exprs.get(m[0], m[0]), expression)
-    return written if block.materialized else _STRING_OR_STATE.sub(lambda m: "" if m[0] == "s." else m[0], written)
+def _over_stored(expression: Expr, block: Block, reader: Input) -> Expr:
+    """Return an expression over what a block shows, over what it stores."""
+    outputs = {Ref(reader.scan.alias, output.column.name): output for output in block.outputs}
+    if block.materialized:
+        return expression.substitute({ref: Expr(quoted(ref.column)) for ref in outputs})
+    return expression.substitute({ref: _without_alias(Expr(f"({o.expr})"), "s") for ref, o in outputs.items()})
 
 
-_SORTED = re.compile(r"(.*?)((?: (?:ASC|DESC))?(?: NULLS (?:FIRST|LAST))?)", re.DOTALL)
-_STRING_OR_COLUMN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"\."(?:[^"]|"")*["]""")
-_STRING_OR_STATE = re.compile(r"""'(?:[^']|'')*'|\bs\.""")
+def _without_alias(expression: Expr, alias: str) -> Expr:
+    """Return an expression over the columns of one table, named without its alias: the key of an index."""
+
+    def bare(node: exp.Expression) -> exp.Expression:
+        return exp.Column(this=node.this) if isinstance(node, exp.Column) and node.table == alias else node
+
+    return Expr.of(transform(expression.tree, bare))

@@ -168,12 +168,12 @@ def lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, tuple[str, 
             yield blocks[table.block], one, columns
 
 
-def crossing_lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, str]]:
+def crossing_lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, Expr]]:
     """Yield the values by which rows that cross a temporal filter are found: (block, its reader, expression)."""
     for one in (one for block in blocks for one in block.inputs()):
         table, bounds = one.scan.table, [temporal_filters.bound for temporal_filters in one.temporal_filters]
         if isinstance(table, BlockRows) and None not in bounds:
-            values = dict.fromkeys(bound.value.sql for bound in bounds if bound is not None)
+            values = dict.fromkeys(bound.value for bound in bounds if bound is not None)
             yield from ((blocks[table.block], one, value) for value in values)
 
 

@@ -90,5 +90,5 @@ def limit_block(limit: Limit, server: PlanningServer) -> Block | Unsupported:
     tail = f"ORDER BY {', '.join(sorted_by)} {limit.limit}" if sorted_by else limit.limit
     outputs = tuple(Output(Column(f"c{n}", UNKNOWN_TYPE), f"({expr.sql})") for n, expr in enumerate(wanted))
     columns = tuple(BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in named)
-    kept = MaterializedRows("limit", tail, tuple(one.sql for one in order))
+    kept = MaterializedRows("limit", tail, tuple(order))
     return Block("limit", (branch,), columns, None, outputs, None, Key("row_id"), materialized=kept)

@@ -31,7 +31,7 @@ def _call(item: exp.Expression) -> exp.Expression | None:
     together = item.args.get("rows_from")
     if together:
         calls = [_qualified(call) if isinstance(call, exp.Table) else call for call in together]
-        name = exp.to_identifier(ROWS_FROM.strip('"'), quoted=True)
+        name = exp.to_identifier(ROWS_FROM, quoted=True)
         return exp.Anonymous(this=name, expressions=[call.copy() for call in calls if call])
     if isinstance(item, exp.Table):
         return _qualified(item)

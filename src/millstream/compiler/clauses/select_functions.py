@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from millstream.algebra.expr import Expr, Ref, transform
 from millstream.algebra.relation import ROWS_FROM, Expand, Expansion, Relation
+from millstream.algebra.table import quoted
 from millstream.compiler.clauses.groups.grouping import function_name
 from millstream.errors import Unsupported
 
@@ -85,4 +86,4 @@ class SetReturningCalls:
 
 
 def _in_step(calls: Sequence[Expr]) -> Expr:
-    return calls[0] if len(calls) == 1 else Expr(f"{ROWS_FROM}({', '.join(call.sql for call in calls)})")
+    return calls[0] if len(calls) == 1 else Expr(f"{quoted(ROWS_FROM)}({', '.join(call.sql for call in calls)})")

@@ -7,7 +7,6 @@ which takes a tenth of an evaluation over few rows. Columns are flat: leaf `c1` 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,8 +20,8 @@ BEFORE, AFTER, NET = "__before", "__after", "__net"
 
 Rule = Callable[[Relation, "Lowering"], str]
 
-# The placeholder of a step. A text of PostgreSQL never contains a zero character, so no literal looks like one.
-_MENTION = re.compile("\0(\\w+)\0")
+# Stands before and after the name of a step in a text. A text of PostgreSQL never contains a zero character.
+_PLACEHOLDER = "\0"
 
 
 @dataclass
@@ -51,21 +50,19 @@ class Lowering:
         """Add a step under a unique name, and return its placeholder for a FROM clause."""
         unique = f"{name}_{len(self.steps)}"
         self.steps.append((unique, select))
-        return f"\0{unique}\0"
+        return f"{_PLACEHOLDER}{unique}{_PLACEHOLDER}"
 
     def finish(self, last: str, *, nested: bool) -> str:
         """Return the whole statement; with `nested`, steps that are used once are written in place."""
         texts = [*(select for _, select in self.steps), last]
-        uses = Counter(_MENTION.findall("".join(texts)))
+        uses = Counter(name for text in texts for name in text.split(_PLACEHOLDER)[1::2])
         inner = {name for name, count in uses.items() if nested and count == 1}
         selects = dict(self.steps)
 
-        def name_or_text(mention: re.Match[str]) -> str:
-            name = mention[1]
-            return f"({written(selects[name])})" if name in inner else name
-
         def written(text: str) -> str:
-            return _MENTION.sub(name_or_text, text)
+            parts = text.split(_PLACEHOLDER)
+            parts[1::2] = [f"({written(selects[name])})" if name in inner else name for name in parts[1::2]]
+            return "".join(parts)
 
         named = [f"{name} AS (\n  {written(select)}\n)" for name, select in self.steps if name not in inner]
         chain = ",\n".join(named)

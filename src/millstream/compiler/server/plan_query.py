@@ -355,12 +355,12 @@ def _unnamed(tree: exp.Expression) -> exp.Expression:
 
 
 @on_large_stack
-def state_sql(block: Block, names: BlockNames, *, inner: bool) -> list[str]:
+def state_sql(block: Block, names: BlockNames, *, inner: bool, temporary: bool = False) -> list[str]:
     """Return the statements that create the state of a block, its materialized rows, and the view of its rows."""
     kept_rows = materialized_rows.create_sql(block, names) if block.materialized else []
     if block.head is None:
         return kept_rows
-    shown = [state.shown_sql(block, names)] if inner and not block.materialized else []
+    shown = [state.shown_sql(block, names, temporary=temporary)] if inner and not block.materialized else []
     return [*state.create_sql(block, block.head, names), *kept_rows, *shown]
 
 
@@ -397,8 +397,8 @@ class _Server:
         # A block that was tried and given up may have stood here before.
         self.conn.execute(f"DROP VIEW IF EXISTS {names.shown}".encode())
         self.conn.execute(f"DROP TABLE IF EXISTS {names.state}, {names.materialized}".encode())
-        for statement in state_sql(block, names, inner=True):
-            self.conn.execute(statement.replace("CREATE VIEW", "CREATE TEMPORARY VIEW", 1).encode())
+        for statement in state_sql(block, names, inner=True, temporary=True):
+            self.conn.execute(statement.encode())
         row = self.conn.execute("SELECT %s::regclass::oid::int8", (names.shown,)).fetchone()
         assert row is not None
         table = relations.table(self.conn, row[0])
