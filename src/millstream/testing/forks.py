@@ -32,6 +32,9 @@ def run(script: Path, *arguments: str, environment: Mapping[str, str], timeout: 
     """Run a script to its end, in exactly this environment."""
     with TemporaryDirectory(prefix="millstream-fork-") as directory:
         output, trouble = Path(directory) / "output", Path(directory) / "trouble"
+        # A process that is killed early has not opened them.
+        output.touch()
+        trouble.touch()
         process = _CONTEXT.Process(
             target=_main, args=(str(script), arguments, dict(environment), str(output), str(trouble)), daemon=True
         )

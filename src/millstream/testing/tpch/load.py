@@ -29,7 +29,7 @@ _BLOCK = 1 << 20
 
 
 def load(conn: Connection, scale: float) -> dict[str, int]:
-    """Make and fill the tables; the number of rows in each."""
+    """Create and fill the tables; return the number of rows in each."""
     conn.execute(SQL["tables"])
     with tempfile.TemporaryDirectory(prefix="millstream-tpch-") as name:
         directory = Path(name)
