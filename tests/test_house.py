@@ -1,4 +1,4 @@
-"""The house: rooms import downwards only, the lock holds what is declared, the surroundings are looked at."""
+"""The house: rooms import downwards only, modules have tests of their names, the lock holds what is declared."""
 
 from __future__ import annotations
 

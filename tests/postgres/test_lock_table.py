@@ -26,10 +26,9 @@ def test_with_the_setting_that_is_named_there_is_room_and_with_one_less_there_is
 
 
 def test_locks_of_other_sessions_are_counted(conn: Connection, writer: psycopg.Connection) -> None:
-    before = lock_table.read(conn).held
     with writer.transaction():
         writer.execute("SELECT pg_advisory_xact_lock(77, n) FROM generate_series(1, 50) AS n")
-        assert lock_table.read(conn).held >= before + 50
+        assert lock_table.read(conn).held >= 50
     assert lock_table.empty(conn).held == 0
 
 

@@ -46,15 +46,17 @@ def test_a_slot_that_was_made_as_another_is_not_resumed(conn: Connection, databa
             slot.check(conn, database, replace(made, **change))
 
 
-def test_one_that_was_dropped_is_not_resumed_and_one_of_another_plugin_neither(
+def test_one_that_was_dropped_is_not_resumed_and_one_of_another_kind_neither(
     conn: Connection, database: str, made: Slot
 ) -> None:
     conn.execute("SELECT pg_drop_replication_slot(%s)", (made.name,))
     with pytest.raises(SlotLost, match="It was dropped"):
         slot.check(conn, database, made)
-    conn.execute("SELECT pg_create_logical_replication_slot(%s, 'test_decoding')", (made.name,))
+    conn.execute("SELECT pg_create_physical_replication_slot(%s)", (made.name,))
     with pytest.raises(SlotLost, match="Another slot has its name"):
         slot.check(conn, database, made)
+    # It belongs to no database, and would be left.
+    conn.execute("SELECT pg_drop_replication_slot(%s)", (made.name,))
 
 
 def test_tables_are_added_to_the_publication_once_and_taken_out(conn: Connection) -> None:
