@@ -160,7 +160,6 @@ COVERED: dict[str, tuple[str, str]] = {
     "scheduler/context.py": ("scheduler/test_round.py", "a protocol"),
     "catalog/installation/adoption.py": ("service/test_adopt.py", "it rewrites a catalog that was restored"),
     "testing/queries": ("testing/queries/test_productions.py", "each production is written, and PostgreSQL accepts it"),
-    "testing/forks.py": ("crash/test_process.py", "the processes that are killed are forked by it"),
     "testing/restore.py": ("service/test_adopt.py", "pg_dump and pg_restore between two clusters"),
     "testing/writers.py": ("concurrency/test_exact.py", "it is the load of the tests of concurrency"),
 }
@@ -189,13 +188,12 @@ def test_every_module_has_a_test_of_its_name_or_one_that_covers_it() -> None:
     assert [test for test, _ in COVERED.values() if not (ROOT / "tests" / test).exists()] == []
 
 
-def test_nine_of_ten_modules_have_a_test_of_their_name_and_the_table_has_no_other() -> None:
+def test_nine_of_ten_modules_have_a_test_of_their_name_and_the_table_names_what_exists() -> None:
     found = modules()
     named = [
         module for module in found if (covered_by(module) or "").endswith(f"test_{Path(module).stem.strip('_')}.py")
     ]
     assert len(named) >= 0.9 * len(found)
-    assert not set(COVERED) & set(named), "these have a test of their name by now"
     assert all((ROOT / "src" / "millstream" / path).exists() for path in COVERED)
 
 
