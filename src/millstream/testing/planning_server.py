@@ -45,6 +45,8 @@ _CONDITIONS = (
 _NOT_STRICT = (exp.Connector, exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ)
 _FUNCTIONS = {"lower": "text", "upper": "text", "length": "int4", "scale": "int4", "starts_with": "bool"}
 _OF_ARGUMENT = frozenset({"abs", "round", "trunc", "greatest", "least"})
+# Functions that return NULL if an argument is NULL.
+_STRICT_FUNCTIONS = frozenset({*_FUNCTIONS, "abs", "round", "trunc"})
 _DECLARED = re.compile(r"^\s*([a-zA-Z0-9_ ]+?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*$")
 _COLUMN = re.compile(r"\s*(\w+)\s+((?:[^,(]|\([^)]*\))+)")
 _oids = count(1)
@@ -133,11 +135,18 @@ class PlanningServerDouble:
             return bool(node.this)
         if isinstance(node, exp.Literal):
             return str(node.this) if node.is_string or "." in node.name else int(node.name)
-        operands = list(node.iter_expressions())
-        strict = isinstance(node, exp.Binary | exp.Neg | exp.Anonymous) and not isinstance(node, _NOT_STRICT)
-        if isinstance(node, exp.Null) or (strict and any(self._value(printed(child)) is None for child in operands)):
+        if isinstance(node, exp.Null):
+            return None
+        if _is_strict(node) and any(self._value(printed(operand)) is None for operand in node.iter_expressions()):
             return None
         raise LookupError(f"the double cannot evaluate {text}: give it in `known_values`")
+
+
+def _is_strict(node: exp.Expression) -> bool:
+    """Return True for an operator or a function that is NULL if an operand is."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() in _STRICT_FUNCTIONS
+    return isinstance(node, exp.Binary | exp.Neg) and not isinstance(node, _NOT_STRICT)
 
 
 def _columns_of(block: Block) -> dict[Ref, PgType]:

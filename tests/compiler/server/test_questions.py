@@ -18,7 +18,11 @@ TYPED = [
     'CAST("o"."id" AS numeric(5,1))', "99999999999", "1.5", 'lower("o"."note")', 'abs("o"."weight")',
     'round("o"."rate")', 'length("o"."note")', '"o"."placed"',
 ]  # fmt: skip
-VALUES = ["1", "'a'", "true", "CAST(NULL AS integer)", "(NULL) + CAST(NULL AS integer)", "CAST('b' AS text)"]
+VALUES = [
+    "1", "'a'", "true", "CAST(NULL AS integer)", "(NULL) + CAST(NULL AS integer)", "CAST('b' AS text)",
+    "1 + CAST(NULL AS integer)", "lower(CAST(NULL AS text))", "CAST(NULL AS integer) = 1", "- CAST(NULL AS integer)",
+    "starts_with('a', NULL)", "round(CAST(NULL AS numeric), 2)", "CAST(NULL AS text) || 'a'",
+]  # fmt: skip
 
 
 def orders(shop: Connection) -> Scan:
