@@ -129,7 +129,7 @@ def test_a_stream_table_is_stale_at_twice_a_schedule_that_is_a_duration(
 
 
 def test_the_data_of_a_chain_is_as_old_as_the_oldest_and_the_upstream_is_named(conn: Connection) -> None:
-    """The answer is that of `Behind`, which the Python API gives."""
+    """The answer is that of `OlderUpstream`, which the Python API gives."""
     deep, base, middle, top = add(conn, "deep"), add(conn, "base"), add(conn, "middle"), add(conn, "top")
     for reader, read in ((base, deep), (middle, base), (top, middle)):
         upstreams.put(conn, reader.id, [Upstream(read.id)])
@@ -142,7 +142,7 @@ def test_the_data_of_a_chain_is_as_old_as_the_oldest_and_the_upstream_is_named(c
     assert [shown[f"public.{name}"]["held_back_by"] for name in ("deep", "base", "middle", "top")] == [
         [], ["public.deep"], ["public.base"], ["public.base"],
     ]  # fmt: skip
-    behind = upstreams.behind(conn, [top.id], NOW)[top.id]
+    behind = upstreams.older_than_cut(conn, [top.id], NOW)[top.id]
     assert [one.name for one in behind] == shown["public.top"]["held_back_by"]
 
 

@@ -53,8 +53,8 @@ def test_one_that_was_dropped_meanwhile_is_not_recorded(conn: Connection) -> Non
 def test_those_that_name_a_relation_are_found_by_their_text_but_for_itself(conn: Connection) -> None:
     install.install(conn)
     a, b = made(conn, "a", "SELECT id FROM public.b"), made(conn, "b", "SELECT id FROM public.b")
-    assert upstreams.naming(conn, "b") == [(a, "SELECT id FROM public.b")]
-    assert upstreams.among(conn, [0]) == {}
+    assert upstreams.queries_with_name(conn, "b") == [(a, "SELECT id FROM public.b")]
+    assert upstreams.stream_tables_of(conn, [0]) == {}
     assert upstreams.names(conn) == {a: "public.a", b: "public.b"}
 
 

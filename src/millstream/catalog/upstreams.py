@@ -21,7 +21,7 @@ class Upstream:
 
 
 @dataclass(frozen=True)
-class Behind:
+class OlderUpstream:
     """An upstream whose rows are older than the cut that a reader was refreshed in."""
 
     id: int
@@ -33,11 +33,11 @@ class Behind:
     def __str__(self) -> str:
         """Print why: `public.b is SUSPENDED`, `public.b was not refreshed with it`."""
         reason = (self.last_error or "").partition("\n")[0]
-        told = f"is {self.status}" if self.status != "ACTIVE" else "was not refreshed with it"
-        return f"{self.name} {told}" + (f": {reason}" if reason else "")
+        state = f"is {self.status}" if self.status != "ACTIVE" else "was not refreshed with it"
+        return f"{self.name} {state}" + (f": {reason}" if reason else "")
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, str | None]) -> Behind:
+    def from_dict(cls, document: Mapping[str, str | None]) -> OlderUpstream:
         """Read what `as_dict` has written."""
         moment = document["data_timestamp"]
         timestamp = datetime.fromisoformat(moment) if moment else None
@@ -69,11 +69,11 @@ def of(conn: Connection, stream_table_id: int) -> list[Upstream]:
     return [Upstream(id, tuple(via)) for id, via in conn.execute(_SQL["of"], (stream_table_id,))]
 
 
-def behind(conn: Connection, readers: Sequence[int], cut_at: datetime) -> dict[int, tuple[Behind, ...]]:
-    """Return which upstreams of each of these, to any depth, were not refreshed in the cut of that time."""
-    found = dict[int, tuple[Behind, ...]]()
-    for reader, *row in conn.execute(_SQL["behind"], {"readers": list(readers), "cut_at": cut_at}):
-        found[reader] = (*found.get(reader, ()), Behind(*row))
+def older_than_cut(conn: Connection, readers: Sequence[int], cut_at: datetime) -> dict[int, tuple[OlderUpstream, ...]]:
+    """Return the upstreams of each reader, to any depth, that were not refreshed in the cut of that time."""
+    found = dict[int, tuple[OlderUpstream, ...]]()
+    for reader, *row in conn.execute(_SQL["older_than_cut"], {"readers": list(readers), "cut_at": cut_at}):
+        found[reader] = (*found.get(reader, ()), OlderUpstream(*row))
     return found
 
 
@@ -87,11 +87,11 @@ def names(conn: Connection) -> dict[int, str]:
     return dict(conn.execute(_SQL["names"]).fetchall())
 
 
-def among(conn: Connection, relids: Iterable[int]) -> dict[int, int]:
-    """Return which of these relations are stream tables: their oids, with the ids of the stream tables."""
-    return dict(conn.execute(_SQL["among"], (list(relids),)).fetchall())
+def stream_tables_of(conn: Connection, relids: Iterable[int]) -> dict[int, int]:
+    """Return which of these relations are stream tables, as a map of oid to id."""
+    return dict(conn.execute(_SQL["stream_tables_of"], (list(relids),)).fetchall())
 
 
-def naming(conn: Connection, name: str) -> list[tuple[int, str]]:
-    """Return the stream tables in whose query this name may stand: their ids and canonical queries."""
-    return [(id, query) for id, query in conn.execute(_SQL["naming"], (name, name))]
+def queries_with_name(conn: Connection, name: str) -> list[tuple[int, str]]:
+    """Return the stream tables whose query may contain this name: their ids and canonical queries."""
+    return [(id, query) for id, query in conn.execute(_SQL["queries_with_name"], (name, name))]

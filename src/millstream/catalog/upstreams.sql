@@ -1,7 +1,7 @@
 -- every --
 SELECT stream_table_id, upstream_id, via FROM millstream.upstreams ORDER BY stream_table_id, upstream_id;
 
--- behind --
+-- older_than_cut --
 -- The upstreams of these that were not refreshed in the cut of that time, directly or through others that were: (reader, id,
 -- name, status, data timestamp, last error). What stands under one that was not refreshed does not matter.
 WITH RECURSIVE under (reader, id) AS (
@@ -36,9 +36,9 @@ LOCK TABLE millstream.upstreams IN SHARE ROW EXCLUSIVE MODE;
 -- names --
 SELECT id, schema_name || '.' || name FROM millstream.stream_tables;
 
--- among --
+-- stream_tables_of --
 -- The stream tables whose tables are among these relations.
 SELECT relid, id FROM millstream.stream_tables WHERE relid = ANY (%s::oid[]);
 
--- naming --
+-- queries_with_name --
 SELECT id, canonical_query FROM millstream.stream_tables WHERE position(%s IN canonical_query) > 0 AND name <> %s ORDER BY id;

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from millstream.catalog.upstreams import Behind
+from millstream.catalog.upstreams import OlderUpstream
 from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
 from millstream.postgres.connection import Connection
@@ -37,7 +37,7 @@ class Cut:
     """The id of its own transaction."""
     written: set[int] = field(default_factory=set)
     """Stream tables that were changed here: what reads them, in this transaction, sees that."""
-    behind: dict[int, tuple[Behind, ...]] = field(default_factory=dict)
+    behind: dict[int, tuple[OlderUpstream, ...]] = field(default_factory=dict)
     """By stream table that is refreshed here: what it reads, to any depth, that is not."""
     buffers: Buffers = field(init=False)
 

@@ -22,7 +22,7 @@ from millstream.catalog.history import HistoryEntry, Initiator
 from millstream.catalog.journal import Journal
 from millstream.catalog.processes.leadership import Epoch
 from millstream.catalog.processes.mutex import ONCE, Mutex
-from millstream.catalog.upstreams import Behind
+from millstream.catalog.upstreams import OlderUpstream
 from millstream.errors import (
     Busy,
     Cancelled,
@@ -223,7 +223,7 @@ class Refresher:
         reading = [job for job in jobs if job.upstreams]
         if not reading:
             return {}
-        found = upstreams.behind(self.conn, [job.table.id for job in reading], now.taken_at)
+        found = upstreams.older_than_cut(self.conn, [job.table.id for job in reading], now.taken_at)
         now.behind |= {id: tuple(_explained(one, outcomes.get(one.id)) for one in own) for id, own in found.items()}
         waiting = dict[int, Outcome]()
         for job in reading:
@@ -345,7 +345,7 @@ def _reading_less(jobs: Sequence[Job], read: SourcesByTable) -> dict[int, Outcom
     return {table.id: Gap((), f"more is recorded than {table.name} reads") for table in less}
 
 
-def _explained(upstream: Behind, outcome: Outcome | None) -> Behind:
+def _explained(upstream: OlderUpstream, outcome: Outcome | None) -> OlderUpstream:
     """Tell why an upstream was not refreshed in this cut, where it was tried here."""
     return replace(upstream, last_error=str(outcome)) if isinstance(outcome, MillstreamError) else upstream
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from millstream.catalog.upstreams import Behind
+from millstream.catalog.upstreams import OlderUpstream
 from millstream.frontier.snapshot import Snapshot
 
 Action = Literal["NO_DATA", "DIFFERENTIAL", "FULL", "REINITIALIZE", "SKIP"]
@@ -52,7 +52,7 @@ class RefreshReport:
     inputs: tuple[InputReport, ...] = ()
     phases: Mapping[str, float] = field(default_factory=dict)
     initiated_by: Literal["SCHEDULER", "MANUAL", "INITIAL"] = "MANUAL"
-    held_back_by: tuple[Behind, ...] = ()
+    held_back_by: tuple[OlderUpstream, ...] = ()
     """Stream tables that it reads and that were not refreshed with it: its data is as old as theirs."""
     notices: tuple[str, ...] = ()
     """What its owner should know: at creation, which sources stay on triggers and the statement that changes it,
@@ -74,7 +74,7 @@ class RefreshReport:
         given["data_timestamp"] = datetime.fromisoformat(given["data_timestamp"])
         given["frontier"] = Snapshot.parse(given["frontier"])
         given["inputs"] = tuple(InputReport(**one) for one in given["inputs"])
-        given["held_back_by"] = tuple(map(Behind.from_dict, given["held_back_by"]))
+        given["held_back_by"] = tuple(map(OlderUpstream.from_dict, given["held_back_by"]))
         given["notices"] = tuple(given["notices"])
         return cls(**given)
 

@@ -39,7 +39,7 @@ def refuse_cycle_of_new(conn: Connection, id: int, name: str, found: Sequence[Up
     if not found:
         return
     whole = recorded_graph(conn).reading(id, _reads(id, found))
-    for other, query in upstreams.naming(conn, name):
+    for other, query in upstreams.queries_with_name(conn, name):
         with suppress(BadQuery):
             whole = whole.reading(other, _reads(other, upstreams_under(conn, query)))
     _refuse_cycle(whole, id)

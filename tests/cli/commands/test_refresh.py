@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.cli.conftest import AT, Line, report
 
-from millstream.catalog.upstreams import Behind
+from millstream.catalog.upstreams import OlderUpstream
 from millstream.cli.exit_codes import Exit
 from millstream.errors import NoSuchStreamTable
 
@@ -21,7 +21,7 @@ def test_refresh_of_several_names_refreshes_each(line: Line) -> None:
 
 
 def test_refresh_tells_what_holds_a_stream_table_back(line: Line) -> None:
-    behind = Behind(7, "public.base", "SUSPENDED", AT, "it failed [MS402]\nDETAIL: much")
+    behind = OlderUpstream(7, "public.base", "SUSPENDED", AT, "it failed [MS402]\nDETAIL: much")
     line.double.answers["refresh"] = lambda name: report(name=name, held_back_by=(behind,))
     ended = line("refresh", "a")
     assert "a has older data, because public.base is SUSPENDED: it failed [MS402]" in ended.err

@@ -71,7 +71,7 @@ def _size(count: int) -> str:
 def _behind(app: App, tables: Sequence[StreamTable]) -> dict[int, str]:
     """Return, by stream table, which older one it reads, where its rows are older than its last refresh."""
     held = [one for one in tables if one.cut_at and one.data_timestamp and one.data_timestamp < one.cut_at]
-    found = {one.id: upstreams.behind(app.conn, [one.id], one.cut_at) for one in held if one.cut_at}
+    found = {one.id: upstreams.older_than_cut(app.conn, [one.id], one.cut_at) for one in held if one.cut_at}
     return {
         id: f"Stream tables that it reads are older: {'; '.join(map(str, found[id][id]))}." for id in found if found[id]
     }
