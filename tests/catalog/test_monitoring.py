@@ -375,10 +375,10 @@ def test_a_missing_service_is_told_where_something_has_a_schedule(
     assert (status, told.startswith("No service runs")) == ("WARN", True)
     session, instance = another(), uuid4()
     backend = session.info.backend_pid
-    leadership.register(session, instance, pid=77, host="here", version="0", backend_pid=backend)
+    leadership.register(session, leadership.Registration(instance, 77, "here", "0", backend))
     leadership.take_over(session, instance)
     other = another()
-    leadership.register(other, uuid4(), pid=78, host="there", version="0", backend_pid=other.info.backend_pid)
+    leadership.register(other, leadership.Registration(uuid4(), 78, "there", "0", other.info.backend_pid))
     status, told = health(conn, "service")
     assert (status, "process 77 on here" in told, told.endswith("; 1 standby")) == ("OK", True, True)
     shown = rows(conn, "SELECT role, pid, alive, epoch FROM millstream.service_status()")

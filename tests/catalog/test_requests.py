@@ -267,7 +267,7 @@ def test_a_request_wakes_the_service_and_warns_where_none_runs(database: str, mi
         conn.add_notice_handler(lambda notice: warnings.append(notice.message_primary or ""))
         conn.execute(CALLS["refresh"].encode())
         assert warnings == ["the request waits: no service is running on this database"]
-        leadership.register(mill, uuid4(), pid=1, host="here", version="0", backend_pid=mill.info.backend_pid)
+        leadership.register(mill, leadership.Registration(uuid4(), 1, "here", "0", mill.info.backend_pid))
         conn.execute(CALLS["refresh"].encode())
         assert len(warnings) == 1
     assert [one.payload for one in mill.notifies(timeout=60, stop_after=2)] == ["request", "request"]

@@ -1,11 +1,11 @@
-"""Read the change buffers at a cut, whoever filled them.
+"""Read the change buffers at a cut, whether triggers or WAL capture filled them.
 
-    told by triggers     in the cut's own transaction, whose snapshot ends the slice
-    told by the log      in a session beside it, once the log has come past the cut; the cut's snapshot is a condition
+    from triggers     read in the cut's own transaction, whose snapshot ends the slice
+    from WAL          read in a second session, after WAL capture has passed the cut; the cut's snapshot is a condition
 
-A transaction that the cut sees has its commit in the log before any message that is written after the cut. So when all
-before such a message is durable, all that belongs to the slice is in the buffer, and what lies there beyond the cut is
-left for the next one.
+A transaction that the cut sees has its commit in WAL before any message that is written after the cut. So when
+everything before such a message is durable, the buffer contains the whole slice. Rows of transactions that the
+cut does not see belong to a later slice.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from millstream.errors import MillstreamError
 from millstream.frontier.snapshot import Snapshot
 from millstream.postgres.connection import Connection
 
-# A session that sees in the buffers all that was committed before it was asked for.
-Log = Callable[[], Connection]
+# Opens a session in which the buffers contain everything that was committed before the call.
+WalSession = Callable[[], Connection]
 
 
 @dataclass
@@ -31,36 +31,37 @@ class Buffers:
     conn: Connection
     end: Snapshot
     sources: Mapping[int, Source] = field(default_factory=dict)
-    log: Connection | None = None
+    wal: Connection | None = None
+    """A session that sees what WAL capture has stored up to the cut, if a slice needs it."""
     trouble: MillstreamError | None = None
-    """Why the log has not come as far as the cut."""
+    """Why WAL capture has not reached the cut."""
 
-    def reach(self, asked: Sequence[Pair], log: Log | None) -> None:
-        """Wait for the log, where any of these slices needs it."""
-        if log is None or not any(self._is_logged(*pair) for pair in asked):
+    def reach(self, asked: Sequence[Pair], wal: WalSession | None) -> None:
+        """Wait for WAL capture, if any of these slices needs it."""
+        if wal is None or not any(self._needs_wal(*pair) for pair in asked):
             return
         try:
-            self.log = log()
+            self.wal = wal()
         except MillstreamError as error:
             self.trouble = error
 
     def lacks(self, relid: int, frontier: Snapshot) -> MillstreamError | None:
-        """Return why this slice cannot be read; "" if it can."""
-        return self.trouble if self._is_logged(relid, frontier) else None
+        """Return the error because of which this slice cannot be read; None if it can."""
+        return self.trouble if self._needs_wal(relid, frontier) else None
 
-    def _is_logged(self, relid: int, frontier: Snapshot) -> bool:
+    def _needs_wal(self, relid: int, frontier: Snapshot) -> bool:
         source = self.sources.get(relid)
         return source is not None and source.needs_wal(frontier)
 
     def pending(self, pairs: Sequence[Pair]) -> dict[Pair, Pending]:
         """Return what is in each slice."""
-        logged = [pair for pair in pairs if self._is_logged(*pair)]
-        triggered = [pair for pair in pairs if not self._is_logged(*pair)]
-        found = dict(zip(triggered, slices.pending(self.conn, triggered, sources=self.sources), strict=True))
-        if logged:
-            assert self.log is not None, "waited for WAL capture"
-            waiting = slices.pending(self.log, logged, sources=self.sources, until=self.end)
-            found |= dict(zip(logged, waiting, strict=True))
+        from_wal = [pair for pair in pairs if self._needs_wal(*pair)]
+        from_triggers = [pair for pair in pairs if not self._needs_wal(*pair)]
+        found = dict(zip(from_triggers, slices.pending(self.conn, from_triggers, sources=self.sources), strict=True))
+        if from_wal:
+            assert self.wal is not None, "waited for WAL capture"
+            waiting = slices.pending(self.wal, from_wal, sources=self.sources, until=self.end)
+            found |= dict(zip(from_wal, waiting, strict=True))
         return found
 
     def slice(self, relid: int, frontier: Snapshot) -> tuple[Connection, str]:
@@ -68,8 +69,8 @@ class Buffers:
         parts = [slices.slice_condition(frontier)]
         if relid in self.sources:
             parts.append(slices.origin_condition(self.sources[relid]))
-        if not self._is_logged(relid, frontier):
+        if not self._needs_wal(relid, frontier):
             return self.conn, " AND ".join(part.as_string(self.conn) for part in parts)
-        assert self.log is not None, "waited for WAL capture"
+        assert self.wal is not None, "waited for WAL capture"
         parts.append(slices.seen_condition(self.end))
-        return self.log, " AND ".join(part.as_string(self.conn) for part in parts)
+        return self.wal, " AND ".join(part.as_string(self.conn) for part in parts)

@@ -1,6 +1,6 @@
-"""Carry out what was decided for one stream table: its blocks in order, each evaluated and applied.
+"""Execute the decision for one stream table: evaluate and apply its blocks in order.
 
-No choice is made here but one: where only the clock has moved and no row with it, nothing was to be done.
+One choice is made here: if only the clock has moved, and no row with it, there was nothing to do.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from millstream.refresh.job import Job, relids_read
 from millstream.refresh.reads.access_paths import AccessPaths
 from millstream.refresh.reads.single_rows import SingleRowVersions
 from millstream.refresh.recursion import RecursionRefresh
-from millstream.refresh.report import RefreshReport, Tally
+from millstream.refresh.report import RefreshReport
+from millstream.settings import Settings
 from millstream.spark.engine import Engine
 
 
 class Means(Protocol):
-    """What it takes: a connection, Spark when it is asked for, and limits."""
+    """What a refresh needs of the application: a connection, Spark if needed, and limits."""
 
     conn: Connection
     dsn: str
-    max_lookup_rows: int
-    max_recursion_steps: int
+    settings: Settings
 
     def engine(self) -> Engine: ...
 
@@ -41,16 +41,15 @@ class Means(Protocol):
 def carry_out(
     means: Means, now: Cut, job: Job, decision: Decision, initiated_by: Initiator, *, consolidated: bool = False
 ) -> RefreshReport:
-    """Evaluate and apply the blocks, one after the other; then frontier and history.
+    """Evaluate and apply the blocks one after the other, then record frontier and history.
 
-    `netted`: of rows that came and went since, nothing is computed.
+    `consolidated`: images that cancel are removed before anything is computed.
     """
-    started, tally = time.perf_counter(), Tally()
+    started = time.perf_counter()
     since = job.table.cut_at if decision.action == "DIFFERENTIAL" else None
     versions = SingleRowVersions(now, job.names, since)
-    access = AccessPaths(
-        now, job.names, means.engine, means.dsn, means.max_lookup_rows, tally, versions, consolidated=consolidated
-    )
+    access = AccessPaths(now, job.names, means, versions, consolidated=consolidated)
+    tally = access.tally
     changed = False
     for block in job.blocks:
         if block.terms:
@@ -93,7 +92,7 @@ def _check_target(conn: Connection, job: Job) -> None:
 def _recurse(means: Means, job: Job, block: Block, access: AccessPaths, decision: Decision) -> None:
     evaluations = [Evaluation(term.block, means.engine, access, access.tally) for term in block.terms]
     names = job.names.at(block.position)
-    recursion = RecursionRefresh(means.conn, block, names, evaluations, access, means.max_recursion_steps)
+    recursion = RecursionRefresh(means.conn, block, names, evaluations, access, means.settings.max_recursion_steps)
     if decision.action == "DIFFERENTIAL":
         assert job.table.frontier is not None
         recursion.difference(job.table.frontier)

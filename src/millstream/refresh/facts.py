@@ -18,7 +18,6 @@ from millstream.refresh.job import Job, SourcesByTable
 
 
 def facts_of(
-    conn: Connection,
     buffers: Buffers,
     jobs: Sequence[Job],
     read: SourcesByTable,
@@ -27,7 +26,7 @@ def facts_of(
 ) -> list[Facts]:
     """Return the facts of each job, in the order of the jobs."""
     relids = sorted({source.relid for job in jobs for source in read[job.table.id]})
-    sizes = _estimated_rows(conn, relids)
+    sizes = _estimated_rows(buffers.conn, relids)
     pending = buffers.pending(slices(jobs, read))
     return [
         Facts(

@@ -25,6 +25,7 @@ from millstream.errors import LockNotHad, MillstreamError, SourceChanged, Target
 from millstream.postgres.connection import Connection
 from millstream.postgres.failures import failure_from
 from millstream.refresh.job import Gap, Job, Outcome, SourcesByTable, relids_read
+from millstream.settings import Settings
 from millstream.store import target
 
 
@@ -33,9 +34,7 @@ def preflight(
     memory: DigestCache,
     jobs: Sequence[Job],
     read: SourcesByTable,
-    *,
-    guarded: bool,
-    trusted_roles: Sequence[str] = (),
+    settings: Settings,
 ) -> tuple[dict[int, Outcome], dict[int, list[Change]]]:
     """Return the outcomes of the jobs that are put aside, and the changed definitions by stream table.
 
@@ -45,9 +44,9 @@ def preflight(
     new = [job for job in jobs if not memory.holds(job.table.id, job.digests, found[job.table.id])]
     changes = _changes(conn, new)
     aside = {job.table.id: why for job in new if (why := _unplanned(conn, job, changes.get(job.table.id, ())))}
-    aside |= _check_guards(conn, [job for job in new if job.table.id not in aside], guarded)
+    aside |= _check_guards(conn, [job for job in new if job.table.id not in aside], not settings.allow_direct_writes)
     aside |= _check_capture(conn, [job for job in new if job.table.id not in aside], read)
-    aside |= _check_rights(conn, [job for job in new if job.table.id not in aside], trusted_roles)
+    aside |= _check_rights(conn, [job for job in new if job.table.id not in aside], settings.trusted_roles)
     for job in new:
         if job.table.id not in aside and job.table.id not in changes:
             memory.keep(job.table.id, job.digests, found[job.table.id])

@@ -42,7 +42,7 @@ from millstream.postgres.connection import Connection
 from millstream.postgres.failures import failure_from, failure_here
 from millstream.postgres.table_locks import Patience
 from millstream.refresh.apply.record import initiator, record_idle
-from millstream.refresh.buffers import Log
+from millstream.refresh.buffers import WalSession
 from millstream.refresh.carry_out import carry_out
 from millstream.refresh.cut import Cut, cut
 from millstream.refresh.decide import Decision, Facts, decide
@@ -51,6 +51,7 @@ from millstream.refresh.job import Gap, Job, Outcome, Postponed, SourcesByTable,
 from millstream.refresh.preflight import preflight
 from millstream.refresh.reasons import REASONS
 from millstream.refresh.report import RefreshReport
+from millstream.settings import Settings
 from millstream.spark.engine import Engine
 from millstream.store import staging
 
@@ -82,25 +83,21 @@ class _NotPlanned(Exception):
 
 @dataclass
 class Refresher:
-    """What a refresh needs: a connection, Spark when it is asked for, and limits."""
+    """Refreshes stream tables, with the connection, Spark and the settings of an application."""
 
     conn: Connection
     mutex: Mutex
     dsn: str
     engine: Callable[[], Engine]
-    max_lookup_rows: int
-    max_change_ratio: float
-    max_recursion_steps: int
-    log: Log | None = None
+    settings: Settings
+    wal: WalSession | None = None
+    """Opens a session that sees what WAL capture has stored up to the cut."""
     witness: Witness | None = None
     memory: DigestCache = field(default_factory=DigestCache)
-    guarded: bool = True
-    """Have stream tables guards?"""
     known: Mapping[int, RefreshReport | MillstreamError] = field(default_factory=dict)
-    """How the refreshes of others, which are not asked for here, have ended."""
+    """Results of earlier refreshes of other stream tables."""
     ended_by: Callable[[BaseException], str | None] = lambda error: None
     """Return how Java has ended, if that may be the cause of an error."""
-    trusted_roles: tuple[str, ...] = ()
     epoch: Epoch | None = None
     """In a service: its leadership, without which nothing may be committed."""
     journal: Journal | None = None
@@ -159,7 +156,9 @@ class Refresher:
     def _open(self, jobs: list[Job]) -> list[relations.Name]:
         """Lock the stream tables to which other roles may attach triggers, before their triggers are checked."""
         relids = [job.table.relid for job in jobs if job.table.relid]
-        return relations.names(self.conn, sorted(foreign_code.open_tables(self.conn, relids, self.trusted_roles)))
+        return relations.names(
+            self.conn, sorted(foreign_code.open_tables(self.conn, relids, self.settings.trusted_roles))
+        )
 
     def _unless_busy(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[Outcome]:
         """Leave out what reads a source that was not to be had."""
@@ -175,9 +174,7 @@ class Refresher:
         aside |= {job.table.id: NoSuchStreamTable.named(job.table.name) for job in jobs if job.table.id not in tables}
         current = [replace(job, table=tables[job.table.id]) for job in jobs if job.table.id in tables]
         read = sources.read_by_each(self.conn, list(tables))
-        aside_too, changes = preflight(
-            self.conn, self.memory, current, read, guarded=self.guarded, trusted_roles=self.trusted_roles
-        )
+        aside_too, changes = preflight(self.conn, self.memory, current, read, self.settings)
         aside |= aside_too
         if self.prepare is None:
             aside |= _reading_less([job for job in current if job.table.id not in aside], read)
@@ -187,7 +184,7 @@ class Refresher:
         for level in levels([job for job in current if job.table.id not in aside]):
             done |= self._waiting(now, level, {**self.known, **aside, **done})
             ready = [job for job in level if job.table.id not in done]
-            facts = facts_of(self.conn, now.buffers, ready, read, changes, self.max_change_ratio)
+            facts = facts_of(now.buffers, ready, read, changes, self.settings.differential_max_change_ratio)
             outcomes = self._decided(now, ready, facts, initiated_by)
             done |= {job.table.id: outcome for job, outcome in zip(ready, outcomes, strict=True)}
         return [aside.get(job.table.id) or done[job.table.id] for job in jobs]
@@ -205,7 +202,7 @@ class Refresher:
         if not unplanned:
             return
         ready = [job for job in jobs if job.table.id not in aside]
-        facts = facts_of(self.conn, now.buffers, ready, read, changes, self.max_change_ratio)
+        facts = facts_of(now.buffers, ready, read, changes, self.settings.differential_max_change_ratio)
         changing = {id for id, outcome in aside.items() if isinstance(outcome, Gap)} | changes.keys()
         for job, known in zip(ready, facts, strict=True):
             reads_other_tables = not job.blocks and job.recorded_relids != _relids(read[job.table.id])
@@ -237,7 +234,7 @@ class Refresher:
     def _behind(self, now: Cut, jobs: list[Job], read: SourcesByTable) -> dict[int, Outcome]:
         """Return those whose sources WAL capture has not read up to the cut."""
         now.buffers.sources = {source.relid: source for job in jobs for source in read[job.table.id]}
-        now.buffers.reach(slices(jobs, read), self.log)
+        now.buffers.reach(slices(jobs, read), self.wal)
         lacking = [(job.table.id, now.buffers.lacks(*pair)) for job in jobs for pair in slices([job], read)]
         return {id: error for id, error in lacking if error is not None}
 

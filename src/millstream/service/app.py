@@ -136,24 +136,19 @@ class App:
 
     def refresher(self, known: Mapping[int, RefreshReport | MillstreamError]) -> Refresher:
         """Return a refresher; `known` has the results of earlier refreshes of other stream tables."""
-        settings = self.settings
         return Refresher(
             self.conn,
             self.mutex,
             self.dsn,
             self.engine,
-            settings.max_lookup_rows,
-            settings.differential_max_change_ratio,
-            settings.max_recursion_steps,
-            self.follower.session,
-            self.witness,
-            self._memory,
-            not settings.allow_direct_writes,
-            known,
-            self.ended_by,
-            settings.trusted_roles,
-            self.epoch,
-            self.journal,
+            self.settings,
+            wal=self.follower.session,
+            witness=self.witness,
+            memory=self._memory,
+            known=known,
+            ended_by=self.ended_by,
+            epoch=self.epoch,
+            journal=self.journal,
         )
 
     def plan(self, table: StreamTable) -> QueryPlan:

@@ -29,7 +29,7 @@ def registered(conn: Connection, another: Open) -> tuple[Connection, UUID]:
 
 def register(conn: Connection, instance: UUID) -> None:
     backend = conn.info.backend_pid
-    leadership.register(conn, instance, pid=1, host="here", version="0", backend_pid=backend)
+    leadership.register(conn, leadership.Registration(instance, 1, "here", "0", backend))
 
 
 def test_a_takeover_begins_an_epoch_and_is_shown(conn: Connection, registered: tuple[Connection, UUID]) -> None:

@@ -31,7 +31,7 @@ def service(ms: Millstream, another: Open, conn: Connection) -> Iterator[Millstr
     conn.execute("INSERT INTO orders VALUES (1, 'north', 10), (2, 'south', 20)")
     registered, ended = another(), threading.Event()
     backend = registered.info.backend_pid
-    leadership.register(registered, uuid4(), pid=1, host="here", version="0", backend_pid=backend)
+    leadership.register(registered, leadership.Registration(uuid4(), 1, "here", "0", backend))
 
     def work() -> None:
         while not ended.wait(0.01):

@@ -45,7 +45,7 @@ def test_a_leader_that_beats_is_not_silent_and_one_that_hangs_is_ended(conn: Con
     instance = uuid4()
     with Mutex(database) as lock, lock.exclusive("leader"):
         backend = lock.backend_pid()
-        leadership.register(conn, instance, pid=1, host="here", version="0", backend_pid=backend)
+        leadership.register(conn, leadership.Registration(instance, 1, "here", "0", backend))
         leadership.take_over(conn, instance)
         # Nobody beats.
         wait_until(lambda: has_ended(conn))
@@ -64,7 +64,7 @@ def test_the_sessions_of_the_former_leader_are_ended_and_no_others(
     left, other = another(), another()
     for session, of in ((left, instance), (other, successor)):
         session.execute("SELECT set_config('application_name', %s, false)", (f"{session_names(of)} worker",))
-    leadership.register(conn, instance, pid=1, host="here", version="0", backend_pid=left.info.backend_pid)
+    leadership.register(conn, leadership.Registration(instance, 1, "here", "0", left.info.backend_pid))
     leadership.take_over(conn, instance)
     end_sessions_of(conn, instance, keep=[left.info.backend_pid])
     assert left.execute("SELECT 1").fetchone() == (1,), "it is to be kept"
@@ -80,7 +80,7 @@ def test_a_transaction_of_the_former_leader_does_not_hold_up_the_takeover(
 ) -> None:
     install.install(conn)
     instance, successor, left = uuid4(), uuid4(), another()
-    leadership.register(conn, instance, pid=1, host="here", version="0", backend_pid=left.info.backend_pid)
+    leadership.register(conn, leadership.Registration(instance, 1, "here", "0", left.info.backend_pid))
     epoch = leadership.take_over(conn, instance)
     left.execute("SELECT set_config('application_name', %s, false)", (session_names(instance),))
     left.execute("BEGIN")

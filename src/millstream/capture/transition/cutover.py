@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from millstream.capture.trigger import triggers
+from millstream.capture.trigger.triggers import WalReturn
 from millstream.capture.wal import publication, slot
 from millstream.catalog import sources
 from millstream.catalog.sources import Cutover, Mode, Source
@@ -147,14 +148,16 @@ def stay_on_triggers(conn: Connection, relid: int, reason: str) -> None:
 
 def return_to_triggers(conn: Connection, relid: int, reason: str, *, patience: Patience = BRIEF) -> None:
     """Return to triggers. Changes from WAL before the cutover still count."""
-    triggers.install(conn, relations.table(conn, relid), (), patience=patience, back_because=reason)
+    triggers.install(conn, relations.table(conn, relid), (), patience=patience, back=WalReturn(reason))
     failpoint("transition_returned")
 
 
 def abandon_wal(conn: Connection, relid: int, reason: str, *, patience: Patience = BRIEF) -> None:
     """Return to triggers after WAL was lost: changes may be missing, so all readers reinitialise."""
     if relations.names(conn, [relid]):
-        triggers.install(conn, relations.table(conn, relid), (), patience=patience, lost_because=reason)
+        triggers.install(
+            conn, relations.table(conn, relid), (), patience=patience, back=WalReturn(reason, is_lost=True)
+        )
     else:  # The table was dropped; its readers notice that by themselves.
         _put(conn, relid, None, mode="TRIGGER", cutovers=(), reason=reason)
     failpoint("transition_lost")

@@ -43,6 +43,18 @@ __all__ = ["gaps", "install", "missing", "remove"]
 _SQL = load("millstream.capture.trigger", "triggers.sql")
 
 
+@dataclass(frozen=True)
+class WalReturn:
+    """Why a source must return from WAL to triggers; no reason if it need not."""
+
+    reason: str = ""
+    is_lost: bool = False
+    """True if changes may be missing from WAL, so that the readers must reinitialise."""
+
+
+STAY = WalReturn()
+
+
 # -- setting up ------------------------------------------------------------------------------
 
 
@@ -52,17 +64,15 @@ def install(
     columns: Sequence[str],
     *,
     patience: Patience = PATIENT,
-    back_because: str = "",
-    lost_because: str = "",
+    back: WalReturn = STAY,
 ) -> Source:
     """Capture these columns of a table, in addition to those already captured; return the source as recorded.
 
-    A source that is captured from WAL stays so, unless its columns or gaps require triggers, or `back_because` or
-    `lost_because` gives a reason. Call it outside of a transaction: readers of the buffer must take their cut
+    A source that is captured from WAL stays so, unless its columns or gaps require triggers, or `back` gives a
+    reason. Call it outside of a transaction: readers of the buffer must take their cut
     after this has committed.
     """
     root = Name(table.oid, table.schema, table.name)
-    back = _Back(back_because or lost_because, bool(lost_because))
     try:
         return under_lock(conn, [root], "SHARE ROW EXCLUSIVE", lambda: _set_up(conn, root, columns, back), patience)
     except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
@@ -76,15 +86,7 @@ def _moved(root: Name) -> SourceChanged:
     return SourceChanged.shape(str(root), "It was dropped or renamed.")
 
 
-@dataclass(frozen=True)
-class _Back:
-    """Why a source must return from WAL to triggers; an empty reason if it need not."""
-
-    reason: str = ""
-    is_lost: bool = False
-
-
-def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> Source:
+def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: WalReturn) -> Source:
     # Read under the lock: what the caller read before may be outdated.
     tree = trees(conn, [root.oid]).get(root.oid)
     if tree is None or tree.tables[0] != root:
@@ -106,7 +108,7 @@ def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: _Back) -> 
     if former:
         # Altered columns are no failure: the source may start another transition at once.
         returned = f"{CHANGED if drift else RETURNED}{gap.removesuffix('.')}."
-        why = _Back(back.reason or returned, back.is_lost) if former.mode == "WAL" and has_gap else back
+        why = WalReturn(back.reason or returned, back.is_lost) if former.mode == "WAL" and has_gap else back
         source = _continued(conn, source, former, why, has_gap=has_gap)
     sources.put(conn, source)
     return source
@@ -129,7 +131,7 @@ def _cause(drift: Mapping[str, str]) -> str:
     return "PARTITIONS_CHANGED" if drift else "CAPTURE_GAP"
 
 
-def _continued(conn: Connection, source: Source, former: Source, back: _Back, *, has_gap: bool) -> Source:
+def _continued(conn: Connection, source: Source, former: Source, back: WalReturn, *, has_gap: bool) -> Source:
     """Return the source with the state of its transition, now that triggers capture these columns."""
     # With a gap, readers reinitialise and read no older images, so cutovers are no longer needed.
     cutovers = () if has_gap else former.cutovers

@@ -1,13 +1,14 @@
-"""What the log tells of a source: may it be captured from there, and is it still?
+"""Decide whether a source can be captured from WAL, and check that it still is published.
 
-A source that may not stays on its triggers, and the reason is recorded where users look for it. One that is captured
-from the log is looked at at each tick: a table that was taken out of the publication and put back has other entries
-in it, and what was written between was told to nobody.
+A source that cannot stays on its triggers, and the reason is recorded for users. One that is captured from WAL is
+checked at each tick: a table that was removed from the publication and added again has other entries in it, and changes
+made in between were not published.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from psycopg import sql
 
@@ -80,7 +81,7 @@ def obstacle(conn: Connection, source: Source, *, has_slot: bool, may_set_identi
     """Return why a source cannot be captured from WAL, with what to do about it; "" if it can."""
     return (
         _of_server(conn, has_slot=has_slot)
-        or next((why for row in _tables(conn, source) if (why := _of_table(*row))), "")
+        or next((why for table in _tables(conn, source) if (why := _of_table(table))), "")
         or ("" if may_set_identity else _of_identity(conn, source))
     )
 
@@ -110,24 +111,36 @@ def _of_server(conn: Connection, *, has_slot: bool) -> str:
     return ""
 
 
-def _tables(conn: Connection, source: Source) -> list[tuple[Name, str, str, bool, list[str], bool]]:
+@dataclass(frozen=True)
+class _TableFacts:
+    """What decides whether a table can be captured from WAL."""
+
+    name: Name
+    kind: str
+    persistence: str
+    is_owned: bool
+    generated: Sequence[str]
+    """Generated columns that are not published."""
+    is_subscribed: bool
+
+
+def _tables(conn: Connection, source: Source) -> list[_TableFacts]:
     rows = conn.execute(_SQL["tables"], ([source.relid, *source.partitions],))
-    return [(Name(oid, schema, name), *facts) for oid, schema, name, *facts in rows]
+    return [_TableFacts(Name(oid, schema, name), *facts) for oid, schema, name, *facts in rows]
 
 
-def _of_table(
-    table: Name, kind: str, persistence: str, is_owned: bool, generated: Sequence[str], is_subscribed: bool
-) -> str:
-    if kind not in ("r", "p"):
-        return f"{table} is {_KINDS.get(kind, 'no table')}: logical decoding does not return its rows."
-    if persistence != "p":
+def _of_table(facts: _TableFacts) -> str:
+    table = facts.name
+    if facts.kind not in ("r", "p"):
+        return f"{table} is {_KINDS.get(facts.kind, 'no table')}: logical decoding does not return its rows."
+    if facts.persistence != "p":
         return f"{table} is not logged. ALTER TABLE {table} SET LOGGED;"
-    if not is_owned:
+    if not facts.is_owned:
         return f"{table} belongs to another role: only its owner may publish it."
-    if generated:
-        listed = ", ".join(f'"{name}"' for name in generated)
+    if facts.generated:
+        listed = ", ".join(f'"{name}"' for name in facts.generated)
         return f"Logical decoding does not return the generated columns of {table} ({listed})."
-    if is_subscribed:
+    if facts.is_subscribed:
         return f"{table} is written by a subscription."
     return ""
 

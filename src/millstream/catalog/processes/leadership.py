@@ -15,7 +15,7 @@ second. Nothing is written for that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Literal
 from uuid import UUID
@@ -65,12 +65,20 @@ class ServiceProcess:
     """Since that session last executed a statement; 0 where the server does not tell."""
 
 
-def register(conn: Connection, instance: UUID, *, pid: int, host: str, version: str, backend_pid: int) -> None:
+@dataclass(frozen=True)
+class Registration:
+    """What a process records about itself: its id, its place, and the session that holds its lock."""
+
+    instance: UUID
+    pid: int
+    host: str
+    version: str
+    backend_pid: int
+
+
+def register(conn: Connection, process: Registration) -> None:
     """Insert the row of this process, or write its new session into it; remove rows of processes that are gone."""
-    conn.execute(
-        _SQL["register"],
-        {"instance": instance, "pid": pid, "host": host, "version": version, "backend_pid": backend_pid},
-    )
+    conn.execute(_SQL["register"], asdict(process))
     conn.execute(_SQL["remove_gone"])
 
 

@@ -11,9 +11,9 @@ turns out to, while it runs. Then the whole table is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +30,7 @@ from millstream.refresh.reads import read_sql
 from millstream.refresh.reads.read_sql import FilterVersions
 from millstream.refresh.reads.single_rows import SingleRowVersions
 from millstream.refresh.report import InputReport, Path, Tally
+from millstream.settings import Settings
 from millstream.spark import parts
 from millstream.spark.engine import Engine
 from millstream.spark.scan import PAGES_PER_TASK, Scanned, scan
@@ -52,29 +53,29 @@ class Estimate:
     sequential: bool
 
 
+class ReadMeans(Protocol):
+    """What reading needs of the application: Spark, the server's address for Spark's tasks, and the settings."""
+
+    dsn: str
+    settings: Settings
+
+    def engine(self) -> Engine: ...
+
+
 class AccessPaths:
-    """Reads inputs for one refresh and notes how."""
+    """Reads inputs for one refresh, and records how."""
 
     def __init__(
-        self,
-        cut: Cut,
-        names: BlockNames,
-        engine: Callable[[], Engine],
-        dsn: str,
-        max_lookup_rows: int,
-        tally: Tally,
-        versions: SingleRowVersions,
-        *,
-        consolidated: bool = False,
+        self, cut: Cut, names: BlockNames, means: ReadMeans, versions: SingleRowVersions, *, consolidated: bool = False
     ) -> None:
         self.cut = cut
         self.names = names
-        self.engine = engine
-        self.dsn = dsn
-        self.max_lookup_rows = max_lookup_rows
-        self.tally = tally
         self.versions = versions
         self.consolidated = consolidated
+        self.engine = means.engine
+        self.dsn = means.dsn
+        self.max_lookup_rows = means.settings.max_lookup_rows
+        self.tally = Tally()
         self.scans: list[tuple[Input, Scanned, str]] = []
         self._sizes: dict[int, float] = {}
 
@@ -85,17 +86,14 @@ class AccessPaths:
     ) -> pa.Table | Scanned:
         """Read the rows whose leaf columns equal one of the keys, or all rows if that is cheaper.
 
-        `nulls` are the places of columns where a NULL is equal to a NULL.
+        `nulls` are the positions of the columns at which a NULL equals a NULL.
         """
         nulls = [place for place in nulls if keys.column(place).null_count > 0]
-        relation = self._keys_relation(keys)
-        source = read_sql.keys_sql(one, columns, relation)
-        limit = self.max_lookup_rows + 1
-        where = self.names.source(one.scan.table)
+        distinct = read_sql.keys_sql(one, columns, self._keys_relation(keys))
+        lookup = read_sql.Lookup(columns, distinct, self.max_lookup_rows + 1, nulls)
+        relation = self.names.source(one.scan.table)
         filter_versions = self.versions.filter_versions(one)
-        query = read_sql.lookup_sql(
-            one, where, columns, source, before=before, nulls=nulls, limit=limit, filter_versions=filter_versions
-        )
+        query = read_sql.lookup_sql(one, relation, lookup, before=before, filter_versions=filter_versions)
         estimate = self._estimate(query.rsplit(" LIMIT ", 1)[0], one)
         if estimate.rows > self.max_lookup_rows and self._has_statistics(one):
             return self.everything(one, before=before, why=f"a lookup would return about {estimate.rows:.0f} rows")

@@ -8,7 +8,8 @@ send from there, and the neighbours of that table are read in full too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
@@ -48,16 +49,16 @@ def read_demanded(
     # Sizes order the messages; two inputs leave no choice of order.
     planned = messages(branch, holders, access.sizes(branch.inputs) if len(branch.inputs) > 2 else {})
     waiting = {message.id for message in planned}
-    reduction = SemiJoinReduction(branch, held, waiting)
+    reading = _Reading(branch, held, access, SemiJoinReduction(branch, held, waiting), before)
     for message in planned:
         if any(id_ in alls for id_ in message.after) or _asks_for_all(message, held):
             alls.add(message.id)
         everything = message.id in alls and (message.spreads or not message.sender_columns)
-        answer = _answer(branch, message, held, answers, access, before, reduction, everything=everything)
+        answer = reading.answer(message, answers, everything=everything)
         waiting.remove(message.id)
         if answer is not None:
             answers[message.id] = answer
-    return {name: rows.reduce(partial(reduction.rows, name)) for name, rows in held.items()}
+    return {name: rows.reduce(partial(reading.reduction.rows, name)) for name, rows in held.items()}
 
 
 def _asks_for_all(message: KeyMessage, held: dict[str, InputRows]) -> bool:
@@ -65,49 +66,60 @@ def _asks_for_all(message: KeyMessage, held: dict[str, InputRows]) -> bool:
     return not message.sender_columns and any(held[name].has_rows() for name in message.behind)
 
 
-def _answer(
-    branch: Branch,
-    message: KeyMessage,
-    held: dict[str, InputRows],
-    answers: dict[Id, pa.Table | Scanned],
-    access: AccessPaths,
-    before: int,
-    reduction: SemiJoinReduction,
-    *,
-    everything: bool,
-) -> pa.Table | Scanned | None:
-    """Return the receiver's rows for the sender's keys, and add them to the receiver; None if there are no keys."""
-    receiver = held[message.receiver]
-    if receiver.whole is not None:
-        return receiver.whole
-    sent = [answers[id_] for id_ in message.after if id_ in answers]
-    if message.round == 1:
-        sent += held[message.sender].starting_rows()
-    tables = [rows for rows in sent if isinstance(rows, pa.Table) and rows.num_rows > 0]
-    scanned = any(isinstance(rows, Scanned) for rows in sent)
-    if not tables and not scanned and not everything:
-        return None
-    input_ = branch.input(message.receiver)
-    if scanned or everything:
-        why = "the whole input is needed" if scanned or message.sender_columns else "no equality joins it"
-        receiver.whole = access.everything(input_, before=before, why=why)
-        return receiver.whole
-    joining = [reduction.rows(message.sender, rows, away=message.receiver, number=message.round) for rows in tables]
-    keys = distinct_keys(joining, message.sender_columns, message.nulls)
-    if keys.num_rows == 0:
-        return None
-    column = _single_column(branch, message)
-    known, new = receiver.split_known(column, keys) if column else ([], keys)
-    if new.num_rows == 0:
-        return pa.concat_tables(known)
-    answer = access.lookup(input_, message.receiver_columns, new, before=before, nulls=message.nulls)
-    if not isinstance(answer, pa.Table) or ROW not in answer.column_names:
-        receiver.whole = answer
-        return answer
-    receiver.found.append(answer)
-    if column:
-        receiver.lookups.append(LookedUpKeys(column, new.column(0), answer))
-    return pa.concat_tables([*known, answer])
+@dataclass(frozen=True)
+class _Reading:
+    """The rows of a branch, while its inputs are read."""
+
+    branch: Branch
+    held: dict[str, InputRows]
+    access: AccessPaths
+    reduction: SemiJoinReduction
+    before: int
+
+    def answer(
+        self, message: KeyMessage, answers: Mapping[Id, pa.Table | Scanned], *, everything: bool
+    ) -> pa.Table | Scanned | None:
+        """Return the receiver's rows for the sender's keys, and add them to the receiver; None if there are no keys."""
+        receiver = self.held[message.receiver]
+        if receiver.whole is not None:
+            return receiver.whole
+        sent = [answers[id_] for id_ in message.after if id_ in answers]
+        if message.round == 1:
+            sent += self.held[message.sender].starting_rows()
+        tables = [rows for rows in sent if isinstance(rows, pa.Table) and rows.num_rows > 0]
+        scanned = any(isinstance(rows, Scanned) for rows in sent)
+        if not tables and not scanned and not everything:
+            return None
+        if scanned or everything:
+            why = "the whole input is needed" if scanned or message.sender_columns else "no equality joins it"
+            input_ = self.branch.input(message.receiver)
+            receiver.whole = self.access.everything(input_, before=self.before, why=why)
+            return receiver.whole
+        return self._look_up(message, receiver, tables)
+
+    def _look_up(
+        self, message: KeyMessage, receiver: InputRows, tables: Sequence[pa.Table]
+    ) -> pa.Table | Scanned | None:
+        """Look up the keys of these rows in the receiver, except keys that were looked up before."""
+        joining = [
+            self.reduction.rows(message.sender, rows, away=message.receiver, number=message.round) for rows in tables
+        ]
+        keys = distinct_keys(joining, message.sender_columns, message.nulls)
+        if keys.num_rows == 0:
+            return None
+        column = _single_column(self.branch, message)
+        known, new = receiver.split_known(column, keys) if column else ([], keys)
+        if new.num_rows == 0:
+            return pa.concat_tables(known)
+        input_ = self.branch.input(message.receiver)
+        answer = self.access.lookup(input_, message.receiver_columns, new, before=self.before, nulls=message.nulls)
+        if not isinstance(answer, pa.Table) or ROW not in answer.column_names:
+            receiver.whole = answer
+            return answer
+        receiver.found.append(answer)
+        if column:
+            receiver.lookups.append(LookedUpKeys(column, new.column(0), answer))
+        return pa.concat_tables([*known, answer])
 
 
 def _single_column(branch: Branch, message: KeyMessage) -> str:

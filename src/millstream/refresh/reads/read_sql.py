@@ -145,26 +145,33 @@ def crossing_sql(input_: Input, relation: str, filter_versions: FilterVersions, 
     )
 
 
+@dataclass(frozen=True)
+class Lookup:
+    """Which rows a lookup returns: those whose leaf columns equal a key, up to a limit."""
+
+    columns: Sequence[str]
+    keys: str
+    """A FROM item __ms_k (k0, k1, ...)."""
+    limit: int
+    nulls: Sequence[int] = ()
+    """Positions of the columns at which a NULL equals a NULL."""
+
+
 def lookup_sql(
     input_: Input,
     relation: str,
-    columns: Sequence[str],
-    keys: str,
+    lookup: Lookup,
     *,
     before: int,
-    nulls: Sequence[int],
-    limit: int,
     filter_versions: FilterVersions = UNCHANGED_FILTERS,
 ) -> str:
-    """Return the query for the rows whose leaf columns equal a key; `keys` is a FROM item __ms_k (k0, k1, ...).
-
-    `nulls` are the positions of the columns at which a NULL equals a NULL.
-    """
-    same = [_same(_compared(input_.leaf(column)), f"__ms_k.k{n}", n in nulls) for n, column in enumerate(columns)]
+    """Return the query for the rows of a lookup."""
+    expressions = [_compared(input_.leaf(column)) for column in lookup.columns]
+    same = [_same(each, f"__ms_k.k{n}", n in lookup.nulls) for n, each in enumerate(expressions)]
     item = input_.scan.item(relation)
-    source = f"{keys} JOIN {f'({item})' if input_.scan.expansions else item} ON {' AND '.join(same)}"
+    source = f"{lookup.keys} JOIN {f'({item})' if input_.scan.expansions else item} ON {' AND '.join(same)}"
     counts, passed = filter_versions.stored(before)
-    return _select(input_, source, [*counts, _located(input_)], passed, filter_versions) + f" LIMIT {limit}"
+    return _select(input_, source, [*counts, _located(input_)], passed, filter_versions) + f" LIMIT {lookup.limit}"
 
 
 def _located(input_: Input) -> str:

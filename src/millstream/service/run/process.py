@@ -149,10 +149,10 @@ class Process:
             heartbeat.stop()
 
     def _register(self, conn: Connection, lock: Mutex) -> None:
-        leadership.register(
-            conn, self.instance, pid=os.getpid(), host=socket.gethostname(), version=version("millstream"),
-            backend_pid=lock.backend_pid(),
-        )  # fmt: skip
+        own = leadership.Registration(
+            self.instance, os.getpid(), socket.gethostname(), version("millstream"), lock.backend_pid()
+        )
+        leadership.register(conn, own)
 
     # -- signals -----------------------------------------------------------------------------
 
