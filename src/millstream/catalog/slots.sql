@@ -19,7 +19,7 @@ WHERE name = %(name)s AND (%(take_over)s OR owner = %(owner)s)
 RETURNING epoch;
 
 -- advance --
--- The next transaction id comes along: by it the 32 bits of the log's ids are widened.
+-- With the next transaction id, by which 32-bit ids from WAL are extended to 64 bits.
 -- What else is known of the reader is written along: no row is written for that alone.
 UPDATE millstream.slots
 SET cursor = greatest(cursor, %(cursor)s::pg_lsn),

@@ -1,13 +1,13 @@
 """Connections to PostgreSQL, all with the same pinned session settings.
 
-A role or a database may carry its own DateStyle, TimeZone or row_security; a value must look the
-same whoever reads it, so what decides how values print is set in the startup packet.
+A role or a database may have its own DateStyle, TimeZone or row_security. A value must look the same in every session,
+so settings that affect how values are printed are set in the startup packet.
 
-Whoever dies must not keep locks: keepalives tell both sides of a machine that is gone, within half a minute, and the
-server looks every second, also in the middle of a statement, whether its client is still there (`WATCHFUL`).
+A client that dies must not keep locks: TCP keepalives notice a failed machine within half a minute, and the server
+checks every second, also during a statement, whether its client still exists (`WATCHFUL`).
 
-In a session of ours the search_path is pinned too: a name in our statements means the server's own function,
-whatever others have made of that name. What a user wrote is read along the user's path, in `users_path`.
+In our own sessions the search_path is pinned too, so a name in our statements means the server's own function, whatever
+objects other roles have created. The user's queries are parsed with the user's search_path, in `users_path`.
 """
 
 from __future__ import annotations

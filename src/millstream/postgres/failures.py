@@ -1,12 +1,12 @@
-"""What errors of PostgreSQL, of Spark and of this machine mean to a refresh: which trouble passes by itself.
+"""Classify errors of PostgreSQL, of Spark and of this machine: which are transient?
 
-    TRANSIENT     the server lacks something for the moment; trying again helps, and no stream table is suspended
-    CONFLICTS     another transaction was in the way; trying again at once helps
-    CANCELLED     somebody cancelled the statement
-    all others    the statement itself is wrong: trying again does not help
+    TRANSIENT     the server lacks resources for the moment; retrying helps, and no stream table is suspended
+    CONFLICTS     another transaction was in the way; retrying at once helps
+    CANCELLED     the statement was cancelled
+    all others    the statement itself is wrong; retrying does not help
 
-The codes are matched by prefix, so that a class of codes is one line. Spark's tasks tell the code in the text of their
-error, since an exception of a task reaches us as text; what Spark itself says is matched by its words.
+Codes are matched by prefix, so a class of codes is one line. Errors of Spark's tasks have the SQLSTATE in their text,
+because only the text reaches us; Spark's own errors are matched by their words.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A session's fence: what must hold until each of its transactions is committed.
+"""A session's fence: a condition that must hold until each of its transactions is committed.
 
-The service puts one on its sessions: that its process still leads. Whatever commits something in such a session, in any
-room, asks for it as the last statement before the COMMIT; without a fence that is nothing.
+The service sets one on its sessions: this process is still the leader. Code that commits in such a session, in any
+room, calls it as the last statement before the COMMIT. Without a fence the call does nothing.
 """
 
 from __future__ import annotations

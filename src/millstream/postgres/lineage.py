@@ -1,7 +1,7 @@
-"""What a query reads, as PostgreSQL records it: views, functions and tables, and which of them leads to which.
+"""Find what a query reads, as PostgreSQL records it: views, functions and tables, and which leads to which.
 
-Names in a query are resolved by the server when a view is made of it, and the server keeps what that view depends on.
-A function tells what it reads only where its body is written BEGIN ATOMIC; a body that is text is known when it runs.
+The server resolves the names in a query when a view of it is created, and records what the view depends on. It knows
+what a function reads only if the body is written as BEGIN ATOMIC; a body in a string is not analysed.
 """
 
 from __future__ import annotations

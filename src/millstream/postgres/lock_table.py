@@ -1,8 +1,8 @@
-"""The server's table of locks: how large it is, how much of it is free, and what a relation takes of it.
+"""Read the server's lock table: its size, how much of it is free, and how many locks a relation takes.
 
-PostgreSQL has room for max_locks_per_transaction locks for each connection and each prepared transaction, all of them
-in one table that all sessions share. A transaction holds what it has locked until it ends, so one that touches many
-relations can fill the table, and then every session's next lock fails with "out of shared memory".
+PostgreSQL has room for max_locks_per_transaction locks for each connection and each prepared transaction, in one table
+that all sessions share. A transaction keeps its locks until it ends, so one that uses many relations can fill the
+table, and then every session's next lock fails with "out of shared memory".
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Tell whoever listens: notifications with JSON in them.
+"""Send notifications with JSON payloads.
 
 LISTEN millstream_cdc_transition     the capture mode of a source has changed
-LISTEN millstream_alert              something wants looking at, or is done
+LISTEN millstream_alert              something needs attention, or is done
 
-A notification is part of its transaction: listeners get it when what it tells is committed, and never if it is not.
+A notification is part of its transaction: listeners receive it after the commit, and never without one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What PostgreSQL's own catalog says of a relation: its columns, their types, its key, its members.
+"""Read from PostgreSQL's own catalog: columns, types, key and partitions of a relation.
 
-Types are looked up, never guessed. A column over a domain carries the domain's name, for casts, and
-everything else of what lies underneath: PostgreSQL computes with that, and so do we. Names are always
-qualified, so that they mean the same under any search_path.
+Types are looked up, never guessed. A column of a domain has the domain's name, for casts, and otherwise the properties
+of the base type, with which PostgreSQL computes. Names are always qualified, so that they mean the same under any
+search_path.
 """
 
 from __future__ import annotations

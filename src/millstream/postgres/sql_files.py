@@ -1,10 +1,10 @@
-"""Fixed SQL kept in `.sql` files as named blocks.
+"""Load fixed SQL from `.sql` files with named blocks.
 
     -- due_tables --
     -- What the statement is for.
     SELECT ...;
 
-`load(package, file)` gives the blocks of a file by name; a misspelt name fails at import.
+`load(package, file)` returns the blocks of a file by name; a misspelt name fails at import.
 """
 
 from __future__ import annotations

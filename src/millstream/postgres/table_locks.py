@@ -1,8 +1,8 @@
 """Take a lock on tables without making their writers wait.
 
-A lock request that waits makes every later writer queue behind it, however short their own work.
-So each attempt waits only `lock_timeout`, gives up, rolls back, and tries again after a pause that
-grows and is never the same twice. What was to be done under the lock starts anew with it.
+A lock request that waits makes every later writer queue behind it, however short its own work is. So each attempt waits
+only for `lock_timeout`, then rolls back, and tries again after a pause that grows and varies. The work under the lock
+starts again with each attempt.
 """
 
 from __future__ import annotations

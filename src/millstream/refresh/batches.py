@@ -1,10 +1,10 @@
 """Choose which stream tables share a cut: whole graphs of them, as many as the server's lock table has room for.
 
     a -> b -> c      d -> e      f           three graphs: tables that read each other, directly or not
-    [a b c d e] [f]                          two cuts, where the locks of all six are too many
+    [a b c d e] [f]                          two cuts, if the locks of all six are too many
 
-A graph moves to one moment in one transaction. Graphs that share no stream table are independent of each other: each
-cut takes as many of them as fit, those that read the same sources beside each other.
+A graph is refreshed in one transaction, so all of it shows one snapshot. Graphs that share no stream table are
+independent: each cut takes as many of them as fit, those with the same sources next to each other.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The cut: one REPEATABLE READ transaction whose snapshot is the new frontier.
 
-Everything a refresh reads, it reads here: change buffers, source rows, its own stored table. The
-result, the frontier and the history are written in the same transaction, so a crash at any
-instruction leaves all of it or nothing. What it will read is held first (see `hold.py`).
+A refresh reads everything here: change buffers, source rows, its own stored tables. The result, the frontier and the
+history are written in the same transaction, so after a crash all of it is there or nothing. The sources are locked
+before the snapshot is taken (see `source_locks.py`).
 """
 
 from __future__ import annotations

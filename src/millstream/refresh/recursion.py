@@ -1,18 +1,18 @@
-"""Bring the rows of a recursion up to date, step by step.
+"""Refresh the rows of a recursion, step by step.
 
-    run 0     each term over the changes of what else it reads, the recursion as it is stored
-    run n     each recursive term over the rows that the last step found, all else as it is now
+    run 0     each term over the changes of its other inputs, with the recursion as it is stored
+    run n     each recursive term over the rows of the last step, with all other inputs as they are now
 
-UNION ALL goes by levels: a row's level is the number of steps to it, and what a level gains follows from the changes
-and from what the level before gained.
+UNION ALL works by levels. The level of a row is the number of steps that produced it, and the change of a level follows
+from the changes and from the change of the level before:
 
     change of level n = (change of the term) over level n-1 as it was + the term over the change of level n-1
 
-UNION deletes and rederives: what lost a derivation goes, and all that was derived from it; what of that is derived
-from what is left comes back; then what is new, and what follows from it.
+UNION deletes and rederives: delete rows that lost a derivation, and all rows derived from them; insert again those that
+the remaining rows derive; then insert new rows, and what follows from them.
 
     root -> a -> b,  and the edge root -> a is replaced by b -> a
-    a lost a derivation, so a and b go; nothing that is left derives them, though b now leads to a
+    a lost a derivation, so a and b are deleted; the remaining rows do not derive them, although b now leads to a
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Refresh stream tables: one cut for all that are due, one transaction for all they change.
+"""Refresh stream tables: one cut for all that are due, one transaction for all their changes.
 
     lock  ->  cut  ->  facts  ->  decide  ->  evaluate, apply (each)  ->  frontier, history  ->  commit  ->  prune
 
-Tables without changes cost one line in one statement and no Spark job. One that fails is rolled
-back to its own savepoint; the others commit.
+Stream tables without changes share one statement and need no Spark job. One that fails is rolled back to its own
+savepoint; the others commit.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Hold the sources before the cut is taken, so that none is emptied under it.
+"""Lock the sources before the cut is taken, so that none is truncated during it.
 
-TRUNCATE, and ALTER TABLE where it rewrites, keep no old rows for old snapshots: a table truncated after the cut
-reads as empty in it, although the cut's snapshot does not see the TRUNCATE. An ACCESS SHARE lock keeps them out
-until the cut ends, and nobody else: readers and writers go on.
+TRUNCATE, and ALTER TABLE if it rewrites, keep no old rows for old snapshots: a table truncated after the cut is empty
+in it, although the cut's snapshot does not see the TRUNCATE. An ACCESS SHARE lock blocks only these until the cut ends;
+readers and writers continue.
 
     lock .. snapshot .. TRUNCATE waits .. read, apply, commit .. TRUNCATE .. next cut: a T is in the slice
 
-Whoever has truncated and not yet committed keeps us waiting. Each wait is shorter than the server's
-deadlock_timeout, and what was held already is given back after it: of two that wait for each other it is we
-who give way. A source that is not to be had goes without its readers; the others are refreshed.
+We wait for a transaction that has truncated and not committed. Each wait is shorter than the server's deadlock_timeout,
+and then all locks are released: so in a deadlock we give way. If a source cannot be locked, its readers are skipped
+and the others are refreshed.
 """
 
 from __future__ import annotations

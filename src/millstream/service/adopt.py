@@ -1,13 +1,13 @@
 """The verb adopt: make a catalog that was restored or copied into this database work here.
 
-    examine    every table by its recorded name, its shape, our mark; every query planned        changes nothing
-    rewrite    oids, capture that came along dropped, a new installation id, the identity        one transaction
-    capture    each source anew, by triggers                                                     one after the other
-    fill       every stream table by difference from the rows that came along                    as a refresh does
+    examine    find every table by its recorded name, compare shape and comment, plan every query    changes nothing
+    rewrite    oids, a new installation id, the identity; drop restored capture triggers              one transaction
+    capture    set up triggers on each source                                                         one after the other
+    fill       refresh every stream table, by difference from its restored rows                       as a refresh does
 
-What cannot be resolved is listed with its reason, and nothing is adopted until it is repaired or named in `forget`:
-then its table is left alone, as a table like any other. A process that is killed leaves the catalog as it came, or
-rewritten; adopting again goes on from there.
+Stream tables that cannot be adopted are listed with the reason, and nothing is adopted until they are repaired or named
+in `forget`, which keeps their tables as ordinary tables. A process that is killed leaves the catalog either unchanged
+or rewritten; adopting again continues from there.
 """
 
 from __future__ import annotations

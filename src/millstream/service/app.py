@@ -1,7 +1,7 @@
 """The application: wires the rooms together for the verbs.
 
-One connection for the catalog and the cut, one Spark session started when first needed, one plan
-per stream table kept while its definition stands.
+It has one connection for the catalog and the cut, one Spark session, started when first needed, and a cached plan for
+each stream table, valid while its definition digests are unchanged.
 """
 
 from __future__ import annotations

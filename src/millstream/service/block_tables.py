@@ -1,8 +1,8 @@
-"""What the blocks of a stream table keep in the database: made with it, dropped with it, made anew with a new plan.
+"""Create, replace and drop the tables and views of a stream table's blocks.
 
-A plan is recorded as it is printed. Where a view under the query was replaced, or a newer Millstream plans otherwise,
-what was kept for the old plan means nothing to the new one: it is made anew, empty, and the stream table starts over
-from its sources; its own rows are then changed only where they differ.
+A plan is recorded as its printed text. If a view under the query was replaced, or a newer Millstream plans differently,
+the state of the old plan is useless: it is created again, empty, and the stream table is computed from its sources; of
+its own rows only those that differ are changed.
 """
 
 from __future__ import annotations

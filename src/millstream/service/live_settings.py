@@ -1,7 +1,7 @@
-"""Settings of a process that has a database: its own, and below them those that the database stores.
+"""The settings of a process with a database: its own, and below them those that the database stores.
 
-The database checks a value when it is stored. One that was stored by another version, or that contradicts what this
-process was given, is ignored with a warning: otherwise no command could connect to correct it.
+The database checks a value when it is stored. A stored value from another version, or one that contradicts this
+process's own settings, is ignored with a warning: otherwise no command could connect to correct it.
 """
 
 from __future__ import annotations

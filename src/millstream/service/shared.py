@@ -1,8 +1,7 @@
-"""What the applications of one process share: plans, and who reads WAL.
+"""What the applications of one process share: plans, and the WAL reader.
 
-The service refreshes several graphs at once, each in an application of its own, with connections and a Spark session of
-its own. A stream table is worked on by one of them at a time, a different one each time; what one has planned serves
-the next.
+The service refreshes several graphs at once, each in an application of its own, with its own connections and Spark
+session. Only one of them at a time works on a stream table, not always the same one, so they share cached plans.
 """
 
 from __future__ import annotations

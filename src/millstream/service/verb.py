@@ -1,10 +1,10 @@
-"""A verb has a connection when it starts, and says so when it loses it on the way.
+"""Check and repair the connection around each verb.
 
-The server may be restarted, or end our session, at any moment. Nothing of a refresh is then applied, or all of
-it; whoever waits for the verb is told ServerDown, which is worth another try, and that try connects anew.
+The server may be restarted, or end our session, at any moment. Then a refresh is applied in full or not at all. The
+caller gets ServerDown, which is retryable, and the next call connects again.
 
-Before anything else each verb checks the catalog: it is there, of our version, made in this database, and nobody else's
-code is in it.
+Before anything else each verb checks the catalog: it exists, has our version, was created in this database, and
+contains no code of others.
 """
 
 from __future__ import annotations

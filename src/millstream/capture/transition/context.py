@@ -1,4 +1,4 @@
-"""What the transitions of a process work with, and what it remembers of them between ticks."""
+"""What transitions need of the application, and what a process remembers of them between ticks."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-"""Put committed transactions into the change buffers, each exactly once.
+"""Write committed transactions into the change buffers, each exactly once.
 
-One transaction for a batch: the rows into the buffers of their sources, the watermark of each source, the cursor of the
-slot. So rows and the knowledge of them are durable together or not at all. What the server sends again after an
-interruption lies at or below the watermarks, and is left out:
+One database transaction per batch writes the rows into the buffers of their sources, the watermark of each source, and
+the slot's cursor. So rows and positions become durable together. Changes that the server sends again after an
+interruption are at or below the watermarks, and are skipped:
 
-    watermark of orders   (commit at 5A0, change 20000)      a large transaction, killed on the way
-    sent again            5A0: 1 .. 20000                    left out
+    watermark of orders   (commit at 5A0, change 20000)      a large transaction, killed in the middle
+    sent again            5A0: 1 .. 20000                    skipped
                           5A0: 20001 ..                      stored
 
-A watermark counts a source's own changes: what is published besides it does not matter. Rows carry the widened id of
-their transaction, as the triggers' rows do, and hold the very text that PostgreSQL gave, read back by PostgreSQL.
+A watermark counts the changes of its source only, so other published tables do not matter. Rows have the 64-bit id of
+their transaction, like the rows of triggers, and values are PostgreSQL's own texts, parsed by PostgreSQL.
 
-A value that PostgreSQL refuses to read back (the label of an enum that was renamed since) costs its transaction the
-images, not the row its place: the transaction is marked X, and the readers reinitialise.
+If PostgreSQL cannot parse a value (an enum label that has been renamed), the transaction is marked X instead of having
+images, and the readers reinitialise.
 """
 
 from __future__ import annotations

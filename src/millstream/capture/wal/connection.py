@@ -1,8 +1,8 @@
-"""The connection that brings the log: libpq's own replication calls, by way of psycopg.
+"""Open the replication connection: libpq's replication functions, called through psycopg.
 
-What decides how values print is set in the startup packet, as in every session of ours: a role's own DateStyle would
-otherwise be in the stream. libpq is not safe for two threads at one connection, so that each call holds the lock;
-waiting for the server happens outside of it.
+Settings that affect how values are printed are set in the startup packet, as in all our sessions: otherwise a role's
+own DateStyle would be used. libpq does not allow two threads on one connection, so each call holds a lock; waiting for
+the server happens outside of it.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""The pipeline from a slot to the change buffers.
+"""Read WAL from the slot into the change buffers.
 
-    server ─► reader ─► transactions ─► inbox ─► store ─► cursor ─► feedback ─► server
-              keepalives ─────────────► markers ──┘        durable
+    server ─► reader ─► transactions ─► inbox ─► buffer writer ─► cursor ─► feedback ─► server
+              keepalives ─────────────► markers ──┘               durable
 
-One thread reads, one stores, one tells the server what is durable. A keepalive says that the server has sent all it has
-up to a position; it goes the same way as the rows, behind all that was received before it, and only what has come out
-at the other end is let go. So a table nobody writes to never holds the log, and nothing on its way is ever let go.
+Three threads: one reads, one writes buffers, one acknowledges durable positions to the server. A keepalive means that
+the server has sent everything up to a position. It becomes a marker, which follows all rows received before it
+through the pipeline, and only positions that reach the end are acknowledged. So a table without writes never retains
+WAL, and no position is acknowledged before its rows are durable.
 
-Whatever breaks, all in memory is dropped and the log is taken up at the cursor, from the server again: there is one
-way to recover, and it is the way to start.
+After any failure everything in memory is dropped, and reading resumes at the cursor: recovery is the same as starting.
 
-A marker with no rows behind the last is stored seldom (`idle_at_most`): storing it makes log of its own, and a server
-with nothing to do should have nothing to do. It is stored at once where somebody waits for it (`store_position`).
+A marker without rows before it is rarely stored (`idle_at_most`), because storing it writes WAL itself, and an idle
+server should stay idle. It is stored at once if somebody waits for it (`store_position`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Options:
     in_chunks: bool = False
     """Have large transactions sent before they end (protocol 2)."""
     pause: float = 0.2
-    """Before the log is taken up again; doubled up to `longest_pause`."""
+    """Seconds before reading resumes after a failure; doubled up to `longest_pause`."""
     longest_pause: float = 30.0
     patience: float = 10.0
     """For a batch that is being stored when all ends."""
@@ -168,7 +168,7 @@ class Pipeline:
         }  # fmt: skip
 
     def _attempt(self) -> None:
-        """Take the log up at the cursor, and follow it until something breaks or we are stopped."""
+        """Read WAL from the cursor on, until something fails or the pipeline is stopped."""
         with session(self.dsn) as conn:
             conn.execute("SET synchronous_commit = on; SET application_name = 'millstream store'")
             # Whoever starts takes over; whoever was taken over from does not take back.

@@ -52,7 +52,7 @@ SELECT
     has_database_privilege(current_database(), 'CREATE'), pg_is_in_recovery(), current_user::text;
 
 -- tables --
--- What keeps a table out of the log, or its rows from being told whole.
+-- Facts that prevent capturing a table from WAL, or make its images incomplete.
 SELECT
     c.oid, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, pg_has_role(c.relowner, 'USAGE'),
     ARRAY(

@@ -1,13 +1,13 @@
-"""The slot and the publication of a database: make them, take them away, and tell whether they are still the same.
+"""Create and drop the slot and the publication of a database, and check that they are still the same.
 
-A name proves nothing. A slot that was dropped and made again has a gap, a restored server has another past, a
-publication made anew did not publish in between; all of that looks well until rows are missing. So what they were
-made as is recorded, and compared before each start:
+A name proves nothing. A slot that was dropped and created again has a gap, a restored server has another history, and a
+publication that was created again did not publish in between; rows would be missing without any error. So the
+identities are recorded when they are created, and compared before each start:
 
-    server        system identifier and timeline         another one: restored, promoted, upgraded
+    server        system identifier and timeline         differ if it was restored, promoted or upgraded
     database      its oid
-    slot          plugin, not invalidated                and not ahead of our cursor: somebody else let the log go,
-                                                         or it is a new slot under the old name
+    slot          plugin, not invalidated                and not ahead of our cursor: another session advanced it,
+                                                         or it is a new slot with the old name
     publication   its oid
 """
 

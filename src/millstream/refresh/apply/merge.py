@@ -1,8 +1,8 @@
-"""Apply what Spark found, inside the cut's transaction.
+"""Apply the rows from Spark, inside the cut's transaction.
 
 stage      COPY into a temporary table
-state      groups decoded, those whose extreme was lost recomputed, MERGE
-target     what shall be done to each row, checked, then one MERGE (or one INSERT)
+state      decode groups, recompute those whose extreme was deleted, MERGE
+target     decide what to do with each row, check it, then one MERGE or one INSERT
 """
 
 from __future__ import annotations

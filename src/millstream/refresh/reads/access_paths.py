@@ -1,12 +1,12 @@
 """Read the rows of an input by the cheapest access path, at the cut.
 
-    lookup   keys joined to the table; PostgreSQL's EXPLAIN tells how many rows that returns
-    read     the whole table, small enough for the driver
-    scan     the whole table, by Spark's tasks at the exported snapshot
-    flipped  the rows of which a moving filter says one thing before and another after
+    lookup    a join with the keys; PostgreSQL's EXPLAIN estimates how many rows it returns
+    read      the whole table, if it is small enough for the driver
+    scan      the whole table, by Spark's tasks at the exported snapshot
+    crossing  the rows that cross a temporal filter
 
-A lookup that would return more than `max_lookup_rows` is abandoned before it starts; one that
-turns out to, while it runs. Then the whole table is read.
+A lookup is abandoned if its estimate exceeds `max_lookup_rows`, or if it returns more rows than that while it runs.
+Then the whole table is read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Single rows as they were and as they are, written so that any session can read them.
+"""Write the old and new versions of single rows as constants, which any session can read.
 
     (SELECT CAST('12.50' AS numeric) AS "m0") AS "__ms_was_0"
 
-Constants, not the row's own table: what this refresh has written nobody else can see, and PostgreSQL's statistics
-tell how many rows lie between two constants.
+Not the row's own table: no other session sees what this refresh has written, and with constants PostgreSQL's statistics
+can estimate how many rows lie between two of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The verb health: does every stream table keep up, is every source captured whole, and how far is the log?"""
+"""The verb health: is every stream table fresh, is every source fully captured, and how far does WAL capture lag?"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from millstream.capture.trigger import inventory
@@ -49,19 +50,31 @@ def _source(app: App, source: Source, trouble: str) -> Check:
 def _slot(app: App) -> list[Check]:
     """Check how far the slot lags, and name the session that makes the server retain WAL, if it is not ours."""
     query = "SELECT slot_name, confirmed_lag_bytes, restart_lag_bytes, held_by, trouble FROM millstream.slot_health()"
-    return [_lagging(app, *row) for row in app.conn.execute(query)]
+    return [_check_lag(app, SlotLag(*row)) for row in app.conn.execute(query)]
 
 
-def _lagging(
-    app: App, slot: str, behind: int | None, kept: int | None, held_by: str | None, trouble: str | None
-) -> Check:
-    name = f"slot {slot}"
-    if trouble:
-        return Check(name, False, trouble, "If a service runs, it returns the sources to trigger capture.")
-    found = f"{_size(behind or 0)} behind, the server keeps {_size(kept or 0)} of WAL for it"
-    if held_by:
-        return Check(name, None, found, f"Held by {held_by}, not by Millstream.")
-    return Check(name, (behind or 0) <= app.settings.slot_lag_warning, found)
+@dataclass(frozen=True)
+class SlotLag:
+    """A row of `millstream.slot_health()`."""
+
+    slot: str
+    confirmed: int | None
+    """Bytes of WAL that Millstream has not confirmed."""
+    retained: int | None
+    """Bytes of WAL that the server retains for the slot."""
+    held_by: str | None
+    """The session because of which the server retains confirmed WAL."""
+    trouble: str | None
+
+
+def _check_lag(app: App, lag: SlotLag) -> Check:
+    name = f"slot {lag.slot}"
+    if lag.trouble:
+        return Check(name, False, lag.trouble, "If a service runs, it returns the sources to trigger capture.")
+    found = f"{_size(lag.confirmed or 0)} behind, the server keeps {_size(lag.retained or 0)} of WAL for it"
+    if lag.held_by:
+        return Check(name, None, found, f"Held by {lag.held_by}, not by Millstream.")
+    return Check(name, (lag.confirmed or 0) <= app.settings.slot_lag_warning, found)
 
 
 def _size(count: int) -> str:

@@ -1,21 +1,21 @@
-"""Execute what roles have asked for by SQL.
+"""Execute the requests that roles have made by SQL.
 
     waiting(conn) -> for each: execute(app, id)          take_up(app): after a takeover, or a lost connection
 
-A request is executed with the rights of the role that asked. What that role could not do itself is refused: it must be
-an operator or the owner (`millstream.may_ask`), a stream table that it creates belongs to it, and PostgreSQL decides
-what it may read and where it may create tables. Names are looked up along its search_path.
+A request is executed with the rights of the role that made it. The service refuses what that role could not do itself:
+it must be an operator or the owner (`millstream.may_ask`), a stream table that it creates belongs to it, and PostgreSQL
+decides what it may read and where it may create tables. Names are looked up along its search_path.
 
-A service may end at any moment, also between the work and the answer. The next one begins the request again:
+A service may end at any moment, also between the work and the answer. The next one executes the request again:
 
-    refresh, verify, validate, explain_query, alter     are done again; twice is as good as once
-    create                                              done if a stream table like it was created since it was begun
-    drop                                                done if none of that name is older than its beginning
+    refresh, verify, validate, explain_query, alter     are repeated, which does no harm
+    create                                              done if such a stream table was created after the request began
+    drop                                                done if no stream table of that name is older than the request
 
-A request that was begun three times without an answer has perhaps ended the service each time. It is given up.
+A request that was begun three times without an answer may be what ends the service, and is given up.
 
-The answer tells a role nothing that it may not see: whoever does not own the stream table gets no row of it, and of an
-error its code only, since the text may quote values of rows.
+The answer shows a role nothing that it may not see: other roles than the owner of the stream table get no rows, and only
+the code of an error, because its text may quote values of rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Ask a running service, and wait for its answer: what commands do where one works on the database.
+"""Ask a running service, and wait for its answer, as commands do if a service runs.
 
-The methods are those of the Python API that it can execute, with the same results. Neither Spark nor the planner is
-imported here, so that an answer takes well under a second.
+The methods are those of the Python API that the service can execute, with the same results. Neither Spark nor the
+planner is imported here, so that an answer takes well under a second.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The lock of the leader: tried for by a standby, and shown to be held by the leader.
+"""The lock of the leader: a standby tries to take it, the leader proves that it holds it.
 
     standby    tries to take the lock twice a second, and ends the session of a leader that has been silent for 3 s:
-               its process hangs, its machine is gone, or the network between is
-    leader     executes a statement in the session of the lock twice a second, so that it is never silent; where it
+               its process hangs, or its machine or network has failed
+    leader     executes a statement in the session of the lock twice a second, so that it is never silent; if it
                gets no answer for 3 s, it stops by itself
 
-So a standby leads at most 5 s after the leader was lost. The two clocks need not agree: what makes sure that a former
-leader commits nothing is the epoch (see `catalog.processes.leadership`), which every transaction of ours holds.
+So a standby leads at most 5 s after the leader was lost. The two clocks need not agree: a former leader cannot commit
+because of the epoch (see `catalog.processes.leadership`), which each of our transactions locks.
 """
 
 from __future__ import annotations

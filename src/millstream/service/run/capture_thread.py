@@ -1,7 +1,7 @@
 """The thread that reads WAL, and moves sources between triggers and WAL.
 
-It goes on while the scheduler is off (setting `enabled`): a slot that nobody reads holds the server's WAL back, and
-triggers fill buffers.
+It also runs while the scheduler is off (setting `enabled`): an unread slot makes the server retain WAL, and triggers
+fill buffers.
 """
 
 from __future__ import annotations

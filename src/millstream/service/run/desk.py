@@ -1,10 +1,10 @@
-"""Requests are taken in the order in which they came, as far as that matters.
+"""Start requests in the order in which they were made, as far as the order matters.
 
-Those that change what there is (create, alter, drop) are executed one after the other: the second may be about what the
-first has made. Others are executed beside them, unless one of those before them is about the same stream table.
+Those that create, alter or drop are executed one after the other, because the second may concern what the first has
+created. Others run in parallel, unless an earlier one concerns the same stream table.
 
-A request whose execution has raised an error, as where a connection was lost, is not answered: it is released, and
-waits again, or is given up. After an error nothing is begun for a while, which grows with each further one.
+If executing a request raised an error, such as a lost connection, it is not answered: it is released and waits again, or
+is given up. After an error no request is started for a while, which grows with each further error.
 """
 
 from __future__ import annotations

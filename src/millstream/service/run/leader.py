@@ -1,12 +1,12 @@
-"""The loop of the leader: what is due is given to the workers, until it is told to stop or has lost its lock.
+"""The leader's loop: give due stream tables to the workers, until it is stopped or loses its lock.
 
-    sleep        until the next deadline, a notification, a worker that is done; at least a tick
+    sleep        until the next deadline, a notification, or the end of a task; at least a tick
     look         ask the agenda what is due, and the buffers whether anything has changed
-    dispatch     give graphs to workers: what has changed, and what cannot be told without a cut
-    write down   from time to time a cut for what has not changed, so that its data timestamp follows
+    dispatch     give graphs to workers: those with changes, and those of which only a cut can tell
+    record       from time to time, take a cut for graphs without changes, so that their data timestamp advances
 
-The catalog is read when something in it has changed, and every few seconds. So a tick at which nothing is due costs no
-statement, and one at which nothing has changed one.
+The catalog is read when something in it has changed, and every few seconds. So a tick with nothing due executes no
+statement, and one without changes executes one.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""One run of the program `millstream run`: standby, leader, and whatever comes in between, until it is told to stop.
+"""One run of the program `millstream run`: standby, leader, or waiting for the server, until it is stopped.
 
     the server cannot be reached     try again, after a pause that grows to five seconds
-    it refuses us from the start     the process ends with its reason
+    it refuses us from the start     the process ends with the error
     another process leads            standby: try to become leader twice a second
     the lock is ours                 lead
-    the lock, or the server, is lost what is being refreshed is rolled back; from the start
+    the lock, or the server, is lost roll back running refreshes, and start from the beginning
 
-SIGTERM and SIGINT end it, SIGHUP reads the settings again. A second SIGTERM or SIGINT does not wait for refreshes.
+SIGTERM and SIGINT stop it, SIGHUP reads the settings again. A second SIGTERM or SIGINT does not wait for refreshes.
 """
 
 from __future__ import annotations

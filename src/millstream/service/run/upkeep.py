@@ -1,9 +1,9 @@
-"""What the leader does from time to time besides refreshing: alerts about freshness, and the history in order.
+"""The leader's periodic work besides refreshing: alerts about freshness, and cleaning the history.
 
 every 5 seconds    which stream tables are stale, and does the service fall behind (`scheduler/freshness.py`)
 every minute       alerts about change buffers that are held back (`held_back.py`)
-every minute       entries RUNNING that processes which are gone have left become FAILED; also when it takes over
-every hour         entries of the history that are older than `history_retention` go, some thousand at a time
+every minute       entries RUNNING of processes that have ended become FAILED; also when it takes over
+every hour         delete entries of the history that are older than `history_retention`, some thousand at a time
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""What travels on a replication connection: CopyData frames, and in them the messages of pgoutput.
+"""Parse what is sent on a replication connection: CopyData frames, and the pgoutput messages in them.
 
     frame     w  start end clock message      a message of pgoutput
-              k  end clock reply?             a keepalive: the server has sent all it has up to `end`
+              k  end clock reply?             a keepalive: the server has sent everything up to `end`
               r  write flush apply clock      our answer
 
     message   B begin  C commit  R relation  Y type  O origin  I insert  U update  D delete  T truncate  M message
               S E c A                         a transaction streamed before its end: chunk, chunk's end, commit, abort
 
-In a chunk (protocol 2) every message but its bounds carries the (sub)transaction's id behind its first letter. A letter
-that is not known here is `Unknown`, and is passed over: servers add messages, and 18 sends aborts nobody asked for.
+In a chunk (protocol 2) every message inside has the (sub)transaction's id after its first letter. An unknown letter
+becomes `Unknown` and is ignored: new server versions add messages, and 18 sends aborts without being asked.
 
-Rows are read here one by one, for tests and for the eye; `decode.py` reads them by the thousand.
+Rows are parsed one by one here, for tests and debugging; `decode.py` parses them in bulk.
 """
 
 from __future__ import annotations
