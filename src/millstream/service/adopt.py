@@ -1,9 +1,9 @@
 """The verb adopt: make a catalog that was restored or copied into this database work here.
 
-    examine    find every table by its recorded name, compare shape and comment, plan every query    changes nothing
-    rewrite    oids, a new installation id, the identity; drop restored capture triggers              one transaction
-    capture    set up triggers on each source                                                         one after the other
-    fill       refresh every stream table, by difference from its restored rows                       as a refresh does
+    examine    find every table by its recorded name, compare shape and comment, plan every query   changes nothing
+    rewrite    oids, a new installation id, the identity; drop restored capture triggers             one transaction
+    capture    set up triggers on each source                                                        one after the other
+    fill       refresh every stream table, by difference from its restored rows                      as a refresh does
 
 Stream tables that cannot be adopted are listed with the reason, and nothing is adopted until they are repaired or named
 in `forget`, which keeps their tables as ordinary tables. A process that is killed leaves the catalog either unchanged

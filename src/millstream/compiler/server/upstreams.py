@@ -15,7 +15,9 @@ def upstreams_under(conn: Connection, query: str) -> tuple[Upstream, ...]:
     """Return the stream tables that a query reads, whose names are qualified."""
     with queries.rolled_back(conn):
         found = lineage.of(conn, queries.temporary_view(conn, query))
-        stream_tables = {(found.relations, oid): id for oid, id in upstreams.stream_tables_of(conn, found.relids()).items()}
+        stream_tables = {
+            (found.relations, oid): id for oid, id in upstreams.stream_tables_of(conn, found.relids()).items()
+        }
         paths = {id: _path(found, relation, set(stream_tables)) for relation, id in stream_tables.items()}
         # The steps between the query and the stream table.
         between = {id: path[1:-1] for id, path in paths.items() if path}

@@ -14,8 +14,8 @@ A service may end at any moment, also between the work and the answer. The next 
 
 A request that was begun three times without an answer may be what ends the service, and is given up.
 
-The answer shows a role nothing that it may not see: other roles than the owner of the stream table get no rows, and only
-the code of an error, because its text may quote values of rows.
+The answer shows a role nothing that it may not see: other roles than the owner of the stream table get no rows, and
+only the code of an error, because its text may quote values of rows.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Those that create, alter or drop are executed one after the other, because the second may concern what the first has
 created. Others run in parallel, unless an earlier one concerns the same stream table.
 
-If executing a request raised an error, such as a lost connection, it is not answered: it is released and waits again, or
-is given up. After an error no request is started for a while, which grows with each further error.
+If executing a request raised an error, such as a lost connection, it is not answered: it is released and waits again,
+or is given up. After an error no request is started for a while, which grows with each further error.
 """
 
 from __future__ import annotations

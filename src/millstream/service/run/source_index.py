@@ -1,7 +1,7 @@
 """Find the stream tables that may have changes, by their sources, in one statement for all of them.
 
-For each source it knows the readers, and the oldest transaction that one of their frontiers has not seen. A source whose
-buffer has no row since then has no changes for any reader.
+For each source it knows the readers, and the oldest transaction that one of their frontiers has not seen. A source
+whose buffer has no row since then has no changes for any reader.
 """
 
 from __future__ import annotations
