@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from millstream.capture.wal.acknowledge import Ledger, Standing
+from millstream.capture.wal.acknowledge import BufferPositions, Ledger
 
 STEPS = int(os.environ.get("MILLSTREAM_TEST_LOG_STEPS", "2500"))
 PER_RUN = 50
@@ -74,7 +74,7 @@ class World(RuleBasedStateMachine):
     def keepalive(self) -> None:
         """The server has sent all before this."""
         sent = self.end if not self.unsent else self.unsent[0][0] - 10
-        self.ledger = self.ledger.mark(sent)
+        self.ledger = self.ledger.reach_marker(sent)
 
     @rule()
     def acknowledge(self) -> None:
@@ -122,8 +122,8 @@ def test_nothing_is_let_go_that_is_not_durable_and_all_is_stored_once() -> None:
 class _Blind(Ledger):
     """Acknowledges a keepalive as it comes."""
 
-    def mark(self, lsn: int) -> Ledger:
-        return replace(self, marked=lsn, acknowledged=max(self.acknowledged, lsn))
+    def reach_marker(self, lsn: int) -> Ledger:
+        return replace(self, marker=lsn, acknowledged=max(self.acknowledged, lsn))
 
 
 class _Early(Ledger):
@@ -137,8 +137,8 @@ class _First(Ledger):
     """Listens to the first store only."""
 
     def _counted(self) -> Ledger:
-        first = min(self.stores)
-        return replace(self, acknowledged=max(self.acknowledged, self.stores[first].position))
+        first = min(self.buffers)
+        return replace(self, acknowledged=max(self.acknowledged, self.buffers[first].position))
 
 
 @pytest.mark.parametrize("broken", [_Blind, _Early, _First])
@@ -154,30 +154,30 @@ def test_a_broken_rule_is_caught(broken: type[Ledger]) -> None:
 def test_nothing_is_known_before_each_store_has_seen_a_marker() -> None:
     ledger = Ledger.starting_at(10, [1, 2]).handed(1, 20).durable(1, 20)
     assert ledger.acknowledged == 10
-    assert ledger.mark(30).acknowledged == 30
+    assert ledger.reach_marker(30).acknowledged == 30
 
 
 def test_a_store_with_rows_on_their_way_holds_the_log() -> None:
-    ledger = Ledger.starting_at(10, [1, 2]).handed(1, 20).mark(30)
+    ledger = Ledger.starting_at(10, [1, 2]).handed(1, 20).reach_marker(30)
     assert ledger.acknowledged == 10
     assert ledger.durable(1, 20).acknowledged == 30
 
 
 def test_without_stores_the_last_marker_counts() -> None:
-    assert Ledger.starting_at(10, []).mark(30).acknowledged == 30
+    assert Ledger.starting_at(10, []).reach_marker(30).acknowledged == 30
 
 
 def test_an_older_marker_tells_nothing() -> None:
-    assert Ledger.starting_at(10, [1]).mark(30).mark(20).acknowledged == 30
+    assert Ledger.starting_at(10, [1]).reach_marker(30).reach_marker(20).acknowledged == 30
 
 
 def test_a_store_that_joins_holds_the_log_until_it_has_seen_a_marker() -> None:
-    ledger = Ledger.starting_at(10, [1]).mark(30).join(2)
+    ledger = Ledger.starting_at(10, [1]).reach_marker(30).join(2)
     assert ledger.durable(1, 40).acknowledged == 30
-    assert ledger.mark(50).acknowledged == 50
+    assert ledger.reach_marker(50).acknowledged == 50
 
 
 def test_a_store_that_leaves_lets_go_what_it_held() -> None:
-    ledger = Ledger.starting_at(10, [1, 2]).handed(2, 20).mark(30)
+    ledger = Ledger.starting_at(10, [1, 2]).handed(2, 20).reach_marker(30)
     assert ledger.leave(2).acknowledged == 30
-    assert Standing().position == 0
+    assert BufferPositions().position == 0

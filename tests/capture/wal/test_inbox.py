@@ -21,10 +21,10 @@ def test_items_come_out_in_order_and_a_marker_replaces_only_the_marker_before_it
     inbox = Inbox(1 << 20, Event())
     first, second = transaction(1), transaction(2)
     inbox.put(first)
-    inbox.mark(11)
-    inbox.mark(12)
+    inbox.put_marker(11)
+    inbox.put_marker(12)
     inbox.put(second)
-    inbox.mark(21)
+    inbox.put_marker(21)
     assert take(inbox) == [first, Marker(12), second, Marker(21)]
     assert take(inbox) == []
     assert inbox.size == 0

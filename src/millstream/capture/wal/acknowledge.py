@@ -1,16 +1,16 @@
-"""The position that may be acknowledged to the server: the minimum of what each store has made durable.
+"""The position that may be acknowledged to the server: the minimum over the positions of all buffers.
 
-    handed      rows of transactions up to here were handed to the store
+    handed      rows of transactions up to here were passed on to the buffer
     durable     all rows handed to it up to here are on disk
-    marked      it was handed everything up to here: a marker, which follows all rows received before it
+    marker      everything up to here was passed on: a marker, which follows all rows received before it
 
-A store (the buffer of one source) whose rows are all durable stands at its marker, otherwise at its durable position.
-So a store whose table nobody writes to advances by markers alone, and a slow store retains WAL for all. Until every
-store has seen a marker, nothing is acknowledged. Without stores, the last marker is.
+A buffer whose rows are all durable stands at its marker, otherwise at its durable position.
+So a buffer whose table nobody writes to advances by markers alone, and a slow buffer retains WAL for all. Until every
+buffer has seen a marker, nothing is acknowledged. Without buffers, the last marker is acknowledged.
 
     received      rows of a at 20      keepalive 30          b is given nothing
     handed    a            20               20
-    marked    a             -               30
+    marker    a             -               30
               b             -               30
     stands at a             -     durable < 20 <= durable: 30
               b             -               30
@@ -25,62 +25,62 @@ from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
-class Standing:
-    """The positions of one store."""
+class BufferPositions:
+    """The positions of one buffer."""
 
     handed: int = 0
     durable: int = 0
-    marked: int = 0
+    marker: int = 0
 
     @property
     def position(self) -> int:
-        """The position before which all rows of the store are durable; 0 while unknown."""
-        if not self.marked:
+        """The position before which all rows of the buffer are durable; 0 while unknown."""
+        if not self.marker:
             return 0
-        return max(self.marked, self.durable) if self.durable >= self.handed else self.durable
+        return max(self.marker, self.durable) if self.durable >= self.handed else self.durable
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """All stores, by source. Each method returns the ledger after the event."""
+    """All buffers, by source. Each method returns the ledger after the event."""
 
-    stores: Mapping[int, Standing] = field(default_factory=dict)
-    marked: int = 0
+    buffers: Mapping[int, BufferPositions] = field(default_factory=dict)
+    marker: int = 0
     acknowledged: int = 0
     """The server may discard WAL before this position. It never decreases."""
 
     @classmethod
-    def starting_at(cls, cursor: int, stores: Iterable[int]) -> Ledger:
+    def starting_at(cls, cursor: int, buffers: Iterable[int]) -> Ledger:
         """Return a ledger in which everything before the cursor is durable, and nothing is known after it."""
-        return cls({store: Standing(cursor, cursor) for store in stores}, 0, cursor)
+        return cls({buffer: BufferPositions(cursor, cursor) for buffer in buffers}, 0, cursor)
 
-    def handed(self, store: int, lsn: int) -> Ledger:
-        """Note that rows of a transaction ending at `lsn` were handed to the store."""
-        standing = self.stores[store]
-        return self._with({store: replace(standing, handed=max(standing.handed, lsn))})
+    def handed(self, buffer: int, lsn: int) -> Ledger:
+        """Note that rows of a transaction ending at `lsn` were handed to the buffer."""
+        positions = self.buffers[buffer]
+        return self._with({buffer: replace(positions, handed=max(positions.handed, lsn))})
 
-    def mark(self, lsn: int) -> Ledger:
+    def reach_marker(self, lsn: int) -> Ledger:
         """Note a marker, which follows everything handed so far. Ignore one that is older than the last."""
-        lsn = max(lsn, self.marked)
-        marked = {store: replace(standing, marked=lsn) for store, standing in self.stores.items()}
-        return replace(self._with(marked), marked=lsn)._counted()
+        lsn = max(lsn, self.marker)
+        marker = {buffer: replace(positions, marker=lsn) for buffer, positions in self.buffers.items()}
+        return replace(self._with(marker), marker=lsn)._counted()
 
-    def durable(self, store: int, lsn: int) -> Ledger:
-        """Note that all rows handed to the store up to `lsn` are on disk."""
-        standing = self.stores[store]
-        return self._with({store: replace(standing, durable=max(standing.durable, lsn))})._counted()
+    def durable(self, buffer: int, lsn: int) -> Ledger:
+        """Note that all rows handed to the buffer up to `lsn` are on disk."""
+        positions = self.buffers[buffer]
+        return self._with({buffer: replace(positions, durable=max(positions.durable, lsn))})._counted()
 
-    def join(self, store: int) -> Ledger:
-        """Add a store, about which nothing is known before the next marker."""
-        return self._with({store: self.stores.get(store, Standing())})
+    def join(self, buffer: int) -> Ledger:
+        """Add a buffer, about which nothing is known before the next marker."""
+        return self._with({buffer: self.buffers.get(buffer, BufferPositions())})
 
-    def leave(self, store: int) -> Ledger:
-        """Remove a store, which then no longer holds back the others."""
-        return replace(self, stores={each: s for each, s in self.stores.items() if each != store})._counted()
+    def leave(self, buffer: int) -> Ledger:
+        """Remove a buffer, which then no longer holds back the others."""
+        return replace(self, buffers={each: s for each, s in self.buffers.items() if each != buffer})._counted()
 
-    def _with(self, changed: Mapping[int, Standing]) -> Ledger:
-        return replace(self, stores={**self.stores, **changed})
+    def _with(self, changed: Mapping[int, BufferPositions]) -> Ledger:
+        return replace(self, buffers={**self.buffers, **changed})
 
     def _counted(self) -> Ledger:
-        least = min((standing.position for standing in self.stores.values()), default=self.marked)
+        least = min((positions.position for positions in self.buffers.values()), default=self.marker)
         return replace(self, acknowledged=max(self.acknowledged, least))

@@ -106,21 +106,21 @@ class BufferWriter:
     written: int = 0
     """Rows and marks, in all."""
     unfinished: tuple[int, dict[int, int]] = (0, {})
-    """Of a transaction stored in parts, the last of which is to come: its commit, and each source's changes so far."""
+    """The transaction that is stored in part: its commit, and the number of changes so far by source."""
 
     @classmethod
     def claimed(cls, conn: Connection, slot: str, owner: str, *, take_over: bool = True) -> BufferWriter:
         """Claim the slot for this process: take it over from another one, or return without it."""
         epoch = slots.claim(conn, slot, owner, take_over=take_over)
-        # Read after the claim: it has waited for a store that may have moved the cursor.
+        # Read after the claim, which has waited for another writer that may have moved the cursor.
         found = slots.get(conn, slot)
         if found is None:
             raise SlotLost.because(slot, "It is not in the catalog of this database.")
         if epoch is None:
             raise WalTakenOver.by_other(slot)
-        store = cls(conn, slot, epoch, slots.watermarks(conn, slot), Ledger.starting_at(found.cursor, ()))
-        store.look()
-        return store
+        writer = cls(conn, slot, epoch, slots.watermarks(conn, slot), Ledger.starting_at(found.cursor, ()))
+        writer.look()
+        return writer
 
     def look(self) -> None:
         """Read from the catalog which sources are captured from WAL, and what of them."""
@@ -128,7 +128,7 @@ class BufferWriter:
         found = {source.relid: source for source in sources.every(self.conn) if source.uses_wal}
         if found != self.sources:
             self.sources = found
-            for gone in self.ledger.stores.keys() - found.keys():
+            for gone in self.ledger.buffers.keys() - found.keys():
                 self.ledger = self.ledger.leave(gone)
             for relid in found:
                 self.ledger = self.ledger.join(relid)
@@ -136,7 +136,7 @@ class BufferWriter:
             self.routes |= {member: source.relid for source in found.values() for member in source.partitions}
 
     def write(self, batch: Sequence[Part], marker: int = 0, progress: Progress = NO_PROGRESS) -> int:
-        """Store a batch, and with it that the marker behind it has passed, in one transaction; returns the new cursor.
+        """Write a batch, and the marker after it, in one transaction; return the new cursor.
 
         Only its last part may be of a transaction of which more is to come.
         """
@@ -170,11 +170,11 @@ class BufferWriter:
         """Return the ledger after this batch is durable."""
         ledger = self.ledger
         whole = max((part.transaction.end_lsn for part in batch if part.is_last), default=0)
-        for store in ledger.stores:
+        for relid in ledger.buffers:
             if batch:
-                ledger = ledger.handed(store, batch[-1].transaction.end_lsn)
-            ledger = ledger.durable(store, whole)
-        return ledger.mark(max(whole, marker))
+                ledger = ledger.handed(relid, batch[-1].transaction.end_lsn)
+            ledger = ledger.durable(relid, whole)
+        return ledger.reach_marker(max(whole, marker))
 
     def source_of(self, relid: int) -> int | None:
         """Return the source that a relation's rows belong to; a partition may be new."""
@@ -188,10 +188,10 @@ class BufferWriter:
 
 
 class _Writing:
-    """One batch on its way; the store is changed only when it has committed."""
+    """One batch while it is written; the writer is changed only after the commit."""
 
-    def __init__(self, store: BufferWriter, batch: Sequence[Part], near: int, careful: bool) -> None:
-        self.store = store
+    def __init__(self, writer: BufferWriter, batch: Sequence[Part], near: int, careful: bool) -> None:
+        self.writer = writer
         self.batch = batch
         self.careful = careful
         self.xids = [widened(part.transaction.xid, near) for part in batch]
@@ -201,8 +201,8 @@ class _Writing:
         """By source: changes, so far, of the transaction of which more is to come."""
         self.marks: dict[int, set[tuple[int, str]]] = {}
         self.written = 0
-        if batch and store.unfinished[0] == batch[-1].transaction.commit_lsn:
-            self.counts = dict(store.unfinished[1])
+        if batch and writer.unfinished[0] == batch[-1].transaction.commit_lsn:
+            self.counts = dict(writer.unfinished[1])
 
     def run(self) -> None:
         """Store all of it."""
@@ -225,12 +225,12 @@ class _Writing:
 
     def _group(self, rows: Rows) -> None:
         for number, relid in rows.truncated():
-            source = self.store.source_of(relid)
+            source = self.writer.source_of(relid)
             if source is not None and self._reach(source, number, 0):
                 self.marks.setdefault(source, set()).add((number, "T"))
         changes = rows.changes()
         relids, which = np.unique(changes.relids(), return_inverse=True)
-        owners = np.array([self.store.source_of(int(relid)) or 0 for relid in relids], np.int64)[which]
+        owners = np.array([self.writer.source_of(int(relid)) or 0 for relid in relids], np.int64)[which]
         for owner in np.unique(owners[owners > 0]):
             self._changes(int(owner), changes.at(np.flatnonzero(owners == owner)))
 
@@ -241,17 +241,17 @@ class _Writing:
         if len(fresh.letters):
             self._copy(source, fresh)
 
-    # -- what is stored already ------------------------------------------------------------
+    # -- skipping what is stored ------------------------------------------------------------
 
     def _fresh(self, source: int, numbers: Offsets) -> Offsets:
         """Return which changes are beyond the watermark, which counts single changes in its own transaction only."""
-        mark = self.store.watermarks.get(source, Watermark(0, 0))
+        watermark = self.writer.watermarks.get(source, Watermark(0, 0))
         lsns = self.lsns[numbers]
-        fresh = lsns > mark.commit_lsn
-        within = np.flatnonzero(lsns == mark.commit_lsn)
-        commit_lsn, counts = self.store.unfinished
-        begun = counts.get(source, 0) if commit_lsn == mark.commit_lsn else 0
-        fresh[within[begun + np.arange(len(within)) >= mark.ordinal]] = True
+        fresh = lsns > watermark.commit_lsn
+        within = np.flatnonzero(lsns == watermark.commit_lsn)
+        commit_lsn, counts = self.writer.unfinished
+        begun = counts.get(source, 0) if commit_lsn == watermark.commit_lsn else 0
+        fresh[within[begun + np.arange(len(within)) >= watermark.ordinal]] = True
         return np.flatnonzero(fresh)
 
     def _reach(self, source: int, number: int, changes: int) -> bool:
@@ -261,7 +261,7 @@ class _Writing:
         if not part.is_last:
             ordinal = self.counts[source] = self.counts.get(source, 0) + changes
         reached = Watermark(part.transaction.commit_lsn, ordinal)
-        former = self.store.watermarks.get(source, Watermark(0, 0))
+        former = self.writer.watermarks.get(source, Watermark(0, 0))
         self.after[source] = max(self.after.get(source, former), reached)
         return former < Watermark(part.transaction.commit_lsn, WHOLE)
 
@@ -272,7 +272,7 @@ class _Writing:
             self._send(source, rows)
             return
         try:
-            with self.store.conn.transaction():
+            with self.writer.conn.transaction():
                 self._send(source, rows)
         except UNREADABLE:
             self._copy_apart(source, rows)
@@ -289,7 +289,7 @@ class _Writing:
         self._copy(source, rows.at(np.arange(middle, len(numbers))))
 
     def _send(self, source: int, rows: Rows) -> None:
-        captured = self.store.sources[source]
+        captured = self.writer.sources[source]
         columns = [
             sql.SQL("xid"),
             sql.SQL("action"),
@@ -297,7 +297,7 @@ class _Writing:
             *(column_name(column.attnum) for column in captured.columns),
         ]
         statement = sql.SQL("COPY {} ({}) FROM STDIN").format(buffer_name(source), sql.SQL(", ").join(columns))
-        with self.store.conn.cursor() as cursor, cursor.copy(statement) as copy:
+        with self.writer.conn.cursor() as cursor, cursor.copy(statement) as copy:
             # In slabs: the server reads one while we make the next.
             for start in range(0, len(rows.letters), SLAB):
                 decoded = decode(rows.at(np.arange(start, min(start + SLAB, len(rows.letters)))), captured)
@@ -314,5 +314,5 @@ class _Writing:
         listed = sorted(marks)
         xids, actions = [str(self.xids[number]) for number, _ in listed], [action for _, action in listed]
         if listed:
-            self.store.conn.execute(insert.format(buffer_name(source)), (xids, actions))
+            self.writer.conn.execute(insert.format(buffer_name(source)), (xids, actions))
         self.written += len(listed)

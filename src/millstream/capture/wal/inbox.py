@@ -49,7 +49,7 @@ class Inbox:
             self._urgent = self._urgent or bool(transaction.messages)
             self._changed.notify_all()
 
-    def mark(self, lsn: int) -> None:
+    def put_marker(self, lsn: int) -> None:
         """Add a marker, in place of the last item if that is a marker too."""
         with self._changed:
             if self._items and isinstance(self._items[-1], Marker):

@@ -172,56 +172,56 @@ class Pipeline:
         with session(self.dsn) as conn:
             conn.execute("SET synchronous_commit = on; SET application_name = 'millstream store'")
             # Whoever starts takes over; whoever was taken over from does not take back.
-            store = BufferWriter.claimed(conn, self.slot, self._owner, take_over=not self._has_claimed)
+            writer = BufferWriter.claimed(conn, self.slot, self._owner, take_over=not self._has_claimed)
             self._has_claimed = True
             if self._unrecorded:
-                slots.note_interruption(conn, self.slot, store.epoch, self._unrecorded)
+                slots.note_interruption(conn, self.slot, writer.epoch, self._unrecorded)
                 self._unrecorded = None
             slot = slots.get(conn, self.slot)
-            assert slot is not None, "the store has claimed it"
+            assert slot is not None, "the writer has claimed it"
             slot_of.check(conn, self.dsn, slot)
             slot_of.end_stale_sender(conn, self.slot)
-            self._durable(store, slot.cursor)
+            self._durable(writer, slot.cursor)
             stream = Stream(self.dsn, self.slot, slot.publication, slot.cursor, in_chunks=self.options.in_chunks)
             log.info("WAL is read", slot=self.slot, **self._positions())
             try:
-                _Session(self, store, stream).run()
+                _Session(self, writer, stream).run()
             finally:
                 stream.close()
             log.info("WAL is no longer read", slot=self.slot, **self._positions())
 
-    def _durable(self, store: BufferWriter, position: int) -> None:
+    def _durable(self, writer: BufferWriter, position: int) -> None:
         with self._moved:
             self.health.durable = max(self.health.durable, position)
             self.health.life_at = time.monotonic()
-            self.health.written = store.written
+            self.health.written = writer.written
             self._moved.notify_all()
 
 
 class _Session:
     """The threads of one connection; what they share dies with it."""
 
-    def __init__(self, pipeline: Pipeline, store: BufferWriter, stream: Stream) -> None:
+    def __init__(self, pipeline: Pipeline, writer: BufferWriter, stream: Stream) -> None:
         self.pipeline = pipeline
         self.options = pipeline.options
-        self.store = store
+        self.writer = writer
         self.stream = stream
         self.inbox = Inbox(self.options.budget, pipeline._stop)
         self.assembler = Assembler(self.options.budget)
-        self.feedback = Feedback(stream, store.ledger.acknowledged, self.options.status_interval)
+        self.feedback = Feedback(stream, writer.ledger.acknowledged, self.options.status_interval)
         self.heartbeat = SlotHeartbeat(
             pipeline.dsn, pipeline.health, self.options.heartbeat_interval, self.options.heartbeat_timeout
         )
-        self._writer = Thread(target=self._store, name="millstream store", daemon=True)
+        self._write_thread = Thread(target=self._write, name="millstream store", daemon=True)
         self._trouble: BaseException | None = None
         self._marker = 0
-        self._stored_at = time.monotonic()
+        self._written_at = time.monotonic()
 
     def run(self) -> None:
         """Read until something breaks or the pipeline is stopped."""
         self.feedback.start()
         self.heartbeat.start()
-        self._writer.start()
+        self._write_thread.start()
         try:
             while not self.pipeline._stop.is_set() and self._trouble is None:
                 self._read()
@@ -236,10 +236,10 @@ class _Session:
 
     def _end_writer(self) -> None:
         """Let it finish its batch; where its own connection is dead too, do not wait for that to be found out."""
-        self._writer.join(self.options.patience)
-        if self._writer.is_alive():
-            hang_up(self.store.conn)
-            self._writer.join()
+        self._write_thread.join(self.options.patience)
+        if self._write_thread.is_alive():
+            hang_up(self.writer.conn)
+            self._write_thread.join()
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class _Session:
         if told.wants_reply:
             self.feedback.reply()
         if self.assembler.is_between:
-            self.inbox.mark(told.end)
+            self.inbox.put_marker(told.end)
             self.pipeline.health.received = told.end
 
     def _look_for_life(self) -> None:
@@ -279,7 +279,7 @@ class _Session:
 
     # -- storing -----------------------------------------------------------------------------
 
-    def _store(self) -> None:
+    def _write(self) -> None:
         try:
             while not self.inbox.closed:
                 self._batch(self.inbox.take(changes=BATCH_ROWS, linger=self.options.linger, wait=0.5))
@@ -306,11 +306,11 @@ class _Session:
             self._flush(batch, self._marker)
 
     def _marker_is_due(self) -> bool:
-        acknowledged = self.store.ledger.acknowledged
+        acknowledged = self.writer.ledger.acknowledged
         if acknowledged < self.pipeline.wanted <= self._marker:
             return True
         ahead = self._marker - acknowledged
-        waited = time.monotonic() - self._stored_at
+        waited = time.monotonic() - self._written_at
         far = ahead >= self.options.idle_bytes and waited >= self.options.idle_seconds
         return far or (ahead > 0 and waited >= self.options.idle_at_most)
 
@@ -325,8 +325,8 @@ class _Session:
             failpoint("wal_marker")
         health = self.pipeline.health
         alone = 1 if marker and not batch else 0
-        cursor = self.store.write(batch, marker, self._progress(alone))
+        cursor = self.writer.write(batch, marker, self._progress(alone))
         health.markers += alone
-        self._stored_at = time.monotonic()
+        self._written_at = time.monotonic()
         self.feedback.advance(cursor)
-        self.pipeline._durable(self.store, cursor)
+        self.pipeline._durable(self.writer, cursor)
