@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from millstream.catalog.upstreams import Behind
+from millstream.catalog.upstreams import OlderUpstream
 from millstream.frontier.snapshot import Snapshot
 from millstream.refresh.report import InputReport, RefreshReport, Tally
 
@@ -15,7 +15,7 @@ AT = datetime(2024, 6, 1, 12, tzinfo=UTC)
 REPORT = RefreshReport(
     "totals", "DIFFERENTIAL", "CHANGED", AT, Snapshot(10, 20, (12,)), 1, 2, 3, 87.5, 1,
     (InputReport("o", "public.orders", "changes", 7), InputReport("c", "public.customers", "lookup", 20, "by key")),
-    {"spark": 50.25}, "SCHEDULER", (Behind(0, "public.base", "SUSPENDED", AT, "it failed"),), ("It holds all rows.",),
+    {"spark": 50.25}, "SCHEDULER", (OlderUpstream(0, "public.base", "SUSPENDED", AT, "it failed"),), ("It holds all rows.",),
 )  # fmt: skip
 
 
