@@ -34,9 +34,9 @@ def test_wal_is_waited_for_only_if_a_slice_needs_it(conn: Connection) -> None:
 
     found = buffers(conn)
     found.reach([(1, OLD)], reach)
-    assert (asked, found.log) == ([], None)
+    assert (asked, found.wal) == ([], None)
     found.reach([(1, OLD), (2, OLD)], reach)
-    assert (asked, found.log) == (["waited"], session)
+    assert (asked, found.wal) == (["waited"], session)
 
 
 def test_if_wal_is_behind_only_its_readers_are_kept_waiting(conn: Connection) -> None:

@@ -15,7 +15,8 @@ AT = datetime(2024, 6, 1, 12, tzinfo=UTC)
 REPORT = RefreshReport(
     "totals", "DIFFERENTIAL", "CHANGED", AT, Snapshot(10, 20, (12,)), 1, 2, 3, 87.5, 1,
     (InputReport("o", "public.orders", "changes", 7), InputReport("c", "public.customers", "lookup", 20, "by key")),
-    {"spark": 50.25}, "SCHEDULER", (OlderUpstream(0, "public.base", "SUSPENDED", AT, "it failed"),), ("It holds all rows.",),
+    {"spark": 50.25}, "SCHEDULER", (OlderUpstream(0, "public.base", "SUSPENDED", AT, "it failed"),),
+    ("It holds all rows.",),
 )  # fmt: skip
 
 
