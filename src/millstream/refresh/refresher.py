@@ -55,27 +55,27 @@ from millstream.settings import Settings
 from millstream.spark.engine import Engine
 from millstream.store import staging
 
-# For whoever works on a stream table; the lock of a process that was killed goes within that time. The scheduler does
-# not wait: it tries again later, and refreshes others meanwhile.
+# How long to wait for the lock of a stream table; that of a killed process is released within this time. The scheduler
+# does not wait: it tries again later, and refreshes others in between.
 WAITING = Patience(seconds=3.0, longest_pause=0.2)
 
-# Called in the cut's transaction when a table has been brought up to date, before the commit.
+# Called in the cut's transaction after each refresh, before the commit; `verify` compares rows there.
 Witness = Callable[[Cut, Job, RefreshReport], None]
 
 
-# Called at the start of a cut's transaction; changes what a job stands on, and returns the job with that.
+# Called at the start of a cut's transaction to change the definition of a stream table; returns the job with it.
 Prepare = Callable[[Job], Job]
 
 
 class _Abandoned(Exception):
-    """Rolls back a cut that was prepared for a job, and in which that job was not carried out."""
+    """Rolls back a cut whose definition was changed for a job that was then not refreshed."""
 
     def __init__(self, outcomes: list[Outcome]) -> None:
         self.outcomes = outcomes
 
 
 class _NotPlanned(Exception):
-    """Ends a cut in which these stream tables would have to be planned."""
+    """Ends a cut in which stream tables need a plan that they do not have."""
 
     def __init__(self, ids: set[int]) -> None:
         self.ids = ids
@@ -106,8 +106,8 @@ class Refresher:
     """Changes the definition of what is refreshed, in the same transaction: both are committed, or neither."""
 
     def refresh(self, jobs: Sequence[Job], initiated_by: Initiator) -> list[Outcome]:
-        """Refresh these in one cut; per job a report, what went wrong, or what must be mended first, in order."""
-        # Before the cut: what a snapshot from before the lock shows could be stale.
+        """Refresh these in one cut; return for each job a report, an error, or what must be repaired first."""
+        # Before the cut, whose snapshot must not be older than the lock.
         patience = ONCE if initiated_by == "SCHEDULER" else WAITING
         with self.mutex.stream_tables([job.table.id for job in jobs], patience) as free:
             outcomes = self._attempt([job for job in jobs if job.table.id in free], initiated_by)
@@ -126,15 +126,15 @@ class Refresher:
             return []
         try:
             read = relations.names(self.conn, sorted(set().union(*map(relids_read, jobs))))
-            with cut(self.conn, read, self._open(jobs)) as now:
+            with cut(self.conn, read, self._writable_by_triggers(jobs)) as now:
                 if self.epoch is not None:
                     self.epoch.hold(self.conn)
                 if self.prepare is not None:
                     jobs = [self.prepare(job) for job in jobs]
-                outcomes = self._unless_busy(now, jobs, initiated_by)
+                outcomes = self._refresh_readable(now, jobs, initiated_by)
                 if self.prepare is not None and not all(isinstance(one, RefreshReport) for one in outcomes):
                     raise _Abandoned(outcomes)
-            self._end(jobs, outcomes)
+            self._journal_end(jobs, outcomes)
             staging.release(self.conn)
             return outcomes
         except _Abandoned as error:
@@ -150,25 +150,26 @@ class Refresher:
         except psycopg.Error as error:
             if self.conn.closed:
                 raise
-            # Of the cut as a whole: its start, what all of them share, or its COMMIT.
+            # An error of the whole cut: at its start, in a shared statement, or at COMMIT.
             return [failure_from(job.table.name, error) for job in jobs]
 
-    def _open(self, jobs: list[Job]) -> list[relations.Name]:
+    def _writable_by_triggers(self, jobs: list[Job]) -> list[relations.Name]:
         """Lock the stream tables to which other roles may attach triggers, before their triggers are checked."""
         relids = [job.table.relid for job in jobs if job.table.relid]
         return relations.names(
             self.conn, sorted(foreign_code.open_tables(self.conn, relids, self.settings.trusted_roles))
         )
 
-    def _unless_busy(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[Outcome]:
-        """Leave out what reads a source that was not to be had."""
+    def _refresh_readable(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[Outcome]:
+        """Refresh the jobs whose sources could be locked; the others get LockNotHad."""
         needed = {job.table.id: relids_read(job) | {job.table.relid or 0} for job in jobs}
         busy = {id: ", ".join(str(one) for one in now.busy if one.oid in oids) for id, oids in needed.items()}
         ready = [job for job in jobs if not busy[job.table.id]]
-        done = iter(self._in_cut(now, ready, initiated_by) if ready else ())
+        done = iter(self._refresh_in_cut(now, ready, initiated_by) if ready else ())
         return [LockNotHad.by_reader(name) if (name := busy[job.table.id]) else next(done) for job in jobs]
 
-    def _in_cut(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[Outcome]:
+    def _refresh_in_cut(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[Outcome]:
+        """Check the jobs, then refresh those that pass, level by level: each after the stream tables that it reads."""
         tables = stream_tables.get_all(self.conn, [job.table.id for job in jobs])
         aside = dict[int, Outcome]()
         aside |= {job.table.id: NoSuchStreamTable.named(job.table.name) for job in jobs if job.table.id not in tables}
@@ -177,15 +178,15 @@ class Refresher:
         aside_too, changes = preflight(self.conn, self.memory, current, read, self.settings)
         aside |= aside_too
         if self.prepare is None:
-            aside |= _reading_less([job for job in current if job.table.id not in aside], read)
-        aside |= self._behind(now, [job for job in current if job.table.id not in aside], read)
+            aside |= _with_fewer_sources([job for job in current if job.table.id not in aside], read)
+        aside |= self._without_wal(now, [job for job in current if job.table.id not in aside], read)
         self._check_planned(now, current, read, aside, changes)
         done = dict[int, Outcome]()
         for level in levels([job for job in current if job.table.id not in aside]):
             done |= self._waiting(now, level, {**self.known, **aside, **done})
             ready = [job for job in level if job.table.id not in done]
             facts = facts_of(now.buffers, ready, read, changes, self.settings.differential_max_change_ratio)
-            outcomes = self._decided(now, ready, facts, initiated_by)
+            outcomes = self._decide_and_refresh(now, ready, facts, initiated_by)
             done |= {job.table.id: outcome for job, outcome in zip(ready, outcomes, strict=True)}
         return [aside.get(job.table.id) or done[job.table.id] for job in jobs]
 
@@ -197,7 +198,7 @@ class Refresher:
         aside: Mapping[int, Outcome],
         changes: Mapping[int, list[Change]],
     ) -> None:
-        """Raise where a stream table that has not been planned is to change in this cut, before anything is written."""
+        """Raise if a stream table without a plan must change in this cut, before anything is written."""
         unplanned = {job.table.id for job in jobs if not job.blocks}
         if not unplanned:
             return
@@ -221,7 +222,7 @@ class Refresher:
         if not reading:
             return {}
         found = upstreams.older_than_cut(self.conn, [job.table.id for job in reading], now.taken_at)
-        now.behind |= {id: tuple(_explained(one, outcomes.get(one.id)) for one in own) for id, own in found.items()}
+        now.behind |= {id: tuple(_with_reason(one, outcomes.get(one.id)) for one in own) for id, own in found.items()}
         waiting = dict[int, Outcome]()
         for job in reading:
             unfilled = [one.name for one in now.behind.get(job.table.id, ()) if one.data_timestamp is None]
@@ -231,32 +232,33 @@ class Refresher:
                 waiting[job.table.id] = NotFilled.upstream(job.table.name, unfilled[0])
         return waiting
 
-    def _behind(self, now: Cut, jobs: list[Job], read: SourcesByTable) -> dict[int, Outcome]:
+    def _without_wal(self, now: Cut, jobs: list[Job], read: SourcesByTable) -> dict[int, Outcome]:
         """Return those whose sources WAL capture has not read up to the cut."""
         now.buffers.sources = {source.relid: source for job in jobs for source in read[job.table.id]}
         now.buffers.reach(slices(jobs, read), self.wal)
         lacking = [(job.table.id, now.buffers.lacks(*pair)) for job in jobs for pair in slices([job], read)]
         return {id: error for id, error in lacking if error is not None}
 
-    def _decided(
+    def _decide_and_refresh(
         self, now: Cut, current: list[Job], facts: list[Facts], initiated_by: Initiator
     ) -> list[RefreshReport | MillstreamError]:
+        """Decide for each job; record those without changes together, and refresh the others."""
         decisions = [decide(one) for one in facts]
         outcomes: list[RefreshReport | MillstreamError] = []
         idle = [job for job, decision in zip(current, decisions, strict=True) if decision.action == "NO_DATA"]
         reports = record_idle(self.conn, now, idle, initiated_by)
         busy = [job for job, decision in zip(current, decisions, strict=True) if decision.action != "NO_DATA"]
-        self._begin(now, zip(current, decisions, strict=True), initiated_by)
+        self._journal_begin(now, zip(current, decisions, strict=True), initiated_by)
         shapes = staging.shapes(self.conn, {job.names: job.blocks for job in busy}) if busy else {}
         for job, decision in zip(current, decisions, strict=True):
             if decision.action == "NO_DATA":
-                outcomes.append(self._witnessed(now, job, reports[job.table.id]))
+                outcomes.append(self._call_witness(now, job, reports[job.table.id]))
             else:
-                outcomes.append(self._one(now, replace(job, shapes=shapes[job.names]), decision, initiated_by))
+                outcomes.append(self._refresh_one(now, replace(job, shapes=shapes[job.names]), decision, initiated_by))
         return outcomes
 
-    def _begin(self, now: Cut, decided: Iterable[tuple[Job, Decision]], initiated_by: Initiator) -> None:
-        """Enter in the journal what is now at work. If only time has passed, most often nothing is to be done."""
+    def _journal_begin(self, now: Cut, decided: Iterable[tuple[Job, Decision]], initiated_by: Initiator) -> None:
+        """Record running refreshes in the journal, except those for CLOCK, which mostly have nothing to do."""
         if self.journal is None:
             return
         by = {
@@ -276,50 +278,53 @@ class Refresher:
                     meaning=REASONS[decision.reason], detail=decision.detail,
                 )  # fmt: skip
 
-    def _end(self, jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> None:
+    def _journal_end(self, jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> None:
         if self.journal is not None:
             ended = zip(jobs, outcomes, strict=True)
             self.journal.end([job.table.id for job, outcome in ended if isinstance(outcome, RefreshReport)])
 
-    def _one(self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator) -> RefreshReport | MillstreamError:
+    def _refresh_one(
+        self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator
+    ) -> RefreshReport | MillstreamError:
+        """Refresh one stream table in a savepoint; return its report, or its error after a rollback."""
         try:
             try:
-                report = self._carried_out(now, job, decision, initiated_by)
+                report = self._carry_out(now, job, decision, initiated_by)
             except psycopg.DataError as error:
-                # Perhaps for a row that came and went, which is in no answer of the query's.
+                # The row may have been inserted and deleted since the frontier, and is in no version of the result.
                 if decision.action != "DIFFERENTIAL":
                     raise
-                log.warning("tried again without rows that came and went", table=job.table.name, reason=str(error))
-                report = self._carried_out(now, job, decision, initiated_by, consolidated=True)
+                log.warning("tried again with consolidated changes", table=job.table.name, reason=str(error))
+                report = self._carry_out(now, job, decision, initiated_by, consolidated=True)
             if job.table.relid and report.rows_changed:
                 now.written.add(job.table.relid)
             return report
         except (psycopg.errors.SerializationFailure, psycopg.errors.OutOfMemory):
-            # Of the whole transaction: it must end before anything can go on.
+            # The whole transaction has failed and must end.
             raise
         except MillstreamError as error:
-            return _named(error, job)
+            return _with_name(error, job)
         except psycopg.Error as error:
             if self.conn.closed:
                 raise
             return failure_from(job.table.name, error)
 
-    def _carried_out(
+    def _carry_out(
         self, now: Cut, job: Job, decision: Decision, initiated_by: Initiator, *, consolidated: bool = False
     ) -> RefreshReport:
         with self.conn.transaction():
-            with self._as_ours(job):
+            with self._converting_errors(job):
                 report = carry_out(self, now, job, decision, initiated_by, consolidated=consolidated)
-            return self._witnessed(now, job, report)
+            return self._call_witness(now, job, report)
 
-    def _witnessed(self, now: Cut, job: Job, report: RefreshReport) -> RefreshReport:
+    def _call_witness(self, now: Cut, job: Job, report: RefreshReport) -> RefreshReport:
         if self.witness is not None:
             self.witness(now, job, report)
         return report
 
     @contextmanager
-    def _as_ours(self, job: Job) -> Iterator[None]:
-        """Make an error that is neither PostgreSQL's nor ours (Arrow's, Spark's, Java's) ours, with its cause."""
+    def _converting_errors(self, job: Job) -> Iterator[None]:
+        """Convert errors of Arrow, Spark and Java to ours, with the original as cause."""
         try:
             yield
         except (psycopg.Error, JavaEnded):
@@ -336,18 +341,18 @@ def _relids(read: Sequence[sources.Source]) -> set[int]:
     return {source.relid for source in read}
 
 
-def _reading_less(jobs: Sequence[Job], read: SourcesByTable) -> dict[int, Outcome]:
-    """Return a Gap for each job that reads less than is recorded: giving it another query was interrupted."""
+def _with_fewer_sources(jobs: Sequence[Job], read: SourcesByTable) -> dict[int, Outcome]:
+    """Return a Gap for each job with more recorded sources than its plan: a change of its query was interrupted."""
     less = [job.table for job in jobs if _relids(read[job.table.id]) - relids_read(job)]
-    return {table.id: Gap((), f"more is recorded than {table.name} reads") for table in less}
+    return {table.id: Gap((), f"more sources are recorded than {table.name} reads") for table in less}
 
 
-def _explained(upstream: OlderUpstream, outcome: Outcome | None) -> OlderUpstream:
-    """Tell why an upstream was not refreshed in this cut, where it was tried here."""
+def _with_reason(upstream: OlderUpstream, outcome: Outcome | None) -> OlderUpstream:
+    """Add the error of an upstream that failed in this cut."""
     return replace(upstream, last_error=str(outcome)) if isinstance(outcome, MillstreamError) else upstream
 
 
-def _named(error: MillstreamError, job: Job) -> MillstreamError:
+def _with_name(error: MillstreamError, job: Job) -> MillstreamError:
     """Add the table's name to an error from a lower room."""
     if error.facts.get("name", job.table.name):
         return error
