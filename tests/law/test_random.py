@@ -206,6 +206,36 @@ def test_random_null_extended_sides_equal_postgres(number: int, law: Law) -> Non
 
 
 @pytest.mark.parametrize("number", range(max(1, ROUNDS // 2)))
+def test_nothing_is_raised_for_random_rows_that_limit_or_a_filter_leaves_out(number: int, law: Law) -> None:
+    dice = random.Random(f"{SEED} left out {number}")
+    changes = filled(law, dice)
+    changes.strays()
+    queries = RandomQueries(changes.tables, dice)
+    assert sum(created(law, f"s{n}", queries.leaving_out()) for n in range(10)) >= 8
+    for change in (changes.strays, changes.batch):
+        changes.touched.clear()
+        change()
+        reports = law.ms.refresh_all()
+        assert {report.action for report in reports} <= {"DIFFERENTIAL", "NO_DATA"}
+        count(changes.touched, reports)
+
+
+@pytest.mark.parametrize("number", range(max(1, ROUNDS // 2)))
+def test_random_arithmetic_across_tables_equals_postgres(number: int, law: Law) -> None:
+    """The numbers come to be NaN, infinite, huge and tiny, and go away again."""
+    dice = random.Random(f"{SEED} numbers {number}")
+    changes = filled(law, dice)
+    queries = RandomQueries(changes.tables, dice)
+    assert sum(created(law, f"s{n}", queries.numbered()) for n in range(12)) >= 9
+    for change in (changes.extremes, changes.batch):
+        changes.touched.clear()
+        change()
+        reports = law.ms.refresh_all()
+        assert {report.action for report in reports} <= {"DIFFERENTIAL", "NO_DATA"}
+        count(changes.touched, reports)
+
+
+@pytest.mark.parametrize("number", range(max(1, ROUNDS // 2)))
 def test_nothing_is_raised_for_random_rows_that_a_join_discards(number: int, law: Law) -> None:
     """Every table has rows that no other table joins, and for which the expressions of the queries raise errors."""
     law.ms.app.witness = joining_by_hash(law)

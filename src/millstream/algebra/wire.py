@@ -251,7 +251,8 @@ def tried_wire_of(type_: PgType) -> Wire | None:
     """Return how a numeric travels that may not fit Spark's decimal: NULL then, with `untried_wire_of` beside it."""
     wire = number_wire_of(type_)
     if wire is None:
-        return None
+        # Of more digits than 38 are declared: each value travels beside it.
+        return Wire("string", "decimal(38,0)", "NULL::text", number="decimal")
     return replace(wire, encode=f"CASE WHEN NOT {_untried(type_)} THEN {{x}}::text END")
 
 
@@ -261,6 +262,8 @@ def untried_wire_of(type_: PgType) -> Wire:
 
 
 def _untried(type_: PgType) -> str:
+    if number_wire_of(type_) is None:
+        return "({x} IS NOT NULL)"
     return (
         "({x} = 'NaN')"
         if type_.precision is not None

@@ -60,7 +60,7 @@ class ValueOutOfRange(MillstreamError):
     def in_column(cls, column: str, value: str) -> Self:
         return cls(
             f"a value of {column} cannot be computed exactly",
-            detail=f"A condition or a CASE over several tables uses it in Spark. {value} needs more digits than "
+            detail=f"An expression over several tables uses it in Spark. {value} needs more digits than "
             "Spark's decimals have (38 in all; 20 before and 18 after the point if the column has no declared "
             "precision), or is not a number.",
             hint="Declare the column, or cast it in the query, as numeric(p,s) with p <= 38, or filter such rows out.",

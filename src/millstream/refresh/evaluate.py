@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ from millstream.refresh.reads.demand import read_demanded, rows_of
 from millstream.refresh.reads.input_rows import InputRows
 from millstream.refresh.reads.read_sql import schema_of
 from millstream.refresh.report import Tally
-from millstream.spark.engine import Engine, Rows, few, view_name
+from millstream.spark.engine import Engine, Evaluated, NoNumber, Rows, few, view_name
 from millstream.spark.inline import inline
 from millstream.spark.parts import Result
 from millstream.spark.scan import Scanned
@@ -128,15 +128,38 @@ class Evaluation:
         items = {name: text for name, rows in given.items() if isinstance(rows, pa.Table) and (text := inline(rows))}
         named = {name: view_name(name) for name in given if name not in items}
         inputs, items = {named[name]: given[name] for name in named}, {**items, **named}
+        options = LoweringOptions(items.get("wanted"), group_rows, few=few(inputs), nested=True, changes=changes)
+
+        def statement(exact: bool) -> str:
+            return lower(self.block, items, replace(options, exact=exact))
+
         with self.tally.phase("spark"):
-            wanted = items.get("wanted")
-            options = LoweringOptions(wanted, group_rows, few=few(inputs), nested=True, changes=changes)
-            statement = lower(self.block, items, options)
-            done = self.engine().evaluate(statement, inputs)
+            # Of many rows the result comes in parts, too late to run another statement.
+            exact = not few(inputs) or self._has_large_numbers(views)
+            done = self._evaluated(statement, inputs, exact=exact)
         self.tally.spark_jobs += done.jobs
         self.access.settle()
         failpoint("spark_done")
         return done.rows
+
+    def _evaluated(self, statement: Callable[[bool], str], views: dict[str, Rows], *, exact: bool) -> Evaluated:
+        """Run the small statement; the exact one if there are numbers that Spark does not have, or come to be."""
+        if exact:
+            return self.engine().evaluate(statement(True), views)
+        try:
+            return self.engine().evaluate(statement(False), views)
+        except NoNumber:
+            # A sum has more digits than its operands. That is known only when it is computed.
+            return self.engine().evaluate(statement(True), views)
+
+    def _has_large_numbers(self, views: dict[str, Rows]) -> bool:
+        """True if a numeric was read that Spark has no number for."""
+        beside = [(one.name, leaf.name) for one in self.block.inputs() for leaf in one.leaves if leaf.use == "untried"]
+        return any(_has_values(views[name], column) for name, column in beside if name in views)
+
+
+def _has_values(rows: Rows, column: str) -> bool:
+    return isinstance(rows, Scanned) or rows[column].null_count < rows.num_rows
 
 
 # Not by way of an array: making one imports pandas, which takes longer than all else that a command imports.

@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millstream.errors import Cancelled, Conflict, MillstreamError, QueryTooDeep, RefreshFailed, ValueOutOfRange
 from millstream.postgres.failures import NO_LOCK, failure_in_spark, sqlstate_in_text
 from millstream.spark import parts
+from millstream.spark.numbers import COMPARE, CREATE_COMPARE, NO_NUMBER
 from millstream.spark.parts import Result, Stored
 from millstream.spark.scan import Scanned, spark_schema
 from millstream.spark.session import Running
@@ -39,6 +40,10 @@ _counter = itertools.count()
 _PROCESS = f"millstream-{uuid4().hex[:12]}"
 # The Spark applications that are warmed up.
 _warm: set[str] = set()
+
+
+class NoNumber(Exception):
+    """Raised for a statement that compares numbers of which Spark has none."""
 
 
 @dataclass(frozen=True)
@@ -56,21 +61,28 @@ class Engine:
         self.spark = spark
         self.java = Running(spark)
         self._stored = list[Stored]()
+        self._compares = False
 
     def evaluate(self, statement: str, views: Mapping[str, Rows]) -> Evaluated:
-        """Run a statement over named views, then delete what was stored for it."""
+        """Run a statement over named views, then delete what was stored for it.
+
+        Raise `NoNumber` if it would have to compare numbers that Spark does not have.
+        """
         size = _size(views)
         self._tune(views)
         group = f"{_PROCESS}-{next(_counter)}"
         context = self.spark.sparkContext
         context.setJobGroup(group, "refresh")
         try:
+            self._add_functions(statement)
             for name, rows in views.items():
                 self._frame(rows, one_partition=size <= _SMALL).createOrReplaceTempView(name)
             rows = self._computed(self.spark.sql(statement), large=size > _SMALL)
         except (PySparkException, Py4JJavaError) as error:
             if _is_interrupt(error):
                 raise KeyboardInterrupt from error
+            if NO_NUMBER in str(error):
+                raise NoNumber from error
             if isinstance(error, PySparkException):
                 raise _translated(error, self._directory()) from error
             if "java.lang.StackOverflowError" not in str(error):
@@ -81,6 +93,12 @@ class Engine:
                 self.spark.catalog.dropTempView(name)
             self._release()
         return Evaluated(rows, len(context.statusTracker().getJobIdsForGroup(group)))
+
+    def _add_functions(self, statement: str) -> None:
+        """Create the function that a statement calls, once in a session: it takes Spark a second or two."""
+        if COMPARE in statement and not self._compares:
+            self.spark.sql(CREATE_COMPARE)
+            self._compares = True
 
     def _computed(self, frame: DataFrame, *, large: bool) -> Result:
         if not large:

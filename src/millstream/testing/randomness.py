@@ -80,6 +80,8 @@ _ENDS = {
     "int8": ("-9223372036854775808", "9223372036854775807", "777"), "money2": ("777", "9999999999.99"),
     "rate4": ("777", "9999.9999"), "date": ("5874897-12-31", "4713-01-01 BC"),
 }  # fmt: skip
+# Numbers that Spark's decimals do not have, and some whose sum has more digits than they.
+_EXTREMES = ("NaN", "Infinity", "-Infinity", "1e200", "-1e200", "1e-100", "-1e-100", "9e19", "-9e19", "123456789.5")
 # What can stand in `=`, in GROUP BY and in min() of PostgreSQL and of Spark.
 COMPARED = frozenset(KINDS) - {"jsonb"}
 
@@ -206,6 +208,15 @@ class RandomChanges:
             case = f"SELECT cid FROM {table.name} WHERE cid > 0 ORDER BY cid LIMIT 1"
             self._run(f"UPDATE {table.name} SET cid = {-number}, j = 777 WHERE cid = ({case})", table)
             self._insert(table, rows)
+
+    def extremes(self) -> None:
+        """Give rows of every table numbers that Spark's decimals do not have."""
+        for table in self.tables:
+            for column in (column for column in table.columns if column.kind.family == "numeric"):
+                possible = _EXTREMES if column.kind.name == "numeric" else ("NaN", "0.5", "777")
+                for value in possible:
+                    changed = f"UPDATE {table.name} SET {column.name} = '{value}' WHERE ctid = ANY(%s::tid[])"
+                    self._run(changed, table, self._sample(table))
 
     def _transaction(self, wanted: bool) -> AbstractContextManager[Any]:
         return self.conn.transaction() if wanted else nullcontext()

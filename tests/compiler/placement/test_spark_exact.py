@@ -30,8 +30,8 @@ def place(text: str) -> Placement | Unsupported:
     [
         ('"t"."id" > "u"."x"', '"i0"."c0" > "i1"."c0"'),
         ('"t"."id" > 1 AND "t"."id" = "u"."x"', '("i0"."c0") AND ("i0"."c1" = "i1"."c0")'),
-        ('"t"."m" + "u"."x"', '("i0"."c0") + ("i1"."c0")'),
-        ('- ("t"."m" * "u"."x")', '-(("i0"."c0") * ("i1"."c0"))'),
+        ('"t"."id" + "u"."x"', '("i0"."c0") + ("i1"."c0")'),
+        ('- ("t"."id" * "u"."x")', '-(("i0"."c0") * ("i1"."c0"))'),
         ('COALESCE("t"."id", "u"."x")', 'COALESCE("i0"."c0", "i1"."c0")'),
         ('CASE WHEN "t"."id" > "u"."x" THEN "u"."x" END', 'CASE WHEN "i0"."c0" > "i1"."c0" THEN "i1"."c0" END'),
     ],
@@ -50,6 +50,7 @@ def test_spark_computes_it(text: str, spark: str) -> None:
         ('"t"."f" + "u"."x"', "Floating-point arithmetic overflows silently in Spark."),
         ('CASE "t"."id" WHEN "u"."x" THEN 1 END', "Write it as CASE WHEN x = 1 THEN ..."),
         ('COALESCE("t"."word", "u"."x"::text) = "t"."word" AND NOT starts_with("t"."word", "u"."word")', "Spark"),
+        ('"t"."m" + "u"."x"', "Spark has no number for some values"),
         ('COALESCE(- ("t"."f" * "u"."x"), 1)', "Floating-point arithmetic"),
         ('CASE WHEN "t"."word" < "u"."word" THEN 1 END', "Its order or equality"),
     ],

@@ -17,6 +17,7 @@ from millstream.algebra.types import PgType
 from millstream.compiler.clauses import clock
 from millstream.compiler.clauses.windows import build_windows
 from millstream.compiler.decorrelate.clauses import FreshAlias, OutputColumns, limit_per_binding, tie_breakers
+from millstream.compiler.decorrelate.row_checks import without_row_checks
 from millstream.errors import Unsupported
 
 
@@ -48,8 +49,11 @@ def apply_limit(
     order = _order(query, sort_keys)
     if output.binding_count:
         return limit_per_binding(query, relation, order, output, fresh)
+    relation, checked = without_row_checks(relation, [term.expr for term in order])
     limit = Limit(relation, order, count, fresh("l"))
-    outputs = tuple(Named(name, Expr(ref.sql)) for name, ref in zip(output.names, limit.columns, strict=False))
+    limited = dict(zip(relation.columns, (Expr(ref.sql) for ref in limit.columns), strict=True))
+    exprs = (checked.get(ref, Expr(ref.sql)).substitute(limited) for ref in relation.columns)
+    outputs = tuple(Named(name, expr) for name, expr in zip(output.names, exprs, strict=False))
     return Project(limit, outputs, fresh("q"))
 
 

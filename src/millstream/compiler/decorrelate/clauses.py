@@ -18,6 +18,7 @@ from millstream.algebra.relation import Aggregate, Filter, Join, Measure, Named,
 from millstream.algebra.types import PgType
 from millstream.compiler.clauses.windows import build_windows
 from millstream.compiler.decorrelate.bindings import Bindings, binding_name, not_distinct, output_refs
+from millstream.compiler.decorrelate.row_checks import without_row_checks
 from millstream.compiler.decorrelate.scope import Scope, ScopedRows
 from millstream.errors import Unsupported
 
@@ -49,8 +50,10 @@ def limit_per_binding(
 ) -> Relation:
     """Apply LIMIT and OFFSET to the rows of each binding."""
     columns, keys = output_refs(relation, output.binding_count)
+    relation, checked = without_row_checks(relation, [term.expr for term in order])
     shown = [Expr(ref.sql) for ref in columns[: len(output.names)]]
-    outputs = [*shown, *(Expr(ref.sql) for ref in keys)]
+    beside = list(dict.fromkeys(ref for expr in checked.values() for ref in sorted(expr.refs)))
+    outputs = [*shown, *(Expr(ref.sql) for ref in (*keys, *beside))]
     partition_by = f"PARTITION BY {', '.join(ref.sql for ref in keys)}"
     # A constant does not order rows, and ORDER BY would read a number as a column's position.
     sort_terms = [term.sql for term in order if term.expr.refs]
@@ -60,6 +63,9 @@ def limit_per_binding(
         numbers.append(f"rank() OVER ({partition_by} {_order_by(sort_terms)})")
     relation, exprs = build_windows(relation, [*outputs, *map(Expr.parse, numbers)], fresh)
     limited = Filter(relation, _limit_condition(query, exprs[len(outputs)].sql, exprs[-1].sql))
+    carried = dict(zip(beside, exprs[len(outputs) - len(beside) :], strict=False))
+    for place, ref in enumerate(columns[: len(shown)]):
+        exprs[place] = checked[ref].substitute(carried) if ref in checked else exprs[place]
     names = [*output.names, *map(binding_name, range(output.binding_count))]
     return Project(limited, tuple(Named(name, expr) for name, expr in zip(names, exprs, strict=False)), fresh("q"))
 

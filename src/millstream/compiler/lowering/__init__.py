@@ -53,6 +53,8 @@ class LoweringOptions:
     """Write steps in place, as Spark plans them fastest; otherwise by name, as people read them."""
     changes: bool = False
     """The views hold images of changes: where Spark may raise an error, consolidate them before they are joined."""
+    exact: bool = True
+    """Compare numbers of any size; otherwise the statement is smaller, and raises `NO_NUMBER` for some of them."""
 
 
 READABLE = LoweringOptions()
@@ -62,7 +64,7 @@ READABLE = LoweringOptions()
 def lower(block: Block, views: dict[str, str], options: LoweringOptions = READABLE) -> str:
     """Return the statement that evaluates a block over the views of its inputs."""
     raising = any(_may_raise(branch.body) for branch in block.branches)
-    ctx = Lowering(RULES, views, options.few, consolidated=options.changes and raising)
+    ctx = Lowering(RULES, views, options.few, options.exact, options.changes and raising)
     step = union_all([ctx.lower(branch.body) for branch in block.branches], ctx)
     return ctx.finish(_last_select(block, step, options, ctx), nested=options.nested)
 

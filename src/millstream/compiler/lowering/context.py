@@ -15,10 +15,14 @@ from sqlglot import exp
 
 from millstream.algebra.expr import Expr, Ref, ref_of, transform
 from millstream.algebra.relation import Relation
+from millstream.compiler.placement.decimals.attempt import EXACT
+from millstream.spark.numbers import NO_NUMBER
 
 BEFORE, AFTER, NET = "__before", "__after", "__net"
 
 Rule = Callable[[Relation, "Lowering"], str]
+
+_RAISE = exp.cast(exp.Anonymous(this="RAISE_ERROR", expressions=[exp.Literal.string(NO_NUMBER)]), "boolean")
 
 # Stands before and after the name of a step in a text. A text of PostgreSQL never contains a zero character.
 _PLACEHOLDER = "\0"
@@ -33,6 +37,8 @@ class Lowering:
     """The Spark view that holds the rows of each input."""
     few: bool = False
     """There are so few rows that one partition holds them."""
+    exact: bool = True
+    """Compare numbers by their operands where Spark has none; otherwise raise `NO_NUMBER` there."""
     consolidated: bool = False
     """Consolidate the rows of each input: only then is a pair of rows in a version if it has a multiplicity."""
     steps: list[tuple[str, str]] = field(default_factory=list)
@@ -51,6 +57,16 @@ class Lowering:
         unique = f"{name}_{len(self.steps)}"
         self.steps.append((unique, select))
         return f"{_PLACEHOLDER}{unique}{_PLACEHOLDER}"
+
+    def spark(self, expression: Expr) -> str:
+        """Return an expression in Spark's SQL."""
+        tree = transform(expression.tree, self._decided) if EXACT in expression.sql else expression.tree
+        return transform(tree, _renamed).sql(dialect="spark")
+
+    def _decided(self, node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.Anonymous) and node.name == EXACT:
+            return node.expressions[0] if self.exact else _RAISE.copy()
+        return node
 
     def finish(self, last: str, *, nested: bool) -> str:
         """Return the whole statement; with `nested`, steps that are used once are written in place."""
@@ -74,18 +90,13 @@ def flat(ref: Ref) -> str:
     return ref.column if ref.alias == "b" else f"{ref.alias}_{ref.column}"
 
 
+def _renamed(node: exp.Expression) -> exp.Expression:
+    return exp.column(flat(ref_of(node))) if isinstance(node, exp.Column) else node
+
+
 def flat_columns(node: Relation) -> list[str]:
     """Return the names of a node's columns in Spark."""
     return [flat(ref) for ref in node.columns]
-
-
-def spark(expression: Expr) -> str:
-    """Return an expression in Spark's SQL."""
-
-    def rename(node: exp.Expression) -> exp.Expression:
-        return exp.column(flat(ref_of(node))) if isinstance(node, exp.Column) else node
-
-    return transform(expression.tree, rename).sql(dialect="spark")
 
 
 def may_raise(expression: Expr) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from millstream.algebra.block import Match
 from millstream.algebra.expr import Expr
-from millstream.compiler.lowering.context import AFTER, BEFORE, Lowering, flat, flat_columns, may_raise, spark
+from millstream.compiler.lowering.context import AFTER, BEFORE, Lowering, flat, flat_columns, may_raise
 
 WAS, IS = "__was", "__is"
 
@@ -42,7 +42,7 @@ def pairs(node: Match, left: JoinSide, right: JoinSide, ctx: Lowering) -> str:
     """Add a step with the pairs of an inner join; each multiplicity is the product of the two rows'."""
     columns = [f"l.{name}" for name in left.columns] + [f"r.{name}" for name in right.columns]
     products = [f"l.{version} * r.{version} AS {version}" for version in (BEFORE, AFTER)]
-    joined = f"JOIN {right.step} AS r ON {on(node)}" if node.conditions else f"CROSS JOIN {right.step} AS r"
+    joined = f"JOIN {right.step} AS r ON {on(node, ctx)}" if node.conditions else f"CROSS JOIN {right.step} AS r"
     # If pairs that are in neither version stayed, n joins could have 2^n of them.
     chained = isinstance(node.left, Match) or isinstance(node.right, Match)
     where = f" WHERE {_IN_A_VERSION}" if chained else ""
@@ -50,20 +50,20 @@ def pairs(node: Match, left: JoinSide, right: JoinSide, ctx: Lowering) -> str:
     return ctx.step("joined", f"{ctx.select} {listed} FROM {left.step} AS l {joined}{where}")
 
 
-def on(node: Match) -> str:
+def on(node: Match, ctx: Lowering) -> str:
     """Return the join condition; residual conditions come last, each in parentheses."""
-    equalities = [spark(condition) for condition in node.conditions if condition not in node.residual]
-    return " AND ".join([*equalities, *_residual_conditions(node.residual)])
+    equalities = [ctx.spark(condition) for condition in node.conditions if condition not in node.residual]
+    return " AND ".join([*equalities, *_residual_conditions(node.residual, ctx)])
 
 
 # A pair of an old and a new row is in neither version.
 _IN_A_VERSION = " OR ".join(f"l.{version} * r.{version} <> 0L" for version in (BEFORE, AFTER))
 
 
-def _residual_conditions(residual: tuple[Expr, ...]) -> list[str]:
+def _residual_conditions(residual: tuple[Expr, ...], ctx: Lowering) -> list[str]:
     """Return the residual conditions; before one that may raise, the condition that the pair is in a version."""
     guards = [f"({_IN_A_VERSION})"] if any(map(may_raise, residual)) else []
-    return [*guards, *(f"({spark(condition)})" for condition in residual)]
+    return [*guards, *(f"({ctx.spark(condition)})" for condition in residual)]
 
 
 def counted(side: JoinSide, other: JoinSide, residual: tuple[Expr, ...], ctx: Lowering) -> str:
@@ -87,7 +87,7 @@ def _counted_by_key(side: JoinSide, other: JoinSide, ctx: Lowering) -> str:
 def _counted_by_row(side: JoinSide, other: JoinSide, residual: tuple[Expr, ...], ctx: Lowering) -> str:
     """Count the matches of each row by its own pairs."""
     numbered = ctx.step("numbered", f"SELECT *, MONOTONICALLY_INCREASING_ID() AS __nth FROM {side.step}")
-    condition = " AND ".join([*_equalities(side, other, "r"), *_residual_conditions(residual)])
+    condition = " AND ".join([*_equalities(side, other, "r"), *_residual_conditions(residual, ctx)])
     columns = [f"FIRST(l.{name}) AS {name}" for name in (*side.columns, BEFORE, AFTER)]
     matches = [f"COALESCE(SUM(r.{version}), 0) AS {name}" for version, name in ((BEFORE, WAS), (AFTER, IS))]
     joined = f"{numbered} AS l LEFT JOIN {other.step} AS r ON {condition}"

@@ -62,7 +62,7 @@ _SIDES: tuple[Name, Name] = ("left", "right")
 def null_extended(node: Match, ctx: Lowering, names: Sequence[Name]) -> str:
     """Add a step with the pairs, and the rows of the named sides without a match."""
     left, right = sides(node, ctx)
-    join = _SparkJoin(left, right, on(node) if node.conditions else "true", tuple(names))
+    join = _SparkJoin(left, right, on(node, ctx) if node.conditions else "true", tuple(names))
     joined = _numbered(join, ctx) if node.residual else _by_key(join, ctx)
     rows = ", ".join([_pair(), *(alone(name) for name in names)])
     view = f"LATERAL VIEW INLINE(ARRAY({rows})) v AS __left, __right, {BEFORE}, {AFTER}"

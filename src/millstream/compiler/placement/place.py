@@ -131,6 +131,11 @@ class Placer:
         finally:
             self._around = before
 
+    @property
+    def is_inside(self) -> bool:
+        """True while expressions are placed inside an outer join."""
+        return bool(self._around)
+
     def _sharpened(self, expression: Expr, type_: PgType) -> PgType:
         """Return a numeric type with the digits that follow from its columns."""
         if type_.base != "numeric" or type_.precision is not None:
@@ -367,12 +372,22 @@ class Placer:
 
     def _place_null_extended(self, ref: Ref, use: Use) -> Placement | Unsupported:
         """Place a null-extended column over several tables: NULL in rows where its side has no match."""
-        with self.inside(self.branch_names.outer_join(ref)):
-            placed = self.place(self.branch_names.definition(ref), use)
+        with self.within(ref) as definition:
+            placed = self.place(definition, use)
         if isinstance(placed, Unsupported):
             return placed
-        whole = f"CASE WHEN {self._marker(self.branch_names.side(ref)).sql} IS NOT NULL THEN {placed.expr.sql} END"
+        whole = f"CASE WHEN {self.marker(ref)} IS NOT NULL THEN {placed.expr.sql} END"
         return Placement(Expr.parse(whole), placed.wire, placed.type)
+
+    @contextmanager
+    def within(self, ref: Ref) -> Iterator[Expr]:
+        """Yield the definition of a null-extended column, to be placed inside its outer join."""
+        with self.inside(self.branch_names.outer_join(ref)):
+            yield self.branch_names.definition(ref)
+
+    def marker(self, ref: Ref) -> str:
+        """Return what is NULL in Spark where the side of a null-extended column is."""
+        return self._marker(self.branch_names.side(ref)).sql
 
     def over_columns(self, expression: Expr) -> OverColumns | Unsupported:
         """Return an expression for PostgreSQL to evaluate while applying, and the placements of its columns.
@@ -386,9 +401,33 @@ class Placer:
         placed = self._with_leaves(expression, told)
         if isinstance(placed, Unsupported):
             return placed
-        refs = sorted(expression.refs)
-        columns = collect(placed[1].get(ref) or self._carried(ref) for ref in refs)
+        expression, markers = self._defined(expression)
+        known, refs = placed[1] | markers, sorted(expression.refs)
+        columns = collect(known.get(ref) or self._carried(ref) for ref in refs)
         return columns if isinstance(columns, Unsupported) else (expression, dict(zip(refs, columns, strict=True)))
+
+    def _defined(self, expression: Expr) -> tuple[Expr, dict[Ref, Placement]]:
+        """Replace null-extended numbers across tables by their definitions: PostgreSQL has numbers of any size."""
+        definitions, markers = dict[Ref, Expr](), dict[Ref, Placement]()
+        for ref in filter(self._is_computed_number, sorted(expression.refs)):
+            side = Expr(self.marker(ref))
+            marker = Ref("there", side.sql)
+            markers[marker] = Placement(side, wire_of(BOOL), BOOL)
+            definition = self.branch_names.definition(ref)
+            definitions[ref] = Expr.parse(f"CASE WHEN {marker.sql} IS NOT NULL THEN {definition.sql} END")
+        if not definitions:
+            return expression, {}
+        expression, more = self._defined(expression.substitute(definitions))
+        return expression, markers | more
+
+    def _is_computed_number(self, ref: Ref) -> bool:
+        if not self.branch_names.is_null_extended_column(ref) or self.is_over_one_table(Expr(ref.sql)):
+            return False
+        definition = unwrapped(self.branch_names.definition(ref).tree)
+        if not isinstance(definition, exp.Add | exp.Sub | exp.Mul | exp.Neg):
+            return False
+        type_ = self.type_of(definition)
+        return isinstance(type_, PgType) and type_.base == "numeric"
 
     def _with_leaves(self, expression: Expr, parts: Mapping[Ref, Expr]) -> OverColumns | Unsupported:
         """Return an expression over columns with the leaves that these are."""

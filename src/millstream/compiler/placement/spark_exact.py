@@ -13,20 +13,21 @@ Any other expression across tables is refused by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol
 
 from sqlglot import exp
 
 from millstream.algebra.block import Use
-from millstream.algebra.expr import Expr, parenthesised, unwrapped
+from millstream.algebra.expr import Expr, Ref, parenthesised, unwrapped
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire, order_wire_of, wire_of
+from millstream.compiler.placement.decimals.attempt import Attempt, Attempts, compare, compare_null_safe
+from millstream.compiler.placement.decimals.result import Travels, common_decimal, digits_of_wire, result_wire
 from millstream.compiler.placement.placement import BOOL, NUMERIC, Placement, refuse_across_tables
 from millstream.compiler.refusal import collect
 from millstream.errors import Unsupported
-
-_INTEGERS = {"int2": 5, "int4": 10, "int8": 19}
 
 
 class OperandPlacer(Protocol):
@@ -41,7 +42,19 @@ class OperandPlacer(Protocol):
 
     def type_of(self, node: exp.Expression) -> PgType | Unsupported: ...
 
+    @property
+    def lenient(self) -> bool: ...
+
+    def is_over_one_table(self, expression: Expr) -> bool: ...
+
     def chain(self, node: exp.Expression) -> list[exp.Expression]: ...
+
+    @property
+    def is_inside(self) -> bool: ...
+
+    def within(self, ref: Ref) -> AbstractContextManager[Expr]: ...
+
+    def marker(self, ref: Ref) -> str: ...
 
 
 Rule = Callable[[OperandPlacer, exp.Expression, Use], Placement | Unsupported]
@@ -102,6 +115,8 @@ def _comparison(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placem
     wanted: Use = "number" if _numeric(placer, left) or _numeric(placer, right) else "key"
     if wanted == "number" and _of_any_digits(placer, left, right):
         wanted = "order"
+    elif wanted == "number" and (tried := _tried_comparison(placer, node, left, right)) is not None:
+        return tried
     sides = collect(placer.place(side, wanted) for side in (left, right))
     if isinstance(sides, Unsupported):
         return sides
@@ -111,6 +126,25 @@ def _comparison(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placem
         return refuse_across_tables(Expr.of(node), "Its order or equality is not the same in Spark.")
     made = type(node)(this=parenthesised(one.expr.node), expression=parenthesised(other.expr.node))
     return Placement(Expr.of(made), wire_of(BOOL), BOOL)
+
+
+_OPERATORS: dict[type[exp.Expression], str] = {
+    exp.EQ: "=", exp.NEQ: "<>", exp.GT: ">", exp.GTE: ">=", exp.LT: "<", exp.LTE: "<=",
+}  # fmt: skip
+
+
+def _tried_comparison(
+    placer: OperandPlacer, node: exp.Expression, left: Expr, right: Expr
+) -> Placement | Unsupported | None:
+    """Return the comparison of numbers for which Spark may have none; None if they are not such numbers."""
+    attempts = Attempts(placer, placer.lenient)
+    one, other = attempts.of(left.node), attempts.of(right.node)
+    if not (isinstance(one, Attempt) and isinstance(other, Attempt)):
+        return one if isinstance(one, Unsupported) else other if isinstance(other, Unsupported) else None
+    operator = _OPERATORS.get(type(node))
+    distinct = isinstance(node, exp.NullSafeNEQ)
+    made = compare(operator, one, other) if operator else compare_null_safe(one, other, distinct=distinct)
+    return Placement(Expr.parse(made), wire_of(BOOL), BOOL)
 
 
 def _numeric(placer: OperandPlacer, expression: Expr) -> bool:
@@ -135,7 +169,23 @@ def _comparable(one: Placement, other: Placement) -> bool:
     return one.wire == other.wire and (one.type is None or other.type is None or one.type.base == other.type.base)
 
 
+# The uses in which a value leaves Spark.
+_SHOWN: tuple[Use, ...] = ("carry", "key", "printed")
+
+
+def _refusal_of_shown(placer: OperandPlacer, node: exp.Expression, use: Use) -> Unsupported | None:
+    """Return the refusal of a numeric that would leave Spark: it may be NaN, and has its digits after the point.
+
+    On the optional side of a join it does, for want of another way; then NaN is an error.
+    """
+    if use not in _SHOWN or placer.is_inside or not _numeric(placer, Expr.of(node)):
+        return None
+    return refuse_across_tables(Expr.of(node), "Spark has no number for some values, nor the digits that are shown.")
+
+
 def _arithmetic(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
+    if refusal := _refusal_of_shown(placer, node, use):
+        return refusal
     first, *operators = placer.chain(node)
     operands = [first, *(operator.expression for operator in operators)]
     placed = collect(placer.place(Expr.of(operand), "number") for operand in operands)
@@ -154,42 +204,9 @@ def _arithmetic(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placem
     return Placement(Expr.of(made), *travels)
 
 
-# How a value travels, and its type where it has one in PostgreSQL.
-Travels = tuple[Wire, PgType | None]
-
-
-def result_wire(node: exp.Expression, one: Travels, other: Travels) -> Travels | Unsupported:
-    """Return how the result of an operator travels, and its type."""
-    numbers = {wire.number for wire, _ in (one, other)}
-    if numbers == {"int"}:
-        return max(one, other, key=lambda side: _INTEGERS[side[1].base] if side[1] else 0)
-    if "float" in numbers:
-        return refuse_across_tables(Expr.of(node), "Floating-point arithmetic overflows silently in Spark.")
-    wire = _result(node, _digits(*one), _digits(*other))
-    return wire if isinstance(wire, Unsupported) else (wire, None)
-
-
-def _digits(wire: Wire, type_: PgType | None) -> tuple[int, int]:
-    """Return the number of digits before and after the point."""
-    if wire.number == "int":
-        assert type_ is not None
-        return _INTEGERS[type_.base], 0
-    precision = int(wire.spark.removeprefix("decimal(").split(",")[0])
-    return precision - wire.scale, wire.scale
-
-
-def _result(node: exp.Expression, one: tuple[int, int], other: tuple[int, int]) -> Wire | Unsupported:
-    if isinstance(node, exp.Mul):
-        before, after = one[0] + other[0] + 1, one[1] + other[1]
-    else:
-        before, after = max(one[0], other[0]) + 1, max(one[1], other[1])
-    if after > 30:
-        return refuse_across_tables(Expr.of(node), "Its exact result has too many digits after the point.")
-    precision = min(38, before + after)
-    return Wire("string", f"decimal({precision},{after})", equal=True, ordered=True, number="decimal", scale=after)
-
-
 def _negative(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Unsupported:
+    if refusal := _refusal_of_shown(placer, node, use):
+        return refusal
     inner = placer.place(Expr.of(node.this), "number")
     if isinstance(inner, Unsupported):
         return inner
@@ -203,6 +220,8 @@ def _cast(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | 
         return types
     if types[0] == types[1]:
         return placer.place(Expr.of(node.this), use)
+    if refusal := _refusal_of_shown(placer, node, use):
+        return refusal
     to = node.args["to"]
     inner = placer.place(Expr.of(node.this), "number")
     if isinstance(inner, Unsupported):
@@ -211,7 +230,7 @@ def _cast(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | 
         return refuse_across_tables(Expr.of(node))
     if inner.wire.number == "decimal":
         return Placement(inner.expr, inner.wire, None)
-    digits, _ = _digits(inner.wire, inner.type)
+    digits, _ = digits_of_wire(inner.wire, inner.type)
     wire = Wire("string", f"decimal({digits},0)", equal=True, ordered=True, number="decimal")
     made = exp.cast(inner.expr.node, f"decimal({digits}, 0)")
     return Placement(Expr.of(made), wire, None)
@@ -277,10 +296,7 @@ def _common(placed: list[Placement], node: exp.Expression) -> Wire | Unsupported
     if len(unordered) == 1:
         return unordered.pop()
     if all(one.wire.number in ("int", "decimal") for one in placed):
-        digits = [_digits(one.wire, one.type) for one in placed]
-        before, after = max(d[0] for d in digits), max(d[1] for d in digits)
-        precision = min(38, before + after)
-        return Wire("string", f"decimal({precision},{after})", equal=True, ordered=True, number="decimal", scale=after)
+        return common_decimal([digits_of_wire(one.wire, one.type) for one in placed])
     return refuse_across_tables(Expr.of(node), "Its alternatives have different representations in Spark.")
 
 
@@ -289,12 +305,28 @@ def _is(placer: OperandPlacer, node: exp.Expression, use: Use) -> Placement | Un
     wanted = unwrapped(node.expression)
     if not isinstance(wanted, exp.Null | exp.Boolean):
         return refuse_across_tables(Expr.of(node))
-    inner = placer.place(Expr.of(node.this), "carry")
+    inner = _inner_of_is(placer, Expr.of(unwrapped(node.this)))
     if isinstance(inner, Unsupported):
         return inner
     # sqlglot keeps the NOT of IS NOT NULL inside the node.
-    node.set("this", exp.Paren(this=inner.expr.node))
+    node.set("this", exp.Paren(this=inner.node))
     return Placement(Expr.of(node), wire_of(BOOL), BOOL)
+
+
+def _inner_of_is(placer: OperandPlacer, expression: Expr) -> Expr | Unsupported:
+    """Return what is asked about; of a number across tables, true where it is not NULL."""
+    if not placer.is_over_one_table(expression) and _is_number(expression) and _numeric(placer, expression):
+        tried = Attempts(placer, lenient=True).of(expression.node)
+        if isinstance(tried, Attempt):
+            return Expr.parse(f"CASE WHEN {tried.present} THEN TRUE END")
+    placed = placer.place(expression, "carry")
+    return placed if isinstance(placed, Unsupported) else placed.expr
+
+
+def _is_number(expression: Expr) -> bool:
+    """True if an expression computes a number, or chooses one."""
+    kinds = (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Cast, exp.Case, exp.Coalesce)
+    return isinstance(unwrapped(expression.tree), kinds)
 
 
 SPARK_EXACT: dict[type[exp.Expression], Rule] = {

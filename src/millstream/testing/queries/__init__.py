@@ -10,6 +10,8 @@
                  or by anything, to the query around or to one further out
     hiding       constants, and expressions that are not NULL of NULLs: in the select list of every derived table
     discarded    expressions that raise errors for rows that a join discards
+    left_out     the same for rows that LIMIT or a filter further out leaves out
+    numbers      arithmetic of numerics across tables
     groups       keys, measures, FILTER, HAVING
     conditions   over one item, and ties between two; by the time, where that is asked for
     expressions  over one item, and over two
@@ -25,7 +27,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millstream.testing.queries import derived, discarded, selects
+from millstream.testing.queries import derived, discarded, left_out, numbers, selects
 from millstream.testing.queries.maker import Maker
 from millstream.testing.queries.terms import Query
 from millstream.testing.randomness import KINDS, RandomColumn, RandomTable
@@ -59,6 +61,16 @@ class RandomQueries:
         """Return a query over a cased schema that raises errors for strays if they are not discarded first."""
         maker = self._maker(1)
         return _finished(maker, discarded.discarding(maker))
+
+    def leaving_out(self) -> Query:
+        """A query over a cased schema that raises errors for strays unless LIMIT or a filter leaves them out first."""
+        maker = self._maker(1)
+        return _finished(maker, left_out.leaving_out(maker))
+
+    def numbered(self) -> Query:
+        """A query over a cased schema with arithmetic of numerics across tables."""
+        maker = self._maker(1)
+        return _finished(maker, numbers.numbered(maker))
 
     def reordered(self) -> tuple[Query, Query]:
         """Return a query, and the same with the items of FROM in another order."""

@@ -36,15 +36,17 @@ def discarding(m: Maker) -> str:
     return _SHAPES[shape](m, one, other)
 
 
-def _raising(m: Maker, item: Item) -> RandomTerm:
+def raising(m: Maker, item: Item) -> RandomTerm:
+    """An expression that raises an error for some strays."""
     term = m.one_of([term for term in free(item.columns) if term.kind in _RAISING and term.name != "id"])
     text, kind = m.one_of(_RAISING[term.kind])
     value = _NOT_NAN.get(term.kind, "{x}").format(x=term.sql)
     return RandomTerm(f"({text.format(x=value)})", kind)
 
 
-def _number(m: Maker, item: Item) -> RandomTerm:
-    while (found := _raising(m, item)).kind == "date":
+def raising_number(m: Maker, item: Item) -> RandomTerm:
+    """A number that raises an error for some strays."""
+    while (found := raising(m, item)).kind == "date":
         pass
     return found
 
@@ -59,11 +61,11 @@ def _across(m: Maker, one: Item, other: Item) -> str:
 
     For an equality, or an order of a column that has an index, it may evaluate the other side before.
     """
-    return f"{_number(m, one).sql} {m.one_of(['<', '>=', '<>'])} {_number(m, other).sql}"
+    return f"{raising_number(m, one).sql} {m.one_of(['<', '>=', '<>'])} {raising_number(m, other).sql}"
 
 
 def _grouped(m: Maker, one: Item, other: Item) -> str:
-    by = m.one_of([one.column("j"), other.column("g"), _raising(m, one)])
+    by = m.one_of([one.column("j"), other.column("g"), raising(m, one)])
     functions = ["sum", "min", "max", "avg", "count", "count(DISTINCT)", "FILTER"]
     measures = [_measure(m, m.one_of([one, other]), m.part(*functions)) for _ in range(m.dice.randint(1, 3))]
     where = f" WHERE {_across(m, one, other)}" if m.chance(0.3) else ""
@@ -73,7 +75,7 @@ def _grouped(m: Maker, one: Item, other: Item) -> str:
 
 
 def _measure(m: Maker, item: Item, function: str) -> str:
-    number = _number(m, item)
+    number = raising_number(m, item)
     if function == "FILTER":
         return f"count(*) FILTER (WHERE {number.sql} > 5)"
     if function == "count(DISTINCT)":
@@ -84,12 +86,12 @@ def _measure(m: Maker, item: Item, function: str) -> str:
 
 
 def _each_once(m: Maker, one: Item, other: Item) -> str:
-    return f"SELECT DISTINCT {one.column('cid').sql} AS cid, {_raising(m, one).sql} AS x {_tied(one, other)}"
+    return f"SELECT DISTINCT {one.column('cid').sql} AS cid, {raising(m, one).sql} AS x {_tied(one, other)}"
 
 
 def _condition(m: Maker, one: Item, other: Item) -> str:
     shown = f"{one.column('cid').sql} AS cid, {one.column('id').sql} AS a, {other.column('id').sql} AS b"
-    return f"SELECT {shown}, {_raising(m, one).sql} AS x {_tied(one, other)} WHERE {_across(m, one, other)}"
+    return f"SELECT {shown}, {raising(m, one).sql} AS x {_tied(one, other)} WHERE {_across(m, one, other)}"
 
 
 def _asked(m: Maker, one: Item, other: Item) -> str:
@@ -107,13 +109,14 @@ def _united(m: Maker, one: Item, other: Item) -> str:
     third = m.table()
     united = m.part("UNION ALL", "UNION")
     column = f"{third.column('cid').sql}, {third.column('j').sql}::numeric"
-    part = f"SELECT {one.column('cid').sql} AS cid, {_number(m, one).sql}::numeric AS x {_tied(one, other)}"
+    part = f"SELECT {one.column('cid').sql} AS cid, {raising_number(m, one).sql}::numeric AS x {_tied(one, other)}"
     return f"{part} {united} SELECT {column} FROM {third.sql}"
 
 
 def _counted_once(m: Maker, one: Item, other: Item) -> str:
     case = one.column("cid").sql
-    inner = f"SELECT {case} AS cid, {_number(m, one).sql} AS x, {_number(m, other).sql} AS y {_tied(one, other)}"
+    listed = f"{case} AS cid, {raising_number(m, one).sql} AS x, {raising_number(m, other).sql} AS y"
+    inner = f"SELECT {listed} {_tied(one, other)}"
     return f"SELECT cid, x, count(y) AS n, max(y) - min(y) AS d FROM ({inner}) AS q GROUP BY cid, x"
 
 

@@ -21,7 +21,7 @@ from sqlglot import exp
 from millstream.algebra.expr import Expr, Ref, ref_of, unwrapped
 from millstream.algebra.types import PgType
 
-_INTEGERS = {"int2": 5, "int4": 10, "int8": 19}
+INTEGERS = {"int2": 5, "int4": 10, "int8": 19}
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ def digits_of(expression: Expr, known: Known) -> Digits | None:
 
 def digits_of_type(type_: PgType) -> Digits | None:
     """Return the digits that the type of a column declares; None if it declares none."""
-    if type_.base in _INTEGERS:
-        return Digits(_INTEGERS[type_.base], 0)
+    if type_.base in INTEGERS:
+        return Digits(INTEGERS[type_.base], 0)
     if type_.base == "numeric" and type_.precision is not None and type_.scale is not None and type_.scale >= 0:
         return Digits(max(type_.precision - type_.scale, 0), type_.scale)
     return None

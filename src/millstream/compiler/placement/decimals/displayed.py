@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from millstream.algebra.expr import Expr, unwrapped
 from millstream.algebra.wire import wire_of
+from millstream.compiler.placement.decimals.attempt import Attempt, Attempts
 from millstream.compiler.placement.decimals.declared import digits_of, digits_of_type
 from millstream.compiler.placement.place import Placer
 from millstream.compiler.placement.placement import INT4, Placement
@@ -67,8 +68,7 @@ def _scale(placer: Placer, node: exp.Expression) -> str | Unsupported:
 
 def _scale_of_coalesce(placer: Placer, node: exp.Coalesce) -> str | Unsupported:
     values = (node.this, *node.expressions)
-    whens = [(_sql(placer.place(Expr.of(value), "number")), _scale(placer, value)) for value in values]
-    ifs = collect(_when(condition, scale, "({}) IS NOT NULL") for condition, scale in whens)
+    ifs = collect(_when(_is_present(placer, value), _scale(placer, value)) for value in values)
     return ifs if isinstance(ifs, Unsupported) else f"CASE {' '.join(ifs)} END"
 
 
@@ -84,10 +84,18 @@ def _scale_of_case(placer: Placer, node: exp.Case) -> str | Unsupported:
     return f"CASE {' '.join(ifs)}{f' ELSE {otherwise}' if otherwise else ''} END"
 
 
-def _when(condition: str | Unsupported, scale: str | Unsupported, form: str = "{}") -> str | Unsupported:
+def _is_present(placer: Placer, node: exp.Expression) -> str | Unsupported:
+    tried = Attempts(placer).of(node)
+    if isinstance(tried, Attempt):
+        return tried.present
+    placed = placer.place(Expr.of(node), "number")
+    return placed if isinstance(placed, Unsupported) else f"({placed.expr.sql}) IS NOT NULL"
+
+
+def _when(condition: str | Unsupported, scale: str | Unsupported) -> str | Unsupported:
     if isinstance(condition, Unsupported) or isinstance(scale, Unsupported):
         return condition if isinstance(condition, Unsupported) else scale
-    return f"WHEN {form.format(condition)} THEN {scale}"
+    return f"WHEN {condition} THEN {scale}"
 
 
 def _sql(placed: Placement | Unsupported) -> str | Unsupported:
