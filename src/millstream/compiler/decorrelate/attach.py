@@ -24,6 +24,16 @@ from millstream.compiler.decorrelate.correlation import correlate_with
 from millstream.compiler.decorrelate.scope import Scope, ScopedRows
 
 
+@dataclass(frozen=True)
+class PendingJoin:
+    """A join to a subquery, whose left side is not built yet."""
+
+    right: Relation
+    condition: Expr | None
+    kind: JoinKind
+    mark: Ref | None = None
+
+
 @dataclass
 class Host:
     """Collects the joins of subqueries to some rows: a builder, which grows with each subquery."""
@@ -37,14 +47,14 @@ class Host:
     """For groups: the rows that are grouped."""
     joined_aliases: set[str] = field(default_factory=set)
     """Aliases of the subqueries joined so far."""
-    joins: list[tuple[Relation, Expr | None, JoinKind, Ref | None]] = field(default_factory=list)
+    joins: list[PendingJoin] = field(default_factory=list)
 
     def join(self, right: Relation, condition: Expr | None, kind: JoinKind, mark: Ref | None = None) -> None:
         """Record a join of the host to a subquery."""
         self.joined_aliases |= {ref.alias for ref in right.columns}
         if mark is not None:
             self.joined_aliases.add(mark.alias)
-        self.joins.append((right, self.over(condition) if condition else None, kind, mark))
+        self.joins.append(PendingJoin(right, self.over(condition) if condition else None, kind, mark))
 
     def mark_join(self, right: Relation, correlations: Sequence[Expr], alias: str) -> Expr:
         """Record a mark join; return its mark, a column that is true if the row has a match."""
@@ -61,8 +71,8 @@ class Host:
 
     def apply_joins(self, relation: Relation) -> Relation:
         """Return a relation with the recorded joins on top, in their order."""
-        for right, condition, kind, mark in self.joins:
-            relation = Join(relation, right, condition, kind, mark)
+        for join in self.joins:
+            relation = Join(relation, join.right, join.condition, join.kind, join.mark)
         return relation
 
 
