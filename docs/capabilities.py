@@ -1,7 +1,7 @@
-"""What SQL is kept, how, and at what cost; and what is refused. Printed as docs/reference/sql.md.
+"""Which SQL is supported, how, and at what cost; and which is refused. Printed as docs/reference/sql.md.
 
-Every row has a query over the shop of tests/plan, and the suite plans it: what is said to be kept is accepted, by
-the blocks that are named here, and what is said to be refused is refused with that code and those words.
+Every row has a query over the shop of tests/plan, and the suite plans it: a supported one is accepted, with
+the blocks that are named here, and a refused one is refused with that code and those words.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Literal
 
 from millstream.algebra.block import Block
 
-Kind = Literal["join", "groups", "gathered", "window", "limit", "rows", "recursion"]
+Kind = Literal["join", "groups", "holistic", "window", "limit", "rows", "recursion"]
 
 KINDS: dict[Kind, str] = {
-    "join": "keeps nothing: Spark joins, PostgreSQL computes the select list",
-    "groups": "keeps one row per group: counts, sums, extremes",
-    "gathered": "the same, and values that PostgreSQL computes over all rows of a touched group",
-    "window": "keeps its rows: PostgreSQL computes them over all rows of a touched partition",
-    "limit": "keeps its rows: PostgreSQL reads the first ones of its one input",
-    "rows": "keeps its rows, as Spark joined them",
-    "recursion": "keeps its rows, as its steps found them",
+    "join": "stores nothing: Spark joins, PostgreSQL computes the select list",
+    "groups": "stores one row per group: counts, sums, extremes",
+    "holistic": "the same, and holistic aggregates, which PostgreSQL computes over all rows of a touched group",
+    "window": "stores its rows: PostgreSQL computes them over all rows of a touched partition",
+    "limit": "stores its rows: PostgreSQL reads the first ones of its one input",
+    "rows": "stores its rows, as joined by Spark",
+    "recursion": "stores its rows, as derived by its steps",
 }
 _STORED: dict[str, Kind] = {
     "window": "window", "limit": "limit", "bag": "rows", "set": "recursion", "levels": "recursion",
@@ -33,12 +33,12 @@ def kind_of(block: Block) -> Kind:
         return _STORED[block.materialized.kind]
     if block.head is None:
         return "join"
-    return "gathered" if block.head.holistic else "groups"
+    return "holistic" if block.head.holistic else "groups"
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A construct that is kept: a query that has it, its blocks, innermost first, how, at what cost, within what."""
+    """A supported construct: an example, its blocks (innermost first), strategy, cost and limits."""
 
     construct: str
     example: str
@@ -50,7 +50,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Refused:
-    """A construct that is refused: a query that has it, the code, words of the message, and what to do instead."""
+    """A refused construct: an example, the code, words of the message, and what to do instead."""
 
     construct: str
     example: str
@@ -72,16 +72,16 @@ KEPT: tuple[Kept, ...] = (
         "views, CTEs and subqueries in FROM",
         "SELECT id, amount FROM paid_orders WHERE amount > 10",
         ("join",),
-        "written into the query around them",
-        "that of what they contain",
+        "inlined",
+        "that of their contents",
     ),
     Kept(
         "inner, cross, natural, self joins",
         "SELECT o.id, c.name FROM orders AS o JOIN customers AS c ON c.id = o.customer",
         ("join",),
         "Spark multiplies, demand sends keys along the join tree",
-        "the changed rows and those they meet; an index on the join's columns helps",
-        "equality that Spark shares with PostgreSQL",
+        "the changed rows and those that they join; an index on the join's columns helps",
+        "equality that is the same in Spark and PostgreSQL",
     ),
     Kept(
         "a join by other than equality",
@@ -89,38 +89,38 @@ KEPT: tuple[Kept, ...] = (
         ("join",),
         "the same, without keys to send",
         "all of one side when the other changes",
-        "comparisons that Spark decides as PostgreSQL does",
+        "comparisons with the same result in Spark and PostgreSQL",
     ),
     Kept(
         "an expression over several tables in the select list",
         "SELECT o.id, c.name || o.note AS label FROM orders AS o JOIN customers AS c ON c.id = o.customer",
         ("join",),
-        "Spark carries the columns, PostgreSQL computes while applying",
+        "Spark returns the columns, PostgreSQL computes while applying",
         "that of the join",
-        "in a part of a UNION ALL over kept rows, which needs an equality",
+        "in a part of a UNION ALL over materialized rows, which needs an equality",
     ),
     Kept(
         "a condition over several tables that Spark cannot evaluate",
         "SELECT o.id FROM orders AS o JOIN customers AS c ON c.id = o.customer WHERE o.note LIKE c.name",
         ("rows", "join"),
-        "the rows of the join are kept, PostgreSQL filters them",
+        "the rows of the join are materialized, PostgreSQL filters them",
         "that of the join, and a copy of its rows",
-        "some equality must tie the tables; in WHERE and the ON of inner joins",
+        "an equality must join the tables; in WHERE and the ON of inner joins",
     ),
     Kept(
         "LEFT and RIGHT JOIN",
         "SELECT o.id, c.name FROM orders AS o LEFT JOIN customers AS c ON c.id = o.customer",
         ("join",),
-        "pairs, and left rows that met nothing, padded",
-        "that of an inner join, and all partners of the left rows that are read",
+        "pairs, and null-extended left rows without a match",
+        "that of an inner join, and all matches of the left rows that are read",
         "conditions of ON over both sides must be ones that Spark evaluates",
     ),
     Kept(
         "FULL JOIN",
         "SELECT customer, o.id, v.page FROM orders AS o FULL JOIN visits AS v USING (customer)",
         ("join",),
-        "pairs, and the lonely rows of either side, padded",
-        "that of an inner join, and all partners of all rows that are read",
+        "pairs, and null-extended rows of either side without a match",
+        "that of an inner join, and all matches of all rows that are read",
         "conditions of ON over both sides must be ones that Spark evaluates",
     ),
     Kept(
@@ -129,7 +129,7 @@ KEPT: tuple[Kept, ...] = (
         ("join",),
         "each part is a branch",
         "that of its parts",
-        "a column travels in one way in all parts",
+        "a column has one representation in Spark in all parts",
     ),
     Kept(
         "a function in FROM, WITH ORDINALITY or without",
@@ -144,7 +144,7 @@ KEPT: tuple[Kept, ...] = (
         "SELECT o.id, g.n FROM orders AS o JOIN customers AS c ON c.id = o.customer, "
         "generate_series(o.quantity, c.region) AS g (n)",
         ("rows", "join"),
-        "the rows of the join are kept, and it is called while reading them",
+        "the rows of the join are materialized, and it is called while reading them",
         "that of the join, and a copy of its rows",
     ),
     # -- subqueries in expressions ---------------------------------------------------------
@@ -153,7 +153,7 @@ KEPT: tuple[Kept, ...] = (
         "SELECT id FROM customers AS c WHERE NOT EXISTS (SELECT FROM orders AS o WHERE o.customer = c.id)",
         ("join",),
         "a mark join",
-        "the changed rows, the rows they are asked about, and all partners of those",
+        "the changed rows, the rows that they can match, and all matches of those",
     ),
     Kept(
         "IN as a condition of WHERE, = ANY",
@@ -167,8 +167,8 @@ KEPT: tuple[Kept, ...] = (
         "SELECT id FROM orders WHERE customer NOT IN (SELECT customer FROM visits)",
         ("groups", "groups", "join"),
         "a mark join; where NULLs are possible, also counts of the NULLs and of all",
-        "as EXISTS; all rows when the first NULL, or the first row, of the subquery comes or the last goes",
-        "of several columns that may be NULL, and not correlated: all rows at each change",
+        "as EXISTS; all rows when the subquery gets its first or loses its last NULL or row",
+        "over several columns that may be NULL, uncorrelated: all rows at each change",
     ),
     Kept(
         "EXISTS and IN under OR and NOT, in the select list",
@@ -181,26 +181,26 @@ KEPT: tuple[Kept, ...] = (
         "ANY, ALL",
         "SELECT id FROM orders WHERE quantity >= ALL (SELECT region FROM customers)",
         ("groups", "join"),
-        "count, least and greatest of the subquery, kept as one row",
+        "count, least and greatest value of the subquery, stored as one row",
         "that of min and max; all rows when the bound changes",
-        "an order that Spark shares",
+        "an order that is the same in Spark",
     ),
     Kept(
         "an aggregate as a scalar subquery, correlated",
         "SELECT c.id, (SELECT sum(o.amount) FROM orders AS o WHERE o.customer = c.id) AS spent FROM customers AS c",
         ("groups", "join"),
-        "the subquery grouped by what ties it, left joined",
+        "the subquery grouped by its correlated columns, left joined",
         "that of the aggregate and of the join",
     ),
     Kept(
-        "an aggregate as a scalar subquery, on its own",
+        "an aggregate as a scalar subquery, uncorrelated",
         "SELECT id FROM orders WHERE amount > (SELECT avg(seconds) FROM visits)",
         ("groups", "join"),
         "one group, joined to every row",
         "all rows whenever the value changes, unless it is compared by =",
     ),
     Kept(
-        "a scalar subquery that names a unique key",
+        "a scalar subquery with an equality on a unique key",
         "SELECT o.id, (SELECT c.name FROM customers AS c WHERE c.id = o.customer) AS name FROM orders AS o",
         ("join",),
         "a left join",
@@ -211,8 +211,7 @@ KEPT: tuple[Kept, ...] = (
         "a scalar subquery that may have several rows",
         "SELECT o.id, (SELECT v.page FROM visits AS v WHERE v.customer = o.customer) AS page FROM orders AS o",
         ("window", "join"),
-        "its rows counted for each row around it; PostgreSQL raises its own error where a row of the result needs "
-        "one of several",
+        "its rows are counted for each outer row; PostgreSQL raises its own error if a row of the result has several",
         "that of a window and of a left join",
     ),
     Kept(
@@ -220,16 +219,16 @@ KEPT: tuple[Kept, ...] = (
         "SELECT o.id FROM orders AS o "
         "WHERE o.quantity > ALL (SELECT v.seconds FROM visits AS v WHERE v.customer = o.customer)",
         ("groups", "join"),
-        "count, least and greatest for each tie",
+        "count, least and greatest value for each binding",
         "that of min and max, and of a left join",
-        "an order that Spark shares",
+        "an order that is the same in Spark",
     ),
     Kept(
         "a subquery in ON",
         "SELECT o.id, c.name FROM orders AS o LEFT JOIN customers AS c ON c.id = o.customer "
         "AND EXISTS (SELECT FROM visits AS v WHERE v.customer = c.id)",
         ("join",),
-        "joined to the side it is over; of both sides of a LEFT JOIN, as LATERAL",
+        "joined to the side that it refers to; if it refers to both sides of a LEFT JOIN, as LATERAL",
         "as in WHERE",
     ),
     Kept(
@@ -240,9 +239,9 @@ KEPT: tuple[Kept, ...] = (
         "joined to the rows before they are grouped",
         "that of the join and of the aggregate",
     ),
-    # -- subqueries that are computed for what they are given ---------------------------------
+    # -- subqueries that are computed for their bindings --------------------------------------
     Kept(
-        "LATERAL tied by equalities, with LIMIT too",
+        "LATERAL correlated by equalities, with LIMIT too",
         "SELECT c.id, l.page FROM customers AS c, "
         "LATERAL (SELECT page FROM visits AS v WHERE v.customer = c.id ORDER BY seconds DESC LIMIT 3) AS l",
         ("window", "join"),
@@ -250,7 +249,7 @@ KEPT: tuple[Kept, ...] = (
         "the partitions that changed, and that of the join",
     ),
     Kept(
-        "LATERAL of one row: aggregates tied by equalities, or a select list alone",
+        "LATERAL of one row: aggregates correlated by equalities, or a select list alone",
         "SELECT c.id, l.n, l.spent FROM customers AS c, "
         "LATERAL (SELECT count(*) AS n, sum(amount) AS spent FROM orders AS o WHERE o.customer = c.id) AS l",
         ("groups", "join"),
@@ -258,26 +257,26 @@ KEPT: tuple[Kept, ...] = (
         "that of the aggregate and of the join",
     ),
     Kept(
-        "LATERAL and correlated subqueries tied by anything",
+        "LATERAL and subqueries correlated by any condition",
         "SELECT o.id, (SELECT count(*) FROM visits AS v WHERE v.seconds > o.quantity) AS n FROM orders AS o",
         ("groups", "groups", "join"),
-        "the values that the subquery is given are kept, each once, and it is computed for each of them",
-        "a new value reads what it can meet, all of it where no equality joins it; a known one reads what it has",
+        "the distinct bindings are stored, and the subquery is computed for each of them",
+        "a new binding reads the rows that it can match, all rows without an equality; a known one reads its result",
     ),
     Kept(
         "a correlated subquery with GROUP BY, HAVING, LIMIT, DISTINCT, windows or set operations",
         "SELECT o.id FROM orders AS o "
         "WHERE o.customer IN (SELECT v.customer FROM visits AS v WHERE v.page = o.note ORDER BY v.seconds LIMIT 1)",
         ("window", "join"),
-        "what it is given is a key of each of them",
+        "the bindings are a key of each of them",
         "that of each of them, by key",
     ),
     Kept(
-        "a subquery tied to a query further out",
+        "a subquery correlated with a query further out",
         "SELECT id FROM orders AS o WHERE EXISTS (SELECT FROM customers AS c WHERE c.id = o.customer "
         "AND EXISTS (SELECT FROM regions AS r WHERE r.id = c.region AND r.name = o.note))",
         ("groups", "join"),
-        "as above: each query on the way has the values in its FROM",
+        "as above: each query in between has the bindings in its FROM",
         "that of each of them, by key",
     ),
     # -- groups ----------------------------------------------------------------------------
@@ -293,30 +292,30 @@ KEPT: tuple[Kept, ...] = (
         "min, max",
         "SELECT customer, min(amount) AS least, max(note) AS last FROM orders GROUP BY customer",
         ("groups",),
-        "the extreme is kept; a better one replaces it",
-        "a group is read again when its extreme goes",
+        "the extreme is stored; a better one replaces it",
+        "a group is read again when its extreme is deleted",
     ),
     Kept(
         "sum, avg over double precision",
         "SELECT customer, sum(weight) AS weight FROM orders GROUP BY customer",
         ("groups",),
-        "Spark adds the rows of each touched group anew",
+        "Spark adds up all rows of each touched group",
         "the rows of the touched groups",
-        "real is gathered",
+        "real as a holistic aggregate",
     ),
     Kept(
-        "count(DISTINCT x), sum and avg of exact numbers likewise",
+        "count(DISTINCT x); sum and avg of distinct exact numbers",
         "SELECT customer, count(DISTINCT note) AS notes, sum(amount) AS total FROM orders GROUP BY customer",
         ("groups", "groups"),
-        "a block beside it keeps each value of a group once",
-        "that of the rows; beside an aggregate that is gathered, gathered too",
+        "a second block has each value of a group once",
+        "that of the rows; together with a holistic aggregate, that of the latter",
         "values of types that can be grouped by",
     ),
     Kept(
         "any other aggregate; DISTINCT, ORDER BY, WITHIN GROUP",
         "SELECT customer, count(DISTINCT note) AS notes, string_agg(note, ', ' ORDER BY id) AS said "
         "FROM orders GROUP BY customer",
-        ("gathered",),
+        ("holistic",),
         "PostgreSQL computes it over the rows of each touched group",
         "the rows of the touched groups",
         "immutable ones",
@@ -326,8 +325,8 @@ KEPT: tuple[Kept, ...] = (
         "and the like",
         "SELECT customer, string_agg(note, ', ') AS said FROM (SELECT * FROM orders ORDER BY placed) AS o "
         "GROUP BY customer",
-        ("gathered",),
-        "the order is carried into the call, as PostgreSQL in practice does",
+        ("holistic",),
+        "the order is moved into the call, as PostgreSQL does in practice",
         "that of the aggregate or window",
         "the subquery is the only item of FROM",
     ),
@@ -335,24 +334,24 @@ KEPT: tuple[Kept, ...] = (
         "ARRAY(subquery)",
         "SELECT c.id, ARRAY(SELECT v.page FROM visits AS v WHERE v.customer = c.id ORDER BY v.seconds) AS pages "
         "FROM customers AS c",
-        ("gathered", "join"),
-        "array_agg() of a scalar subquery; empty where there is no row",
+        ("holistic", "join"),
+        "array_agg() of a scalar subquery; empty without rows",
         "that of the scalar subquery",
     ),
     Kept(
         "HAVING",
         "SELECT customer, sum(amount) AS total FROM orders GROUP BY customer HAVING sum(amount) > 100",
         ("groups",),
-        "all groups are kept, PostgreSQL evaluates it while applying",
+        "all groups are stored, PostgreSQL evaluates it while applying",
         "nothing more",
     ),
     Kept(
         "GROUPING SETS, ROLLUP, CUBE, GROUPING",
         "SELECT customer, paid, sum(amount) AS total FROM orders GROUP BY ROLLUP (customer, paid)",
         ("groups", "groups", "groups", "join"),
-        "one aggregate per set, their rows together",
+        "the UNION ALL of one aggregate per set",
         "that of each set",
-        "with DISTINCT, LIMIT or windows only from outside, as a subquery",
+        "with DISTINCT, LIMIT or windows only as a subquery",
     ),
     Kept(
         "aggregates over aggregates",
@@ -366,7 +365,7 @@ KEPT: tuple[Kept, ...] = (
         "WITH t AS (SELECT customer, sum(amount) AS total FROM orders GROUP BY customer) "
         "SELECT customer FROM t WHERE total = (SELECT max(total) FROM t)",
         ("groups", "groups", "join"),
-        "two operators that mean the same are one block",
+        "equal operators share one block",
         "that of each block, once",
     ),
     Kept(
@@ -397,48 +396,48 @@ KEPT: tuple[Kept, ...] = (
         "VALUES, SELECT without FROM",
         "SELECT o.id, v.word FROM orders AS o JOIN (VALUES (1, 'one'), (2, 'two')) AS v (n, word) ON v.n = o.customer",
         ("join",),
-        "an input that never changes",
-        "its rows, where they are asked for",
-        "constants; beside a table",
+        "constant rows",
+        "its rows, if they are needed",
+        "constants; together with a table",
     ),
     Kept(
         "FROM that begins with a function",
         "SELECT g.n, o.id FROM generate_series(1, 10) AS g (n) LEFT JOIN orders AS o ON o.customer = g.n",
         ("join",),
-        "PostgreSQL calls it over one row of nothing",
-        "its rows, where they are asked for",
+        "PostgreSQL calls it for one row without columns",
+        "its rows, if they are needed",
         "immutable functions",
     ),
     Kept(
         "set-returning functions in the select list, in GROUP BY",
         "SELECT regexp_split_to_table(note, ' ') AS word, count(*) AS n FROM orders GROUP BY 1",
         ("groups",),
-        "they move to FROM; several go in step, by ROWS FROM",
+        "they move to FROM; several run in parallel, as in ROWS FROM",
         "that of functions in FROM",
-        "none inside another; values, not rows",
+        "no nested calls; values, not rows",
     ),
     # -- the time --------------------------------------------------------------------------
     Kept(
         "now(), current_date, current_timestamp, age: in conditions",
         "SELECT id FROM orders WHERE placed > now() - interval '1 day'",
         ("join",),
-        "a filter that moves: PostgreSQL evaluates it with the old time and the new",
-        "the rows that it flips, by an index on the compared side",
+        "a temporal filter: PostgreSQL evaluates it with the old time and the new",
+        "the rows that cross it, by an index on the compared side",
         "the time of the transaction, in UTC",
     ),
     Kept(
         "the same in HAVING, in conditions over groups",
         "SELECT customer, count(*) AS n FROM orders GROUP BY customer HAVING max(placed) > now() - interval '1 day'",
         ("groups", "join"),
-        "the groups are a block; a filter of it moves",
-        "the groups that it flips",
+        "the groups are a block with a temporal filter",
+        "the groups that cross it",
     ),
     Kept(
         "the same in the select list, in keys and aggregates",
         "SELECT customer, count(*) FILTER (WHERE placed < now()) AS n FROM orders GROUP BY customer",
         ("groups",),
         "the time is joined to every row",
-        "all rows, whenever what is made of the time changes",
+        "all rows, whenever the value computed from the time changes",
     ),
     # -- rows in order ---------------------------------------------------------------------
     Kept(
@@ -447,7 +446,7 @@ KEPT: tuple[Kept, ...] = (
         ("window", "join"),
         "PostgreSQL computes the touched partitions",
         "the rows of the touched partitions, with all columns of their tables; the rows are stored",
-        "an order that leaves ties leaves PostgreSQL the choice",
+        "if the order has ties, PostgreSQL chooses",
     ),
     Kept(
         "several PARTITION BY",
@@ -467,15 +466,15 @@ KEPT: tuple[Kept, ...] = (
         "DISTINCT ON",
         "SELECT DISTINCT ON (customer) customer, id, amount FROM orders ORDER BY customer, placed DESC",
         ("window", "join"),
-        "row_number() = 1; ties are decided by all columns of the select list",
+        "row_number() = 1; ties are broken by all columns of the select list",
         "that of a window",
-        "not beside LIMIT",
+        "not together with LIMIT",
     ),
     Kept(
         "ORDER BY with LIMIT and OFFSET",
         "SELECT id, amount FROM orders WHERE paid ORDER BY amount DESC LIMIT 10",
         ("limit", "join"),
-        "PostgreSQL reads the first rows; ties are decided by all columns",
+        "PostgreSQL reads the first rows; ties are broken by all columns",
         "the first rows by an index in that order, otherwise a sort of the table",
     ),
     Kept(
@@ -483,13 +482,13 @@ KEPT: tuple[Kept, ...] = (
         "SELECT customer, sum(amount) AS total FROM orders GROUP BY customer ORDER BY total DESC LIMIT 10",
         ("groups", "limit", "join"),
         "the first rows of the block below",
-        "that of the groups, and the first rows by an index of ours",
+        "that of the groups, and the first rows by an index that Millstream creates",
     ),
     Kept(
         "the same of a join or a union",
         "SELECT o.id, c.name FROM orders AS o JOIN customers AS c ON c.id = o.customer ORDER BY c.name LIMIT 3",
         ("rows", "limit", "join"),
-        "the rows of the join are kept first",
+        "the rows of the join are materialized first",
         "that of the join, and a copy of its rows",
     ),
     Kept(
@@ -504,9 +503,9 @@ KEPT: tuple[Kept, ...] = (
         "WITH RECURSIVE r AS (SELECT id FROM customers WHERE region = 1 UNION "
         "SELECT v.seconds FROM r JOIN visits AS v ON v.customer = r.id) SELECT id FROM r",
         ("recursion", "join"),
-        "what lost a derivation and all that followed from it is taken out, and put back where it is derived otherwise",
-        "the rows that follow from the changed ones, and what derives them",
-        "types whose equality Spark shares",
+        "rows that lost a derivation, and all derived from them, are deleted, and inserted again if derived otherwise",
+        "the rows that follow from the changed ones, and those that derive them",
+        "types with the same equality in Spark",
     ),
     Kept(
         "WITH RECURSIVE ... UNION ALL",
@@ -514,7 +513,7 @@ KEPT: tuple[Kept, ...] = (
         "SELECT v.seconds, r.path || v.seconds FROM r JOIN visits AS v ON v.customer = r.id "
         "WHERE v.seconds <> ALL (r.path)) SELECT id, path FROM r",
         ("recursion", "join"),
-        "each row with its level; what a level gains follows from the changes and from the level before",
+        "each row with its level; the change of a level follows from the changes and from the level before",
         "the rows that follow from the changed ones",
         "`max_recursion_steps`",
     ),
@@ -526,7 +525,7 @@ KEPT: tuple[Kept, ...] = (
         ("recursion", "join"),
         "the path is a column, an array for each column of `CYCLE`",
         "as `UNION ALL`",
-        "the path itself is an array of records, which no table has",
+        "the path itself is an array of records, which a table cannot store",
     ),
     Kept(
         "SEARCH of WITH RECURSIVE",
@@ -534,9 +533,9 @@ KEPT: tuple[Kept, ...] = (
         "SELECT v.seconds FROM r JOIN visits AS v ON v.customer = r.id) "
         "SEARCH DEPTH FIRST BY id SET place SELECT id FROM r ORDER BY place LIMIT 9",
         ("recursion", "limit", "join"),
-        "the place is a column: an array, or the number of steps and the columns; left out where nothing is told by it",
+        "the order is a column: an array, or the number of steps and the columns; omitted if it has no effect",
         "as `UNION ALL`",
-        "several columns of `DEPTH FIRST` are of one type",
+        "several columns of `DEPTH FIRST` must have one type",
     ),
 )
 
@@ -549,8 +548,8 @@ REFUSED: tuple[Refused, ...] = (
         "the inner one in FROM",
     ),
     Refused(
-        "the order of SEARCH DEPTH FIRST by columns of several types; what SEARCH and CYCLE make, but to order by it "
-        "and for its cardinality",
+        "the order of SEARCH DEPTH FIRST by columns of several types; columns of SEARCH and CYCLE, except to order by them "
+        "and for their cardinality",
         "WITH RECURSIVE r AS (SELECT id, name FROM customers UNION ALL SELECT v.seconds, r.name FROM r "
         "JOIN visits AS v ON v.customer = r.id) SEARCH DEPTH FIRST BY id, name SET place "
         "SELECT id, rank() OVER (ORDER BY place) AS k FROM r",
@@ -567,12 +566,12 @@ REFUSED: tuple[Refused, ...] = (
         "apply it to the result",
     ),
     Refused(
-        "a function over a table that is joined by a subquery in the ON of a LEFT JOIN, or by USING",
+        "a function in FROM that is joined by USING, or by LEFT JOIN with a subquery in ON",
         "SELECT o.id, g.n FROM orders AS o LEFT JOIN generate_series(1, o.quantity) AS g (n) "
         "ON g.n IN (SELECT customer FROM visits)",
         "MS102",
         "a function in FROM that is joined by USING",
-        "the function in a subquery of FROM, over its table",
+        "join the table and the function in a subquery of FROM",
     ),
     Refused(
         "a subquery in the ON of a FULL JOIN that is correlated with both sides",
@@ -580,10 +579,10 @@ REFUSED: tuple[Refused, ...] = (
         "AND EXISTS (SELECT FROM visits AS v WHERE v.customer = c.id AND v.page = o.note)",
         "MS102",
         "in the ON of a FULL JOIN that is correlated with both sides",
-        "the union of a LEFT JOIN and what the other side has besides",
+        "a LEFT JOIN, UNION ALL the rows of the other side without a match",
     ),
     Refused(
-        "LIMIT or OFFSET of a subquery by a column of the query around it",
+        "LIMIT or OFFSET of a subquery by a column of an outer query",
         "SELECT c.id, l.page FROM customers AS c, "
         "LATERAL (SELECT page FROM visits AS v WHERE v.customer = c.id LIMIT c.region) AS l",
         "MS102",
@@ -591,7 +590,7 @@ REFUSED: tuple[Refused, ...] = (
         "row_number(), compared",
     ),
     Refused(
-        "an aggregate of the outer query inside a subquery that is not tied by it",
+        "an aggregate of the outer query inside a subquery",
         "SELECT customer, (SELECT max(v.seconds) FROM visits AS v WHERE v.seconds < count(o.id)) AS m "
         "FROM orders AS o GROUP BY customer",
         "MS102",
@@ -613,7 +612,7 @@ REFUSED: tuple[Refused, ...] = (
         "the DISTINCT ON as a subquery",
     ),
     Refused(
-        "DISTINCT, LIMIT or windows beside GROUPING SETS",
+        "DISTINCT, LIMIT or windows together with GROUPING SETS",
         "SELECT customer, count(*) AS n FROM orders GROUP BY ROLLUP (customer) LIMIT 3",
         "MS102",
         "together with GROUPING SETS",
@@ -636,14 +635,14 @@ REFUSED: tuple[Refused, ...] = (
         "the whole window after OVER",
     ),
     Refused(
-        "a condition that Spark cannot evaluate, in ON of an outer join or in EXISTS, or without an equality beside it",
+        "a condition that Spark cannot evaluate, in ON of an outer join or in EXISTS, or without an equality",
         "SELECT o.id, c.name FROM orders AS o LEFT JOIN customers AS c ON o.note LIKE c.name",
         "MS102",
         "over several tables",
         "an expression of one table",
     ),
     Refused(
-        "grouping by a type whose equality Spark does not share",
+        "grouping by a type whose equality is different in Spark",
         "SELECT DISTINCT extra FROM customers",
         "MS102",
         "grouping by",

@@ -51,27 +51,27 @@ def pages() -> dict[str, str]:
 
 
 def sql() -> str:
-    """What is kept, how, at what cost; and what is refused."""
+    """Print which SQL is supported, how, at what cost; and which is refused."""
     head = (
         "Which SQL a stream table may have. Every example is planned by the test suite over the tables of\n"
-        "`tests/compiler/conftest.py`: what stands under *Kept* is accepted and becomes those blocks, what stands\n"
-        "under *Refused* is refused with that code. The pages of the [operators](../operators/README.md) say more."
+        "`tests/compiler/conftest.py`: those under *Supported* are accepted and become those blocks, those\n"
+        "under *Refused* are refused with that code. The pages of the [operators](../operators/README.md) explain more."
     )
-    blocks = "A query becomes a chain of blocks, innermost first; the last one's rows are the stream table."
+    blocks = "A query becomes a chain of blocks, innermost first. The rows of the last one are the stream table."
     kinds = table(("block", "what it does"), ((f"`{kind}`", told) for kind, told in KINDS.items()))
     kept = (
         (one.construct, f"`{one.example}`", ", ".join(one.blocks), one.strategy, one.cost, one.limits) for one in KEPT
     )
     refused = ((one.construct, f"`{one.example}`", f"`{one.code}`", one.instead) for one in REFUSED)
     also = (
-        "A stream table may read others, like any table: what is due is refreshed in one cut, each after those that\n"
-        "it reads."
+        "A stream table may read others, like any table: those that are due are refreshed in one cut, each after those\n"
+        "that it reads."
     )
     return page(
         "SQL",
         head,
         section("Blocks", blocks, kinds),
-        section("Kept", table(("construct", "example", "blocks", "strategy", "cost", "limits"), kept), also),
+        section("Supported", table(("construct", "example", "blocks", "strategy", "cost", "limits"), kept), also),
         section("Refused", table(("construct", "example", "code", "instead"), refused)),
     )
 
@@ -278,7 +278,7 @@ def error_codes() -> str:
     """Every error class, by code."""
     head = (
         "Every error is a `MillstreamError` with `code`, `message`, `detail`, `hint`, and its facts as attributes.\n"
-        "A retryable one can be healed by trying again."
+        "After a retryable error, trying again can succeed."
     )
     kinds = sorted(subclasses(errors.MillstreamError), key=lambda kind: kind.code)
     families = f"```\n{textwrap.dedent(inspect.cleandoc(errors.__doc__ or '').split(chr(10) * 2)[2])}\n```"
