@@ -503,7 +503,7 @@ KEPT: tuple[Kept, ...] = (
         "WITH RECURSIVE r AS (SELECT id FROM customers WHERE region = 1 UNION "
         "SELECT v.seconds FROM r JOIN visits AS v ON v.customer = r.id) SELECT id FROM r",
         ("recursion", "join"),
-        "rows that lost a derivation, and all derived from them, are deleted, and inserted again if derived otherwise",
+        "rows that lost a derivation, and those derived from them, are deleted, then rederived if possible",
         "the rows that follow from the changed ones, and those that derive them",
         "types with the same equality in Spark",
     ),
@@ -548,8 +548,8 @@ REFUSED: tuple[Refused, ...] = (
         "the inner one in FROM",
     ),
     Refused(
-        "the order of SEARCH DEPTH FIRST by columns of several types; columns of SEARCH and CYCLE, except to order by them "
-        "and for their cardinality",
+        "the order of SEARCH DEPTH FIRST by columns of several types; columns of SEARCH and CYCLE, except to order by "
+        "them and for their cardinality",
         "WITH RECURSIVE r AS (SELECT id, name FROM customers UNION ALL SELECT v.seconds, r.name FROM r "
         "JOIN visits AS v ON v.customer = r.id) SEARCH DEPTH FIRST BY id, name SET place "
         "SELECT id, rank() OVER (ORDER BY place) AS k FROM r",

@@ -64,8 +64,8 @@ def sql() -> str:
     )
     refused = ((one.construct, f"`{one.example}`", f"`{one.code}`", one.instead) for one in REFUSED)
     also = (
-        "A stream table may read others, like any table: those that are due are refreshed in one cut, each after those\n"
-        "that it reads."
+        "A stream table may read others, like any table: those that are due are refreshed in one cut, each\n"
+        "after those that it reads."
     )
     return page(
         "SQL",
