@@ -127,3 +127,18 @@ def test_a_view_over_a_stream_table_that_stands_in_the_way_is_named(ms: Millstre
     end_backoff(ms.app.conn)
     assert [report.action for report in ms.tick()] == ["REINITIALIZE"]
     assert (ms.app.named("totals").status, ms.verify("totals").ok) == ("ACTIVE", True)
+
+
+def test_columns_of_a_stream_table_are_altered_also_while_its_reader_is_suspended(
+    ms: Millstream, writer: psycopg.Connection
+) -> None:
+    """Its triggers, which capture for the reader, named the former types: each refresh of it failed."""
+    ms.create_stream_table("shown", "SELECT id, v FROM t")
+    ms.create_stream_table("above", "SELECT max(v) AS v FROM shown")
+    ms.alter_stream_table("above", status="SUSPENDED")
+    writer.execute("ALTER TABLE t ALTER v TYPE text; INSERT INTO t (id, v) VALUES (30, 'no number')")
+    assert [(report.name, report.action) for report in ms.refresh_all()] == [("shown", "REINITIALIZE")]
+    assert ms.verify("shown").ok
+    ms.alter_stream_table("above", status="ACTIVE")
+    ms.refresh_all()
+    oracle.check(ms.app.conn, "SELECT max(v) AS v FROM t", "above")

@@ -17,6 +17,7 @@ from functools import partial
 import psycopg
 from psycopg import errors, sql
 
+from millstream.capture.trigger import triggers
 from millstream.catalog import stream_tables
 from millstream.catalog.definitions import definition_digests
 from millstream.catalog.stream_tables import StreamTable
@@ -80,6 +81,7 @@ class _Alteration:
 
 def _alter(conn: Connection, alteration: _Alteration) -> None:
     convert(conn, alteration.table, alteration.name, alteration.columns)
+    triggers.follow_columns(conn, alteration.name)
     id, relid = alteration.table.id, alteration.name.oid
     definition_digests.record_target(conn, id, definition_digests.digests_of_target(conn, relid))
     stream_tables.start_over(conn, id)

@@ -38,7 +38,7 @@ from millstream.postgres.relations import Name
 from millstream.postgres.sql_files import load
 from millstream.postgres.table_locks import PATIENT, Patience, under_lock
 
-__all__ = ["gaps", "install", "missing", "remove"]
+__all__ = ["follow_columns", "gaps", "install", "missing", "remove"]
 
 _SQL = load("millstream.capture.trigger", "triggers.sql")
 
@@ -80,6 +80,15 @@ def install(
     except errors.TooManyColumns as error:
         why = "Stream tables use more of its columns than its change buffer, which is a table, can have."
         raise BadSource.of(root.title, why, "Use fewer of its columns in stream tables.") from error
+
+
+def follow_columns(conn: Connection, root: Name) -> None:
+    """Set capture up again for a table whose columns the caller has altered, in the same transaction.
+
+    Without it, the next write to the table would fail: its triggers name columns, and their types, as they were.
+    """
+    if sources.get(conn, root.oid) is not None and sources.drift_by_column(conn, [root.oid]).get(root.oid):
+        _set_up(conn, root, (), _Back())
 
 
 def _moved(root: Name) -> SourceChanged:

@@ -175,6 +175,7 @@ def _reshape(app: App, change: _Redefinition) -> None:
         _run(app, change.name, [_addition(one) for one in wanted if one.name in added])
     if not target_shape.key_drops(conn, relid):
         _make_key(app, change)
+    triggers.follow_columns(conn, change.name)
 
 
 def _in_order(stored: Sequence[str], wanted: Sequence[str]) -> tuple[list[str], list[str]]:
