@@ -138,6 +138,11 @@ def fail(conn: Connection, id: int, error: Document) -> None:
     conn.execute(_SQL["answer"], {"id": id, "status": "FAILED", "result": None, "error": Jsonb(error, dumps=_dumps)})
 
 
+def put_back(conn: Connection, id: int) -> None:
+    """Let a request that was begun wait again; that try does not count."""
+    conn.execute(_SQL["put_back"], (id,))
+
+
 def take_up(conn: Connection, most_tries: int, id: int | None = None) -> None:
     """Let those requests, or one, wait again that were begun, less often than that, and not answered."""
     conn.execute(_SQL["take_up"], {"most_tries": most_tries, "id": id})

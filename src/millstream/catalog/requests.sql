@@ -14,6 +14,9 @@ UPDATE millstream.requests
 SET status = %(status)s, finished_at = clock_timestamp(), result = %(result)s, error = %(error)s
 WHERE id = %(id)s AND status = 'RUNNING';
 
+-- put_back --
+UPDATE millstream.requests SET status = 'WAITING', tries = tries - 1 WHERE id = %s AND status = 'RUNNING';
+
 -- take_up --
 UPDATE millstream.requests
 SET status = 'WAITING'

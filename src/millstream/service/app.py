@@ -95,6 +95,11 @@ class App:
         self._epoch = epoch
         fence.put(self.conn, epoch.hold if epoch else None)
 
+    @property
+    def held(self) -> set[int]:
+        """The ids of the stream tables that an application of this process works on right now."""
+        return set(self._shared.held)
+
     def use(self, settings: Settings) -> None:
         """Use these settings from now on. Spark keeps those that it was started with."""
         self.settings = settings

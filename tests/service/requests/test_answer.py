@@ -24,6 +24,8 @@ from millstream.catalog.processes.leadership import Epoch
 from millstream.catalog.target import write_guard
 from millstream.errors import Deposed
 from millstream.observe.failpoint import REQUEST_FAILPOINTS, VARIABLE
+from millstream.postgres.table_locks import Patience
+from millstream.refresh import refresher
 from millstream.service.requests import answer
 
 ROLES = """
@@ -313,6 +315,26 @@ def test_a_request_is_done_once(ms: Millstream, owner: Role, totals: str) -> Non
         answer.execute(ms.app, request.id)
     refreshed = [entry for entry in ms.history("shop.totals") if entry.initiated_by == "MANUAL"]
     assert (len(refreshed), owner.look(id_)["action"]) == (1, "NO_DATA")
+
+
+def test_a_stream_table_that_another_process_works_on_is_busy_and_one_that_this_service_works_on_is_waited_for(
+    service: tuple[Server, Millstream], owner: Role, totals: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, ms = service
+    monkeypatch.setattr(refresher, "WAITING", Patience(seconds=0.0))
+    table = ms.app.named("shop.totals")
+    with millstream.connect(server.dsn_for("service", "postgres")) as other, other.app.mutex.stream_tables([table.id]):
+        assert owner.answer("refresh_stream_table('totals')")["code"] == "MS401"
+        id_ = owner.ask("refresh_stream_table('totals')")
+        ms.app._shared.held.add(table.id)
+        try:
+            work(ms)
+        finally:
+            ms.app._shared.held.discard(table.id)
+        status = "SELECT status FROM millstream.own_requests WHERE id = %s"
+        assert owner.conn.execute(status, (id_,)).fetchall() == [("WAITING",)]
+    work(ms)
+    assert owner.look(id_)["action"] == "NO_DATA"
 
 
 def test_a_former_leader_answers_nothing(ms: Millstream, owner: Role, totals: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from millstream.catalog import requests as rows
 from millstream.catalog.installation import install
 from millstream.catalog.requests import Kind, OpenRequest
+from millstream.errors import Busy
 from millstream.postgres.connection import Connection
 from millstream.service.app import App
 from millstream.service.requests import answer
@@ -111,6 +112,42 @@ def test_a_request_that_loses_its_connection_each_time_is_given_up(
     finally:
         at_work.workers.close()
     assert tries == [0, 1, 2]
+
+
+def test_a_request_that_must_wait_for_a_refresh_is_begun_again_after_a_second_and_lets_others_go_first(
+    conn: Connection, database: str, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bug: it was answered with "in use by another session", by which the service meant itself."""
+    install.install(conn)
+    first, second = (rows.send(conn, "validate", "", {"query": query}) for query in ("SELECT 1", "SELECT 2"))
+    executed, is_busy = list[tuple[int, int]](), [True]
+
+    def validate(asked: answer._OpenedRequest) -> rows.Document:
+        executed.append((asked.request.id, asked.request.tries))
+        if asked.request.id == first and is_busy.pop():
+            is_busy.append(True)
+            raise Busy.working_on("a", "process 1 of this very service")
+        return {}
+
+    monkeypatch.setitem(answer._VERBS, "validate", validate)
+    at_work = RequestDesk(lambda: App(database, Settings()), lambda: None)
+    at_work.open()
+
+    def look() -> bool:
+        at_work.look(conn)
+        return not at_work.workers.running and not at_work.workers.has_finished
+
+    try:
+        wait_until(lambda: look() and len(executed) == 2)
+        assert (rows.look(conn, first).status, rows.look(conn, second).status) == ("WAITING", "DONE")
+        assert not at_work.is_due()
+        clock.now += desk.BEGIN_AGAIN
+        assert at_work.is_due()
+        is_busy[:] = [False]
+        wait_until(lambda: look() and rows.look(conn, first).status == "DONE")
+    finally:
+        at_work.workers.close()
+    assert sorted(executed) == [(first, 0), (first, 0), (second, 0)]
 
 
 def test_requests_are_taken_a_hundred_at_a_time_and_without_their_arguments(conn: Connection) -> None:

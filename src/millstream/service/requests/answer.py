@@ -49,6 +49,7 @@ from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.refresh.report import RefreshReport
 from millstream.scheduler.cadence import Cadence
+from millstream.scheduler.dependencies import recorded_graph
 from millstream.service import refresh
 from millstream.service.api_boundary import KINDS, check, translate_error
 from millstream.service.app import App
@@ -73,7 +74,8 @@ _TELLS_NO_VALUE = (BadSetting, Busy, JavaEnded, LockNotHad, NoRights, NoSuchStre
 def execute(app: App, id: int) -> None:
     """Do what was asked for, and write the answer.
 
-    Raise if the connection or the epoch is lost: the request is then to be released.
+    Raise if the connection or the epoch is lost: the request is then to be released. It waits again, as if it had not
+    been begun, where this service itself works on the stream table.
     """
     app.reach()
     with _answering(app):
@@ -89,6 +91,10 @@ def execute(app: App, id: int) -> None:
         told = translate_error(error)
         if isinstance(told, Deposed) or app.conn.closed:
             raise
+        if isinstance(told, Busy) and _is_held_here(asked):
+            with _answering(app):
+                requests.put_back(app.conn, request.id)
+            return
         if isinstance(told, InternalError):
             log.error("a request failed", id=request.id, kind=request.kind, reason=str(told))
         _answer(app, request, error=_error(asked, told))
@@ -116,6 +122,13 @@ def prune(app: App) -> None:
     app.reach()
     with _answering(app):
         requests.prune(app.conn, app.settings.history_retention)
+
+
+def _is_held_here(asked: _OpenedRequest) -> bool:
+    """Return True unless another process holds a stream table of the graph that a request is about."""
+    id = asked.table.id if asked.table else 0
+    graph = next((ids for ids in recorded_graph(asked.app.conn).components() if id in ids), frozenset[int]())
+    return asked.app.mutex.holders(sorted(graph)).keys() <= asked.app.held
 
 
 @contextmanager

@@ -3,6 +3,9 @@
 Those that create, alter or drop are executed one after the other, because the second may concern what the first has
 created. Others run in parallel, unless an earlier one concerns the same stream table.
 
+A request about a stream table that this service is refreshing waits: it is started again after a second, until it can
+be executed. Others are started before it then, unless they must come after it.
+
 If executing a request raised an error, such as a lost connection, it is not answered: it is released and waits again,
 or is given up. After an error no request is started for a while, which grows with each further error.
 """
@@ -27,6 +30,8 @@ TAKE_UP, PRUNE = "take up requests", "prune requests"
 LOOK_AGAIN, PRUNE_EVERY = 15.0, 3600.0
 # Seconds in which nothing is begun after an error.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
+# Seconds until a request is begun again that had to wait for a refresh.
+BEGIN_AGAIN = 1.0
 
 
 class RequestDesk:
@@ -41,6 +46,9 @@ class RequestDesk:
         self._begun = dict[int, OpenRequest]()
         # What has raised an error: the taking up, and requests to release.
         self._again = list[Task]()
+        # When a request was executed that may be waiting again.
+        self._executed_at = dict[int, float]()
+        self._begin_at = float("inf")
         self._is_open = False
         self._looked_at = self._pruned_at = self._not_before = float("-inf")
         self._pause = 0.0
@@ -52,7 +60,8 @@ class RequestDesk:
     def is_due(self) -> bool:
         """Return True if it is to be looked without having been told: something is done, or a while has passed."""
         now = time.monotonic()
-        return self.workers.has_finished or (now >= self._not_before and now - self._looked_at > LOOK_AGAIN)
+        is_time = now - self._looked_at > LOOK_AGAIN or now >= self._begin_at
+        return self.workers.has_finished or (now >= self._not_before and is_time)
 
     def look(self, conn: Connection) -> None:
         """Begin the requests that may begin."""
@@ -69,9 +78,22 @@ class RequestDesk:
         if self._looked_at - self._pruned_at > PRUNE_EVERY and self.workers.free:
             self._pruned_at = self._looked_at
             self.workers.submit(Task(PRUNE, answer.prune))
-        for request in may_begin(answer.waiting(conn), self._begun.values()):
-            if self.workers.free:
+        self._begin_at = float("inf")
+        waiting = answer.waiting(conn)
+        self._executed_at = {one.id: at for one in waiting if (at := self._executed_at.get(one.id)) is not None}
+        for request in may_begin(waiting, self._begun.values()):
+            if self.workers.free and not self._has_to_pause(request):
                 self._begin(request)
+
+    def _has_to_pause(self, request: OpenRequest) -> bool:
+        """Return True for a request that was put back a moment ago; then look again soon."""
+        begin_at = self._executed_at.get(request.id, float("-inf")) + BEGIN_AGAIN
+        if begin_at <= self._looked_at:
+            return False
+        if begin_at < self._begin_at:
+            self._begin_at = begin_at
+            self._wake_in(begin_at - self._looked_at)
+        return True
 
     def _take_in(self, finished: Finished) -> None:
         task = finished.task
@@ -83,12 +105,16 @@ class RequestDesk:
         self._is_open |= task.name == TAKE_UP
         for id in task.ids:
             self._begun.pop(id, None)
+            self._executed_at[id] = self._looked_at
 
     def _rest(self) -> None:
         """Begin nothing for a while, twice as long as the last time."""
         self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
         self._not_before = time.monotonic() + self._pause
-        timer = Timer(self._pause, self._wake)
+        self._wake_in(self._pause)
+
+    def _wake_in(self, seconds: float) -> None:
+        timer = Timer(seconds, self._wake)
         timer.daemon = True
         timer.start()
 
