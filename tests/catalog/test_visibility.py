@@ -261,6 +261,9 @@ def test_the_caller_waits_for_what_it_has_committed(played: Connection, another:
     assert content(played, "high")[1] == {1}
     refreshed.join()
     assert ended(played, "CALL millstream.wait_visible('nothing')") == "MS202"
+    played.execute("INSERT INTO b VALUES (2)")
+    with pytest.raises(psycopg.Error, match="No service is running"):
+        played.execute("CALL millstream.wait_visible('high', '0 s')")
 
 
 def test_what_the_caller_has_not_committed_is_committed_or_an_error(played: Connection) -> None:

@@ -56,10 +56,9 @@ READING = {
     ("function", "millstream.service_status()", "EXECUTE"),
     ("function", "millstream.health_check()", "EXECUTE"),
 }
-VISIBILITY = {("function", f"millstream.{name}", "EXECUTE") for name in ("wait_visible", "is_visible", "is_captured")}
-WAITING = VISIBILITY | {
-    ("function", f"millstream.{name}", "EXECUTE") for name in ("wait_for", "service_is_running", "raise_answer")
-}
+_VISIBILITY = ("wait_visible", "is_visible", "is_captured", "service_is_running")
+VISIBILITY = {("function", f"millstream.{name}", "EXECUTE") for name in _VISIBILITY}
+WAITING = VISIBILITY | {("function", f"millstream.{name}", "EXECUTE") for name in ("wait_for", "raise_answer")}
 ASKING = WAITING | {
     ("schema", "millstream", "USAGE"),
     ("relation", "millstream.own_requests", "SELECT"),

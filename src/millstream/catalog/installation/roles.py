@@ -58,7 +58,7 @@ _ON_TABLES = ("request", "alter_stream_table", "drop_stream_table", "refresh_str
 _NEW_TABLES = ("create_stream_table", "create_or_replace_stream_table", "validate_query", "explain_query")
 _LOOKING = tuple(function.removeprefix("millstream.").partition("(")[0] for function in FUNCTIONS)
 ROUTINES: dict[Kind, tuple[str, ...]] = {
-    "reader": (*_LOOKING, "wait_visible", "is_visible", "is_captured"),
+    "reader": (*_LOOKING, "wait_visible", "is_visible", "is_captured", "service_is_running"),
     "operator": (*_LOOKING, *_WAITING, *_ON_TABLES, *_NEW_TABLES),
     "owner": (*_WAITING, *_ON_TABLES),
 }

@@ -1,5 +1,5 @@
 -- Whoever waits for a source that WAL capture reads waits until everything before a position is stored. On a quiet server that is
--- written down seldom, since writing it makes WAL itself. So who waits asks for it.
+-- written down seldom, since writing it makes WAL itself. So who waits asks for it. And where no service runs, it is told so.
 
 CREATE FUNCTION millstream.is_captured(reached pg_lsn) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -36,7 +36,11 @@ BEGIN
         ELSIF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) deadline THEN
             RAISE EXCEPTION 'stream table "%" does not have all changes yet', name USING
                 ERRCODE = 'MS505',
-                HINT = 'Wait longer, or ask for a refresh: SELECT millstream.refresh_stream_table(...). One that it reads may be suspended or manual.';
+                HINT = CASE
+                    WHEN millstream.service_is_running()
+                        THEN 'Wait longer, or ask for a refresh: SELECT millstream.refresh_stream_table(...). One that it reads may be suspended or manual.'
+                    ELSE 'No service is running on this database. Start one: millstream run.'
+                END;
         END IF;
         -- Repeated: the position may not have been flushed when the service looked. A standby cannot notify.
         IF pg_catalog.clock_timestamp() OPERATOR(pg_catalog.>) asked_until
