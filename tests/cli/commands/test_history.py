@@ -17,7 +17,12 @@ def test_history_prints_what_was_done_and_why(line: Line) -> None:
         spark_jobs=1,
     )  # fmt: skip
     line.double.answers["history"] = [entry]
+    line.double.answers["status"] = [
+        SimpleNamespace(name="totals", schema="public", no_data_refreshes=1234),
+        SimpleNamespace(name="others", schema="public", no_data_refreshes=5),
+    ]
     out = line("history", "totals", "-n", "3").out
+    assert "1,234 refreshes by schedule found no change" in out
     assert line.double.called("history") == [(("totals",), {"n": 3})]
     assert "120 ms" in out
     assert line("history", "totals", "-n", "0").code == Exit.USAGE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ from millstream.cli.output import coloured, milliseconds, moment, number, out, p
 
 if TYPE_CHECKING:
     from millstream.catalog.history import HistoryEntry
+    from millstream.service.monitoring.status import StreamTableStatus
 
 EXAMPLE = "millstream history totals -n 5"
 
@@ -41,10 +43,18 @@ def run(
     """Show the last refreshes: what was done and why, what it read, what it changed, how long it took."""
     with opened(ctx, dsn, "reading the history") as client:
         entries = client.history(name, n=count)
+        idle = 0 if as_json else _without_changes(client.status(), name)
     if as_json:
         print_json(entries)
     else:
         out().print(table("", COLUMNS, [_row(entry) for entry in entries]))
+        if idle:
+            out().print(f"{number(idle)} refreshes by schedule found no change: these are counted, and not listed.")
+
+
+def _without_changes(tables: Sequence[StreamTableStatus], name: str) -> int:
+    """Return how many refreshes of a stream table are only counted."""
+    return sum(one.no_data_refreshes for one in tables if name in (one.name, f"{one.schema}.{one.name}"))
 
 
 def _row(entry: HistoryEntry) -> tuple[str | Text, ...]:
