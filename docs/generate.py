@@ -18,6 +18,7 @@ import typer
 from docs.alerts import ALERTS
 from docs.capabilities import KEPT, KINDS, REFUSED
 from docs.monitoring import MONITORS, Monitor
+from docs.setting_tests import SHOWN_BY
 from docs.sql_functions import SQL_FUNCTIONS, SqlFunction
 from pydantic.fields import FieldInfo
 
@@ -216,16 +217,17 @@ def settings() -> str:
     return page(
         "Settings",
         head,
-        table(("setting", "environment", "default", "meaning"), rows),
+        table(("setting", "environment", "default", "meaning", "shown by"), rows),
         section("Other variables", table(("variable", "meaning"), other)),
     )
 
 
-def setting_row(name: str, field: FieldInfo) -> tuple[str, str, str, str]:
-    """Return a setting's names, its default as written in the file, and its meaning."""
+def setting_row(name: str, field: FieldInfo) -> tuple[str, ...]:
+    """Return a setting's names, its default as written in the file, its meaning, and the test that shows it."""
     # Built without reading the environment and the file.
     default = Settings.model_construct().model_dump()[name]
-    return f"`{name}`", f"`{PREFIX}{name.upper()}`", f"`{default}`", field.description or ""
+    variable, shown_by = f"`{PREFIX}{name.upper()}`", _shown_by(SHOWN_BY[name])
+    return f"`{name}`", variable, f"`{default}`", field.description or "", shown_by
 
 
 # -- SQL functions ---------------------------------------------------------------------------

@@ -18,10 +18,11 @@ from millstream import errors
 from millstream.catalog.installation import roles
 from millstream.cli.app import COMMANDS, app, name_of
 from millstream.postgres.notifications import Alert
+from millstream.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-MIGRATION = ROOT / "src" / "millstream" / "catalog" / "migrations" / "0017_sql_door.sql"
+MIGRATIONS = sorted((ROOT / "src" / "millstream" / "catalog" / "migrations").glob("*.sql"))
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 
 # Code in backticks is no link.
@@ -39,9 +40,7 @@ def generator() -> Any:
     return module
 
 
-@pytest.mark.parametrize(
-    "name", ["sql.md", "sql-functions.md", "commands.md", "settings.md", "errors.md", "failpoints.md", "monitoring.md"]
-)
+@pytest.mark.parametrize("name", sorted(path.name for path in (DOCS / "reference").iterdir()))
 def test_the_committed_reference_is_what_the_code_prints(name: str) -> None:
     printed = generator().pages()[name]
     assert (DOCS / "reference" / name).read_text() == printed, "run: make docs"
@@ -55,10 +54,13 @@ def test_every_function_for_users_has_its_row_and_a_test_that_shows_it() -> None
     functions = importlib.import_module("docs.sql_functions").SQL_FUNCTIONS
     missing = [one.name for one in functions if f"def {one.test.partition('::')[2]}(" not in _text(one.test)]
     assert missing == []
-    asked = {*roles.ROUTINES["operator"], *roles.ROUTINES["owner"]} - {"request", "raise_answer", "is_visible"}
-    names, text = {one.name for one in functions}, MIGRATION.read_text()
+    helpers = {"request", "raise_answer", "is_visible", "is_captured", "service_is_running"}
+    asked = {*roles.ROUTINES["operator"], *roles.ROUTINES["owner"]} - helpers
+    monitoring = importlib.import_module("docs.monitoring")
+    described = {one.name for one in (*functions, *monitoring.MONITORS)} | set(monitoring.HELPERS)
+    text = "\n".join(path.read_text() for path in MIGRATIONS)
     made = {name for name in asked if re.search(rf"^CREATE (FUNCTION|PROCEDURE) millstream.{name}\(", text, re.M)}
-    assert made - names == set()
+    assert made - described == set()
 
 
 def _text(test: str) -> str:
@@ -136,9 +138,11 @@ def test_the_names_of_files_in_the_docs_are_there() -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize(("page", "least"), [("reliability.md", 100), ("security.md", 10)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("reliability.md", 100), ("security.md", 10), ("explain/schema-changes.md", 15)]
+)
 def test_every_test_that_a_page_names_exists(page: str, least: int) -> None:
-    told = re.findall(r"\]\(\.\./(tests/[^)]+)\): (`test_\w+`(?:, `test_\w+`)*)", (DOCS / page).read_text())
+    told = re.findall(r"\]\((?:\.\./)+(tests/[^)]+)\): (`test_\w+`(?:, `test_\w+`)*)", (DOCS / page).read_text())
     named = [(path, name) for path, names in told for name in re.findall(r"test_\w+", names)]
     assert len(named) > least
     assert [one for one in named if f"def {one[1]}(" not in (ROOT / one[0]).read_text()] == []
@@ -173,6 +177,13 @@ def test_everything_for_monitoring_is_described_with_a_test_that_exists() -> Non
     assert granted - set(page.HELPERS) == described
     used = {column for one in page.MONITORS for column in one.columns if column not in one.own}
     assert used == set(page.COLUMNS)
+
+
+def test_every_setting_has_a_test_that_shows_it() -> None:
+    from docs.setting_tests import SHOWN_BY
+
+    assert sorted(SHOWN_BY) == sorted(Settings.model_fields)
+    assert [test for test in SHOWN_BY.values() if f"def {test.partition('::')[2]}(" not in _text(test)] == []
 
 
 def test_every_alert_is_listed_with_a_test_that_exists() -> None:

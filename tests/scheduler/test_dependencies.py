@@ -311,6 +311,27 @@ def test_a_refresh_pulls_what_it_reads_into_its_cut_to_any_depth(database: str, 
         assert {ms.history(name)[0].initiated_by for name in "abc"} == {"MANUAL"}
 
 
+def test_a_reader_of_one_with_triggers_is_refreshed_after_it_and_says_that_it_is_as_old(
+    database: str, events: psycopg.Connection
+) -> None:
+    """Its triggers may write to what the reader reads besides: that is of the reader's own cut, a moment later."""
+    with millstream.connect(database) as ms:
+        ms.create_stream_table("a", CHAIN["a"])
+        ms.create_stream_table("reader", "SELECT events.id, a.id AS other FROM events LEFT JOIN a ON a.id = events.id")
+        events.execute(
+            "CREATE FUNCTION answer() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            " INSERT INTO events (v) SELECT 9 WHERE NOT EXISTS (SELECT FROM events WHERE v = 9); RETURN NULL; END $$;"
+            "CREATE TRIGGER answer AFTER INSERT ON a FOR EACH STATEMENT EXECUTE FUNCTION answer()"
+        )
+        write(events)
+        reports = {report.name: report for report in ms.refresh_all()}
+        assert reports["reader"].data_timestamp == reports["a"].data_timestamp
+        assert [one.name for one in reports["reader"].held_back_by] == ["public.a"]
+        shown = {one.name: one for one in ms.status()}
+        assert shown["reader"].data_timestamp == shown["a"].data_timestamp
+        oracle.check(ms.app.conn, "SELECT e.id, a.id AS other FROM events AS e LEFT JOIN a ON a.id = e.id", "reader")
+
+
 def test_creating_a_reader_pulls_what_it_reads_along(database: str, events: psycopg.Connection) -> None:
     with millstream.connect(database) as ms:
         ms.create_stream_table("a", CHAIN["a"])

@@ -28,6 +28,8 @@ from millstream.refresh.cut import Cut
 from millstream.refresh.job import Job
 from millstream.refresh.report import RefreshReport
 from millstream.service import app
+from millstream.settings import Settings
+from millstream.spark import session
 from millstream.testing import oracle
 from millstream.testing.kinds import KINDS, make_table
 
@@ -235,3 +237,14 @@ def test_a_former_leader_that_has_lost_its_session_opens_no_other_one(database: 
         for _ in range(2):
             with pytest.raises(Deposed):
                 ms.app.reach()
+
+
+def test_spark_is_started_with_the_settings(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = dict[str, str]()
+    monkeypatch.setattr(session, "_session", given.update)
+    monkeypatch.setattr(session, "prepare", lambda spark: spark)
+    settings = Settings(spark_master="local[3]", spark_driver_memory="512MB", spark_conf={"spark.ui.port": "4050"})
+    with millstream.connect(database, settings=settings) as ms:
+        ms.app._start()
+    found = {name: given[name] for name in ("spark.master", "spark.driver.memory", "spark.ui.port")}
+    assert found == {"spark.master": "local[3]", "spark.driver.memory": "512m", "spark.ui.port": "4050"}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from itertools import takewhile
+from typing import Any
 
 import psycopg
 import pytest
@@ -97,6 +99,46 @@ def test_settings_are_read_while_it_works_and_off_means_off(
         writer.execute("INSERT INTO people VALUES (3, 'Barbara')")
         writer.execute("DELETE FROM millstream.settings WHERE name = 'enabled'")
         seen("names", "SELECT id, name FROM people")
+
+
+def test_what_is_due_is_looked_for_as_often_as_the_setting_says(
+    database: str, spark: SparkSession, ms: Millstream, writer: psycopg.Connection, seen: Seen
+) -> None:
+    ms.create_stream_table("names", "SELECT id, name FROM people", schedule="manual")
+    writer.execute("INSERT INTO millstream.settings (name, value) VALUES ('scheduler_interval', '1h')")
+
+    def answer_requests() -> None:
+        for _ in range(3):
+            [(request,)] = writer.execute("SELECT millstream.refresh_stream_table('names')").fetchall()
+            writer.execute(f"CALL millstream.wait_for({request})".encode())
+
+    with serving(database, spark, verify_budget=0):
+        # Then it has looked for the first time, and will in an hour.
+        answer_requests()
+        ms.create_stream_table("totals", TOTALS, schedule="200ms")
+        former = writer.execute("TABLE totals").fetchall()
+        writer.execute("INSERT INTO orders VALUES (1000, 1, 1)")
+        answer_requests()
+        assert writer.execute("TABLE totals").fetchall() == former
+        writer.execute("UPDATE millstream.settings SET value = '50ms'")
+        seen("totals", TOTALS)
+
+
+def test_a_refresh_that_takes_longer_than_the_shutdown_may_is_rolled_back(
+    database: str, spark: SparkSession, ms: Millstream, writer: psycopg.Connection
+) -> None:
+    ms.create_stream_table("names", "SELECT id, name FROM people", schedule="200ms")
+    writer.execute(
+        "CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql"
+        " AS $$ BEGIN PERFORM pg_sleep(600); RETURN NULL; END $$;"
+        "CREATE TRIGGER dawdle AFTER INSERT ON names FOR EACH STATEMENT EXECUTE FUNCTION dawdle()"
+    )
+    sleeping = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
+    with serving(database, spark, scheduler_interval="50ms", shutdown_timeout="100ms"):
+        writer.execute("INSERT INTO people VALUES (3, 'Barbara')")
+        wait_until(lambda: writer.execute(sleeping).fetchall())
+    wait_until(lambda: not writer.execute(sleeping).fetchall())
+    assert writer.execute("SELECT count(*) FROM names").fetchone() == (2,)
 
 
 def test_it_survives_the_loss_of_all_its_sessions(
@@ -206,3 +248,54 @@ def test_a_stream_table_that_fails_and_gets_stale_is_told_with_the_cause(
         writer.execute("DROP TRIGGER fail ON names")
         back = next(alert for alert in heard if alert["alert"] == "refresh_completed")
     assert (back["had_failed"], back["rows_inserted"]) == (True, 1)
+
+
+SLOW = ("north", "south", "east", "west")
+OVERLOAD = (
+    "CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(1); RETURN NULL; END $$;"
+    + "".join(
+        f"CREATE TRIGGER dawdle AFTER INSERT OR UPDATE ON {name} FOR EACH STATEMENT EXECUTE FUNCTION dawdle();"
+        for name in SLOW
+    )
+)
+REFRESHED = (
+    "SELECT t.name, count(*) FROM millstream.refresh_history AS h JOIN millstream.stream_tables AS t"
+    " ON t.id = h.stream_table_id WHERE h.status = 'COMPLETED' AND h.started_at > %s GROUP BY t.name"
+)
+
+
+def test_a_service_that_cannot_keep_all_targets_says_so_and_lets_none_starve(
+    database: str,
+    spark: SparkSession,
+    ms: Millstream,
+    writer: psycopg.Connection,
+    another: Callable[[], Connection],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four stream tables that take a second each, every second, for one worker; and one with a sooner deadline."""
+    monkeypatch.setattr(upkeep, "FRESHNESS", 0.1)
+    for number, name in enumerate(SLOW):
+        ms.create_stream_table(name, f"SELECT id, amount FROM orders WHERE region = {number}", schedule="1s")
+    ms.create_stream_table("names", "SELECT id, name FROM people", schedule="200ms")
+    writer.execute(OVERLOAD.encode())
+    listener = another()
+    listener.execute("LISTEN millstream_alert")
+
+    def refreshed(since: datetime) -> dict[str, int]:
+        writer.execute("UPDATE orders SET amount = amount + 1 WHERE id <= 20; UPDATE people SET name = name || 'x'")
+        return dict(writer.execute(REFRESHED, (since,)).fetchall())
+
+    def has_heard() -> list[dict[str, Any]]:
+        refreshed(datetime.now(UTC))
+        heard = (json.loads(one.payload) for one in listener.notifies(timeout=0))
+        return [alert for alert in heard if alert["alert"] == "falling_behind"]
+
+    with serving(database, spark, scheduler_interval="50ms", max_concurrent_refreshes=1, verify_budget=0):
+        [alert] = wait_until(has_heard, pause=0.1)
+        assert (alert["workers"], alert["count"] >= 1) == (1, True)
+        assert alert["workers_needed"] > 1
+        [(moment,)] = writer.execute("SELECT clock_timestamp()").fetchall()
+        done = wait_until(lambda: all(refreshed(moment).get(name, 0) >= 2 for name in SLOW) and refreshed(moment))
+        assert done
+        assert done["names"] >= max(done[name] for name in SLOW)
+        writer.execute("DROP FUNCTION dawdle() CASCADE")
