@@ -88,7 +88,7 @@ def follow_columns(conn: Connection, root: Name) -> None:
     Without it, the next write to the table would fail: its triggers name columns, and their types, as they were.
     """
     if sources.get(conn, root.oid) is not None and sources.drift_by_column(conn, [root.oid]).get(root.oid):
-        _set_up(conn, root, (), _Back())
+        _set_up(conn, root, (), STAY)
 
 
 def _moved(root: Name) -> SourceChanged:
