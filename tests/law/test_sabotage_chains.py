@@ -128,13 +128,13 @@ def full_join_forgets_one_side(patch: pytest.MonkeyPatch) -> None:
 
 def extended_by(change: Callable[[str], str]) -> Sabotage:
     """Other rows that meet nothing."""
-    alone = null_extended.alone
+    alone = null_extended.row_alone
 
     def wrong(name: null_extended.Name) -> str:
         return change(alone(name))
 
     def sabotage(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(null_extended, "alone", wrong)
+        patch.setattr(null_extended, "row_alone", wrong)
 
     return sabotage
 

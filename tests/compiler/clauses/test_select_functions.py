@@ -19,7 +19,7 @@ NAMES = {"generate_series": False, "json_each": True}
 def expanded(*expressions: str) -> tuple[object, list[Expr]]:
     numbers = count()
     calls = SetReturningCalls(lambda: NAMES, lambda wanted: f"{wanted}{next(numbers)}")
-    return calls.expanded(T, [Expr.parse(text) for text in expressions])
+    return calls.expand(T, [Expr.parse(text) for text in expressions])
 
 
 def test_expressions_without_such_calls_stay() -> None:

@@ -6,7 +6,7 @@ from tests.compiler.lowering.conftest import join_of, steps_of
 
 from millstream.algebra.expr import Expr
 from millstream.compiler.lowering.context import Lowering
-from millstream.compiler.lowering.matching import counted, on, sides
+from millstream.compiler.lowering.matching import count_matches, on, sides
 
 
 def test_an_equality_may_name_the_sides_in_either_order(ctx: Lowering) -> None:
@@ -15,14 +15,14 @@ def test_an_equality_may_name_the_sides_in_either_order(ctx: Lowering) -> None:
 
 
 def test_by_equalities_alone_the_other_side_is_summed_once_per_key(ctx: Lowering) -> None:
-    counted(*sides(join_of("left"), ctx), (), ctx)
+    count_matches(*sides(join_of("left"), ctx), (), ctx)
     steps = steps_of(ctx)
     assert steps["counts"].endswith("GROUP BY i1_c0")
     assert "COALESCE(k.__was, 0) AS __was" in steps["counted"]
 
 
 def test_with_a_residual_condition_each_row_sums_its_own_pairs(ctx: Lowering) -> None:
-    counted(*sides(join_of("left"), ctx), (Expr.parse('"i0"."c1" > "i1"."c1"'),), ctx)
+    count_matches(*sides(join_of("left"), ctx), (Expr.parse('"i0"."c1" > "i1"."c1"'),), ctx)
     steps = steps_of(ctx)
     assert "counts" not in steps
     assert "AND (i0_c1 > i1_c1)" in steps["counted"]

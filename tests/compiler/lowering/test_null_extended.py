@@ -7,11 +7,11 @@ from tests.compiler.lowering.conftest import join_of, steps_of
 from millstream.compiler.lowering.context import Lowering
 from millstream.compiler.lowering.full_join import full_join
 from millstream.compiler.lowering.left_join import left_join
-from millstream.compiler.lowering.null_extended import alone
+from millstream.compiler.lowering.null_extended import row_alone
 
 
 def test_a_row_alone_counts_in_each_version_in_which_it_has_no_match() -> None:
-    assert alone("left") == (
+    assert row_alone("left") == (
         "STRUCT(true, false, IF(__left_was = 0L, COALESCE(__left__before, 0L), 0L), "
         "IF(__left_is = 0L, COALESCE(__left__after, 0L), 0L))"
     )

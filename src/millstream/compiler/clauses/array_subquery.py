@@ -32,7 +32,7 @@ def rewrite_array_subqueries(
         if quantifier is not None:
             quantifier.set("this", exp.Subquery(this=query.copy()))
         elif isinstance(query, exp.Select) and _is_plain(query, aggregates, makes_rows):
-            call.replace(exp.Subquery(this=_aggregated(query)))
+            call.replace(exp.Subquery(this=_aggregate(query)))
         else:
             call.replace(exp.Subquery(this=_over(query, f"__ms_array_{next(numbers)}")))
     changed = wrapper.this
@@ -62,7 +62,7 @@ def _is_plain(select: exp.Select, aggregates: Aggregates, makes_rows: Callable[[
     return not clauses and not items and select.args.get("from_") is not None and not aggregates.group(select)
 
 
-def _aggregated(select: exp.Select) -> exp.Select:
+def _aggregate(select: exp.Select) -> exp.Select:
     """Return a SELECT with its item, in its order, aggregated into an array."""
     found = select.copy()
     item = found.expressions[0]

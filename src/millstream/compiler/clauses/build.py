@@ -149,7 +149,7 @@ class _Builder:
         assert isinstance(query, exp.Select), f"unexpected {type(query).__name__}"
         return self._select(query, ctes, outer, bindings)
 
-    def correlated(self, query: exp.Expression, ctes: Ctes, scope: Scope, outer_rows: Relation) -> Correlated:
+    def decorrelate(self, query: exp.Expression, ctes: Ctes, scope: Scope, outer_rows: Relation) -> Correlated:
         """Decorrelate a subquery of any kind."""
         query = inline_correlated_with(query.this if isinstance(query, exp.Subquery) else query, scope)
         columns = outer_columns(query, scope)
@@ -158,14 +158,14 @@ class _Builder:
             return Correlated(relation, tuple(Expr(ref.sql) for ref in relation.columns), ())
         refuse_outer_aggregates(columns, query, scope, self.aggregates)
         if isinstance(query, exp.Select) and is_correlated_by_equalities(query, scope, self.aggregates):
-            return self._keyed(query, self.with_queries(query, ctes), scope)
+            return self._by_inner_keys(query, self.with_queries(query, ctes), scope)
         bindings = Bindings(tuple(columns), outer_rows, outer_column_types(columns.values(), ctes, scope, self.types))
         relation = self.query(query, ctes, scope, bindings)
         outputs, binding_refs = output_refs(relation, len(columns))
         correlations = bindings.correlations(Expr(ref.sql) for ref in binding_refs)
         return Correlated(relation, tuple(Expr(ref.sql) for ref in outputs), correlations)
 
-    def _keyed(self, select: exp.Select, ctes: Ctes, outer: Scope) -> Correlated:
+    def _by_inner_keys(self, select: exp.Select, ctes: Ctes, outer: Scope) -> Correlated:
         """Decorrelate a SELECT that is correlated by equalities only: their inner sides replace the bindings."""
         select = inline_named_windows(select)
         filtered = self.from_where(select, outer, ctes)
@@ -246,7 +246,7 @@ class _Builder:
         if binding_refs:
             exprs = [partition_windows(expr, binding_refs) for expr in exprs]
         relation, exprs = build_windows(relation, [*exprs, *binding_refs], self.fresh)
-        relation, exprs = self.sets.expanded(relation, exprs)
+        relation, exprs = self.sets.expand(relation, exprs)
 
         def types() -> tuple[PgType, ...]:
             return self.types(standalone_text(select, ctes, scope.outer, self.types))

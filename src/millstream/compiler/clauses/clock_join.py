@@ -25,7 +25,9 @@ def join_clock_to_from(select: exp.Select, rows: ScopedRows, aggregates: Aggrega
     if not clock_columns:
         return rows
     if aggregates.group(select):
-        clock_columns = [column for column in clock_columns if clock.is_read_per_row(column, select, aggregates.called)]
+        clock_columns = [
+            column for column in clock_columns if clock.is_read_per_row(column, select, aggregates.is_call)
+        ]
     joined = join_clock(rows, fresh)
     return joined if clock_columns else joined.over(rows.rows)
 

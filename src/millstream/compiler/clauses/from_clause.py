@@ -123,7 +123,7 @@ class FromClause:
         joined = refuse_unresolved(lambda: host.apply_joins(rows.rows))
         whole = refuse_unresolved(lambda: Project(joined, (*carried, *added), self.fresh("x")))
         scope = rows.scope.with_renamed(dict(zip(before, whole.columns, strict=False)))
-        names = _renamed(unique_names([output.alias_or_name for output in query.expressions]), item)
+        names = _column_names(unique_names([output.alias_or_name for output in query.expressions]), item)
         return ScopedRows(whole, scope.with_columns(item.alias, names, whole.columns[len(before) :]))
 
     def _join_item(self, rows: ScopedRows, join: exp.Join) -> ScopedRows:
@@ -153,7 +153,7 @@ class FromClause:
         empty = rows.scope.empty()
         if not isinstance(join.this, exp.Lateral):
             return self._from_item(join.this, empty), ()
-        correlated = self.builder.correlated(join.this.this, self.ctes, rows.scope, rows.rows)
+        correlated = self.builder.decorrelate(join.this.this, self.ctes, rows.scope, rows.rows)
         right = _name_columns(join.this, correlated.relation, empty, len(correlated.outputs))
         return right, correlated.correlations
 
@@ -200,9 +200,9 @@ class FromClause:
             # The first item of FROM: a LATERAL has nothing before it to refer to.
             item = exp.Subquery(this=item.this.this.copy(), alias=item.args["alias"].copy())
         if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Select | exp.SetOperation | exp.Values):
-            return self._derived(item, scope)
+            return self._derived_table(item, scope)
         if isinstance(item, exp.Subquery):  # parentheses around a join
-            return self._parenthesised(item, scope)
+            return self._parenthesized_join(item, scope)
         if values := _values_of(item):
             return _name_columns(item, self.builder.query(values, self.ctes), scope)
         if is_function_item(item):
@@ -210,7 +210,7 @@ class FromClause:
         assert isinstance(item, exp.Table), f"unexpected {type(item).__name__}"
         return self._table(item, scope)
 
-    def _derived(self, item: exp.Subquery, scope: Scope) -> ScopedRows:
+    def _derived_table(self, item: exp.Subquery, scope: Scope) -> ScopedRows:
         """Build a subquery in FROM, with the bindings if it refers to a column of an enclosing query."""
         bindings = self.bindings
         if bindings is None or scope.outer is None or not outer_columns(item.this, scope.outer):
@@ -220,7 +220,7 @@ class FromClause:
         columns = {value: Expr(ref.sql) for value, ref in zip(bindings.values, binding_refs, strict=True)}
         return _name_columns(item, relation, scope.with_bindings(columns, bindings.casts), len(shown))
 
-    def _parenthesised(self, item: exp.Subquery, scope: Scope) -> ScopedRows:
+    def _parenthesized_join(self, item: exp.Subquery, scope: Scope) -> ScopedRows:
         if not item.alias:
             return self._from_item(item.this, scope)
         # (a JOIN b USING (k)) AS j: its columns are j's, those of USING first.
@@ -270,7 +270,7 @@ def _filter_early(rows: ScopedRows) -> ScopedRows:
 
 def _scope_of_join(join: exp.Join, left: Scope, right: Scope) -> Scope:
     using = {name: (left.unqualified(name), right.unqualified(name)) for name in _using(join)}
-    return left.with_join(right, {name: _merged(*pair, join.side) for name, pair in using.items()})
+    return left.with_join(right, {name: _merged_column(*pair, join.side) for name, pair in using.items()})
 
 
 def _condition(join: exp.Join, left: Scope, right: Scope, joined: Scope) -> Expr | None:
@@ -307,11 +307,11 @@ def _values_of(item: exp.Expression) -> exp.Values | None:
 def _name_columns(item: exp.Expression, relation: Relation, scope: Scope, shown: int | None = None) -> ScopedRows:
     """Add the first `shown` columns of a FROM item, or all, to the scope under the names of its alias."""
     refs = relation.columns[:shown]
-    names = _renamed([ref.column for ref in refs], item)
+    names = _column_names([ref.column for ref in refs], item)
     return ScopedRows(relation, scope.with_columns(item.alias_or_name, names, refs))
 
 
-def _renamed(names: list[str], item: exp.Expression) -> list[str]:
+def _column_names(names: list[str], item: exp.Expression) -> list[str]:
     """Return the column names of a FROM item: those of its alias first."""
     alias = item.args.get("alias")
     given = [column.name for column in alias.columns] if alias else []
@@ -334,7 +334,7 @@ def _joined_by(conditions: list[Expr | None]) -> Expr | None:
     return all_of(parts) if parts else None
 
 
-def _merged(left: Expr, right: Expr, side: str) -> Expr:
+def _merged_column(left: Expr, right: Expr, side: str) -> Expr:
     """Return the merged column of USING."""
     if side == "FULL":
         return Expr.parse(f"COALESCE({left.sql}, {right.sql})")

@@ -25,7 +25,7 @@ class SetReturningCalls:
         self.names = names
         self.fresh = fresh
 
-    def expanded(self, relation: Relation, expressions: Sequence[Expr]) -> tuple[Relation, list[Expr]]:
+    def expand(self, relation: Relation, expressions: Sequence[Expr]) -> tuple[Relation, list[Expr]]:
         """Return the rows that the calls in expressions produce, and the expressions over those rows."""
         calls = list(dict.fromkeys(call for expr in expressions for call in self._outermost(expr.tree)))
         if not calls:
@@ -59,7 +59,7 @@ class SetReturningCalls:
         """Return an expression with its calls and columns replaced by the columns that hold their values."""
 
         def replace(node: exp.Expression) -> exp.Expression:
-            result = results.get(Expr.of(node)) if self._called(node) else None
+            result = results.get(Expr.of(node)) if self._is_call(node) else None
             return Expr(result.sql).node if result else node
 
         made = set(results.values())
@@ -70,11 +70,11 @@ class SetReturningCalls:
         """Return True if an expression contains a set-returning call."""
         return any(True for _ in self._outermost(node))
 
-    def _called(self, node: exp.Expression) -> bool:
+    def _is_call(self, node: exp.Expression) -> bool:
         return isinstance(node, exp.Func | exp.Dot) and function_name(node) in self.names()
 
     def _outermost(self, node: exp.Expression) -> Iterable[Expr]:
-        if self._called(node):
+        if self._is_call(node):
             yield Expr.of(node)
         elif not isinstance(node, exp.Select):
             for child in node.iter_expressions():

@@ -66,7 +66,7 @@ class SubqueryOrder:
         calls = list(self._sensitive(inline_named_windows(select)))
         keys = self._order_under(select, calls[0]) if calls else []
         for call in calls if keys else ():
-            _ordered(call, keys)
+            _write_order(call, keys)
 
     def _check_first_rows(self, select: exp.Select) -> None:
         """Refuse to choose the first rows of a sorted subquery by another order than PostgreSQL does in practice."""
@@ -75,7 +75,7 @@ class SubqueryOrder:
             return
         items = list(_items(select))
         if len(items) == 1 and self._is_sorted(items[0]):
-            raise _refused_first_rows(items[0], on=on)
+            raise _refusal_of_first_rows(items[0], on=on)
 
     def _order_under(self, select: exp.Select, call: exp.Expression) -> list[Key]:
         """Return the order of the rows of a SELECT's FROM, with keys that are columns of its only item."""
@@ -85,7 +85,7 @@ class SubqueryOrder:
             return self._order_of(items[0])
         appended = [item for item in items if self._has_sorted_part(item)]
         if sorted_items or appended:
-            raise _refused(call, (sorted_items or appended)[0].alias_or_name)
+            raise _refusal(call, (sorted_items or appended)[0].alias_or_name)
         return []
 
     def _order_of(self, item: exp.Expression) -> list[Key]:
@@ -95,11 +95,11 @@ class SubqueryOrder:
             item.replace(found)
         keys = self._shown_keys(found.this)
         alias = found.args["alias"]
-        return [_renamed(key, _outside(name, found.this, alias), alias.name) for name, key in keys]
+        return [_outer_key(key, _outside(name, found.this, alias), alias.name) for name, key in keys]
 
     def _is_sorted(self, item: exp.Expression) -> bool:
         found = self._query_of(item)
-        return found is not None and self._sorted_by(found.this)
+        return found is not None and self._is_sorted_query(found.this)
 
     def _has_sorted_part(self, item: exp.Expression) -> bool:
         """Return True for a UNION ALL that has a sorted part and no order itself."""
@@ -107,9 +107,9 @@ class SubqueryOrder:
         query = found.this if found is not None else None
         if not isinstance(query, exp.Union) or query.args.get("distinct") or query.args.get("order"):
             return False
-        return any(self._sorted_by(part) for part in (query.this, query.expression))
+        return any(self._is_sorted_query(part) for part in (query.this, query.expression))
 
-    def _sorted_by(self, query: exp.Expression) -> bool:
+    def _is_sorted_query(self, query: exp.Expression) -> bool:
         """Return True if the rows of a query have an order: its own, or that of the only item of its FROM."""
         query = query.this if isinstance(query, exp.Subquery) else query
         if query.args.get("order"):
@@ -158,7 +158,7 @@ class SubqueryOrder:
 
     def _view(self, item: exp.Table) -> exp.Subquery | None:
         query = self.view(item.db, item.name)
-        return _written_out(item, query, ()) if query is not None else None
+        return _as_subquery(item, query, ()) if query is not None else None
 
     # -- calls -------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class SubqueryOrder:
     def _depends(self, node: exp.Expression) -> bool:
         """Return True for an aggregate whose result depends on the order of its rows and that has no ORDER BY."""
         call = node.expression if isinstance(node, exp.Dot) else node
-        if not isinstance(call, exp.Anonymous) or not self.aggregates.called(node):
+        if not isinstance(call, exp.Anonymous) or not self.aggregates.is_call(node):
             return False
         name = function_name(node).lower()
         has_order = any(isinstance(argument, exp.Order | exp.Distinct) for argument in call.expressions)
@@ -209,17 +209,17 @@ def _items(select: exp.Expression) -> Iterator[exp.Expression]:
     clause = select.args.get("from_")
     first = [clause.this] if clause else []
     for item in (*first, *(join.this for join in select.args.get("joins") or ())):
-        yield from _unfolded(item)
+        yield from _unfold(item)
 
 
-def _unfolded(item: exp.Expression) -> Iterator[exp.Expression]:
+def _unfold(item: exp.Expression) -> Iterator[exp.Expression]:
     parentheses = isinstance(item, exp.Subquery) and not isinstance(item.this, exp.Query)
     if parentheses:
-        yield from _unfolded(item.this)
+        yield from _unfold(item.this)
     else:
         yield item
     for join in item.args.get("joins") or ():
-        yield from _unfolded(join.this)
+        yield from _unfold(join.this)
 
 
 def _with_query(item: exp.Table) -> exp.Subquery | None:
@@ -235,7 +235,7 @@ def _with_query(item: exp.Table) -> exp.Subquery | None:
         seen = next((n for n, cte in enumerate(ctes) if any(node is cte for node in path)), len(ctes))
         for cte in ctes[:seen]:
             if cte.alias == item.name:
-                return _inlined(item, cte, shadowing)
+                return _inline(item, cte, shadowing)
         shadowing |= {cte.alias for cte in ctes}
     return None
 
@@ -247,7 +247,7 @@ def _ancestors(node: exp.Expression) -> Iterator[exp.Expression]:
         parent = parent.parent
 
 
-def _inlined(item: exp.Table, cte: exp.CTE, shadowing: set[str]) -> exp.Subquery | None:
+def _inline(item: exp.Table, cte: exp.CTE, shadowing: set[str]) -> exp.Subquery | None:
     names = {table.name for table in cte.this.find_all(exp.Table) if not table.db}
     if names & shadowing:
         raise Unsupported.construct(
@@ -256,10 +256,10 @@ def _inlined(item: exp.Table, cte: exp.CTE, shadowing: set[str]) -> exp.Subquery
             way_round="Give each WITH query a name of its own.",
             node=item,
         )
-    return _written_out(item, cte.this.copy(), cte.args["alias"].columns) if cte.alias not in names else None
+    return _as_subquery(item, cte.this.copy(), cte.args["alias"].columns) if cte.alias not in names else None
 
 
-def _written_out(item: exp.Table, query: exp.Expression, columns: Sequence[exp.Expression]) -> exp.Subquery:
+def _as_subquery(item: exp.Table, query: exp.Expression, columns: Sequence[exp.Expression]) -> exp.Subquery:
     bindings = item.args.get("alias")
     own = list(bindings.columns) if bindings else []
     listed = [column.copy() for column in (*own, *columns[len(own) :])]
@@ -279,7 +279,7 @@ def _outside(name: str | int, query: exp.Expression, alias: exp.TableAlias) -> s
     return str(next(query.find_all(exp.Select)).expressions[name].alias_or_name)
 
 
-def _renamed(key: Key, column: str, alias: str) -> Key:
+def _outer_key(key: Key, column: str, alias: str) -> Key:
     found = key.copy()
     found.set("this", exp.column(column, alias, quoted=True))
     return found
@@ -298,22 +298,22 @@ def _by_rows(window: exp.Window) -> bool:
     return spec is not None and str(spec.args.get("kind")).upper() == "ROWS"
 
 
-def _ordered(call: exp.Expression, keys: Sequence[Key]) -> None:
+def _write_order(call: exp.Expression, keys: Sequence[Key]) -> None:
     """Write the order into a call."""
     order = [key.copy() for key in keys]
     if isinstance(call, exp.Window):
-        _ordered_window(call, order)
+        _write_window_order(call, order)
         return
     inner = call.expression if isinstance(call, exp.Dot) else call
     last = inner.expressions[-1]
     last.replace(exp.Order(this=last.copy(), expressions=order))
 
 
-def _ordered_window(window: exp.Window, order: list[Key]) -> None:
+def _write_window_order(window: exp.Window, order: list[Key]) -> None:
     spec = window.args.get("spec")
     excluded = str(spec.args.get("exclude") or "").upper() if spec else ""
     if excluded in ("TIES", "GROUP") or (excluded and not _by_rows(window)):
-        raise _refused(window, "")
+        raise _refusal(window, "")
     if not _by_rows(window):
         # Without an ORDER BY all rows are peers, so the frame is the whole partition.
         window.set("spec", _whole_partition())
@@ -327,7 +327,7 @@ def _whole_partition() -> exp.Expression:
     return spec.copy()
 
 
-def _refused_first_rows(item: exp.Expression, *, on: bool) -> Unsupported:
+def _refusal_of_first_rows(item: exp.Expression, *, on: bool) -> Unsupported:
     what, where = ("DISTINCT ON", "ORDER BY k, y") if on else ("LIMIT", "ORDER BY y LIMIT 10")
     return Unsupported.construct(
         f'{what} over the sorted subquery "{item.alias_or_name}" without an ORDER BY of its own',
@@ -337,7 +337,7 @@ def _refused_first_rows(item: exp.Expression, *, on: bool) -> Unsupported:
     )
 
 
-def _refused(call: exp.Expression, name: str) -> Unsupported:
+def _refusal(call: exp.Expression, name: str) -> Unsupported:
     where = f'over the sorted subquery "{name}", which is joined or united,' if name else "over a sorted subquery"
     written = "OVER (... ORDER BY ...)" if isinstance(call, exp.Window) else "array_agg(x ORDER BY y)"
     return Unsupported.construct(

@@ -124,7 +124,7 @@ class SubqueryBuilder(Protocol):
     aggregates: Aggregates
     sets: SetReturningCalls
 
-    def correlated(self, query: exp.Expression, ctes: Ctes, scope: Scope, outer_rows: Relation) -> Correlated:
+    def decorrelate(self, query: exp.Expression, ctes: Ctes, scope: Scope, outer_rows: Relation) -> Correlated:
         """Build a subquery for all bindings."""
 
     def from_where(self, select: exp.Select, outer: Scope, ctes: Ctes) -> FilteredRows:
@@ -149,10 +149,10 @@ class SubqueryJoiner(Protocol):
     def expression(self, node: exp.Expression, host: Host) -> Expr:
         """Resolve an expression; join its subqueries to the host."""
 
-    def correlated(self, query: exp.Expression, host: Host) -> Correlated:
+    def decorrelate(self, query: exp.Expression, host: Host) -> Correlated:
         """Decorrelate a subquery."""
 
-    def keyed(self, query: exp.Expression, host: Host, *, exact: bool = False) -> KeyedSubquery:
+    def decorrelate_by_keys(self, query: exp.Expression, host: Host, *, exact: bool = False) -> KeyedSubquery:
         """Decorrelate a subquery so that its correlations are equalities."""
 
 

@@ -91,7 +91,7 @@ def refuse_outer_aggregates(
     By the SQL standard such an aggregate belongs to the enclosing query.
     """
     for call in query.find_all(exp.Expression):
-        if not aggregates.called(call):
+        if not aggregates.is_call(call):
             continue
         values = [scope.peek(column.table, column.name) for column in call.find_all(exp.Column)]
         if values and all(value in columns for value in values):

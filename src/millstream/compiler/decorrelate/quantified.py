@@ -26,7 +26,7 @@ def in_mark(joiner: SubqueryJoiner, node: exp.In, host: Host, *, unknown_as_fals
     items = left.expressions if isinstance(left, exp.Tuple) else [left]
     values = [joiner.expression(item, host) for item in items]
     query = node.args["query"].this
-    correlated = joiner.correlated(query, host)
+    correlated = joiner.decorrelate(query, host)
     pairs = list(zip(values, correlated.outputs, strict=True))
     equalities = [Expr.parse(f"({value.sql}) = ({output.sql})") for value, output in pairs]
     conditions = [*correlated.correlations, *equalities]
@@ -48,7 +48,7 @@ def rewrite_as_in(node: exp.Binary) -> exp.In:
 
 def _unknown_mark(joiner: SubqueryJoiner, query: exp.Expression, values: list[Expr], host: Host) -> Expr:
     """Return a condition that is true if a row of q compares as unknown; it is read only if no row is equal."""
-    correlated = joiner.correlated(query, host)
+    correlated = joiner.decorrelate(query, host)
     if len(values) == 1 and not correlated.correlations:
         return _unknown_of_uncorrelated(joiner, query, values[0], correlated, host)
     pairs = zip(values, correlated.outputs, strict=True)
@@ -71,7 +71,7 @@ def _unknown_of_uncorrelated(
         conditions.append(_is_non_empty(joiner, nulls, host))
     if not _is_not_null(host.relation, value):
         # Built again: one relation cannot be joined twice under the same aliases.
-        relation = joiner.correlated(query, host).relation
+        relation = joiner.decorrelate(query, host).relation
         conditions.append(f"(({value.sql}) IS NULL AND {_is_non_empty(joiner, relation, host)})")
     return Expr.parse(f"({' OR '.join(conditions)})")
 
@@ -110,7 +110,7 @@ def quantified_comparison(joiner: SubqueryJoiner, node: exp.Expression, host: Ho
             way_round=TWO_STEPS,
             node=node,
         )
-    bounds = _join_bounds(joiner, joiner.keyed(query, host), host)
+    bounds = _join_bounds(joiner, joiner.decorrelate_by_keys(query, host), host)
     template = _TEMPLATES[isinstance(quantifier, exp.All), symbol]
     return Expr.parse(template.format(x=f"({value.sql})", **bounds))
 

@@ -35,7 +35,7 @@ def scalar_value(joiner: SubqueryJoiner, query: exp.Expression, host: Host) -> E
     columns = one_row_columns(joiner, query, host)
     if columns is not None:
         return columns[0]
-    keyed = joiner.keyed(query, host, exact=True)
+    keyed = joiner.decorrelate_by_keys(query, host, exact=True)
     key_columns = [Named(f"t{number}", key) for number, key in enumerate(keyed.inner_keys)]
     outputs = (Named("value", keyed.outputs[0]), *key_columns)
     whole = Project(keyed.relation, outputs, joiner.builder.fresh("scalar"))

@@ -70,7 +70,7 @@ class Subqueries:
 
     def _aggregate_calls(self, node: exp.Expression) -> list[exp.Expression]:
         """Return the aggregate calls of an expression, without those of its subqueries."""
-        if self.builder.aggregates.called(node):
+        if self.builder.aggregates.is_call(node):
             return [node]
         children = [] if isinstance(node, exp.Query) else list(node.iter_expressions())
         return [call for child in children for call in self._aggregate_calls(child)]
@@ -83,7 +83,7 @@ class Subqueries:
         if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
             return in_mark(self, rewrite_as_in(node), host, unknown_as_false=False)
         if isinstance(node, exp.Exists):
-            correlated = self.correlated(node.this, host)
+            correlated = self.decorrelate(node.this, host)
             return host.mark_join(correlated.relation, correlated.correlations, self.builder.fresh("mark"))
         if isinstance(node, exp.In):
             return in_mark(self, node, host, unknown_as_false=False)
@@ -94,11 +94,11 @@ class Subqueries:
 
     # -- correlation -----------------------------------------------------------------------
 
-    def correlated(self, query: exp.Expression, host: Host) -> Correlated:
+    def decorrelate(self, query: exp.Expression, host: Host) -> Correlated:
         """Decorrelate a subquery of which only the existence of rows matters, not how often each occurs."""
         query = query.this if isinstance(query, exp.Subquery) else query
         if not self._is_plain(query, host.scope):
-            return self.builder.correlated(query, self.ctes, host.scope, host.outer_rows)
+            return self.builder.decorrelate(query, self.ctes, host.scope, host.outer_rows)
         assert isinstance(query, exp.Select)
         filtered = self.builder.from_where(query, host.scope, self.ctes)
         inner = Host(filtered.rows, filtered.scope)
@@ -119,19 +119,19 @@ class Subqueries:
             return False
         return has_plain_correlation(query, scope)
 
-    def keyed(self, query: exp.Expression, host: Host, *, exact: bool = False) -> KeyedSubquery:
+    def decorrelate_by_keys(self, query: exp.Expression, host: Host, *, exact: bool = False) -> KeyedSubquery:
         """Decorrelate a subquery so that all its correlations are equalities.
 
         `exact`: the subquery must have exactly its own rows, so DISTINCT may not be ignored.
         """
         query = query.this if isinstance(query, exp.Subquery) else query
-        correlated = self.correlated(query, host)
+        correlated = self.decorrelate(query, host)
         pairs = correlation_equalities(correlated.correlations, correlated.relation)
         own = set(correlated.relation.columns)
         shows_outer_columns = any(not output.refs <= own for output in correlated.outputs)
         ignored_distinct = exact and query.args.get("distinct")
         if ignored_distinct or pairs is None or shows_outer_columns:
-            correlated = self.builder.correlated(query, self.ctes, host.scope, host.outer_rows)
+            correlated = self.builder.decorrelate(query, self.ctes, host.scope, host.outer_rows)
             pairs = correlation_equalities(correlated.correlations, correlated.relation)
         assert pairs is not None, f"not equalities: {correlated.correlations}"
         return KeyedSubquery(correlated, tuple(pairs))

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from millstream.algebra.block import Match
 from millstream.compiler.lowering.context import AFTER, BEFORE, Lowering, flat
-from millstream.compiler.lowering.matching import IS, WAS, counted, sides
+from millstream.compiler.lowering.matching import IS, WAS, count_matches, sides
 
 
 def mark_join(node: Match, ctx: Lowering) -> str:
     """Count the matches of each left row, and split the rows whose mark changed."""
     assert node.mark is not None
     left, right = sides(node, ctx)
-    step = counted(left, right, node.residual, ctx)
+    step = count_matches(left, right, node.residual, ctx)
     was, now = f"{WAS} > 0", f"{IS} > 0"
     unchanged = f"ARRAY(STRUCT({was}, true, true))"
     changed = f"ARRAY(STRUCT({was}, true, false), STRUCT({now}, false, true))"

@@ -66,12 +66,12 @@ def _residual_conditions(residual: tuple[Expr, ...], ctx: Lowering) -> list[str]
     return [*guards, *(f"({ctx.spark(condition)})" for condition in residual)]
 
 
-def counted(side: JoinSide, other: JoinSide, residual: tuple[Expr, ...], ctx: Lowering) -> str:
+def count_matches(side: JoinSide, other: JoinSide, residual: tuple[Expr, ...], ctx: Lowering) -> str:
     """Add a step with the rows of one side and the number of their matches on the other."""
-    return _counted_by_row(side, other, residual, ctx) if residual else _counted_by_key(side, other, ctx)
+    return _count_by_row(side, other, residual, ctx) if residual else _count_by_key(side, other, ctx)
 
 
-def _counted_by_key(side: JoinSide, other: JoinSide, ctx: Lowering) -> str:
+def _count_by_key(side: JoinSide, other: JoinSide, ctx: Lowering) -> str:
     """Count the matches once for each key of the other side."""
     keys = list(dict.fromkeys(other.ends))
     sums = f"SUM({BEFORE}) AS {WAS}, SUM({AFTER}) AS {IS}"
@@ -84,7 +84,7 @@ def _counted_by_key(side: JoinSide, other: JoinSide, ctx: Lowering) -> str:
     return ctx.step("counted", f"SELECT {', '.join(columns + matches)} FROM {side.step} AS l {joined}")
 
 
-def _counted_by_row(side: JoinSide, other: JoinSide, residual: tuple[Expr, ...], ctx: Lowering) -> str:
+def _count_by_row(side: JoinSide, other: JoinSide, residual: tuple[Expr, ...], ctx: Lowering) -> str:
     """Count the matches of each row by its own pairs."""
     numbered = ctx.step("numbered", f"SELECT *, MONOTONICALLY_INCREASING_ID() AS __nth FROM {side.step}")
     condition = " AND ".join([*_equalities(side, other, "r"), *_residual_conditions(residual, ctx)])

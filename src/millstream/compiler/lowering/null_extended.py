@@ -63,8 +63,8 @@ def null_extended(node: Match, ctx: Lowering, names: Sequence[Name]) -> str:
     """Add a step with the pairs, and the rows of the named sides without a match."""
     left, right = sides(node, ctx)
     join = _SparkJoin(left, right, on(node, ctx) if node.conditions else "true", tuple(names))
-    joined = _numbered(join, ctx) if node.residual else _by_key(join, ctx)
-    rows = ", ".join([_pair(), *(alone(name) for name in names)])
+    joined = _join_by_row(join, ctx) if node.residual else _join_by_key(join, ctx)
+    rows = ", ".join([_pair(), *(row_alone(name) for name in names)])
     view = f"LATERAL VIEW INLINE(ARRAY({rows})) v AS __left, __right, {BEFORE}, {AFTER}"
     listed = ", ".join([*join.outputs(), f"v.{BEFORE}", f"v.{AFTER}"])
     some = f"v.{BEFORE} <> 0L OR v.{AFTER} <> 0L"
@@ -81,7 +81,7 @@ def _pair() -> str:
     return f"STRUCT(true, true, {', '.join(products)})"
 
 
-def alone(name: Name) -> str:
+def row_alone(name: Name) -> str:
     """Return the struct of a row of one side alone: its multiplicity in each version in which it has no match."""
     versions = (("was", BEFORE), ("is", AFTER))
     counts = (f"IF(__{name}_{met} = 0L, COALESCE(__{name}{count}, 0L), 0L)" for met, count in versions)
@@ -91,15 +91,15 @@ def alone(name: Name) -> str:
 # -- by equal columns alone ------------------------------------------------------------------
 
 
-def _by_key(join: _SparkJoin, ctx: Lowering) -> str:
+def _join_by_key(join: _SparkJoin, ctx: Lowering) -> str:
     """Add the outer join; the number of a row's matches stands beside the first row of its key."""
-    left_step = _totalled(join.left, ctx) if join.kind == "FULL" else join.left.step
-    right_step = _totalled(join.right, ctx)
+    left_step = _add_totals(join.left, ctx) if join.kind == "FULL" else join.left.step
+    right_step = _add_totals(join.right, ctx)
     counts = [count for name in join.extended for count in _match_counts(name)]
     return join.join(left_step, right_step, counts, ctx)
 
 
-def _totalled(side: JoinSide, ctx: Lowering) -> str:
+def _add_totals(side: JoinSide, ctx: Lowering) -> str:
     """Add a step with the rows of a side, each with the sums of its key and its number within the key."""
     keys = ", ".join(dict.fromkeys(side.ends))
     partition = f"PARTITION BY {keys}" if keys else ""
@@ -118,7 +118,7 @@ def _match_counts(name: Name) -> list[str]:
 # -- with a residual condition ---------------------------------------------------------------
 
 
-def _numbered(join: _SparkJoin, ctx: Lowering) -> str:
+def _join_by_row(join: _SparkJoin, ctx: Lowering) -> str:
     """Add the outer join; the number of a row's matches stands on the first of its own pairs."""
     steps = {"left": join.left.step, "right": join.right.step}
     for name in join.extended:

@@ -20,11 +20,11 @@ def read(node: Relation, ctx: Lowering) -> str:
     assert isinstance(node, Read)
     name = node.input.name
     columns = [_column(f"{name}_{leaf.name}", leaf.name, leaf.wire.spark) for leaf in node.input.leaves]
-    rows = _consolidated(node.input, ctx) if ctx.consolidated else ctx.views[name]
+    rows = _consolidate(node.input, ctx) if ctx.consolidated else ctx.views[name]
     return ctx.step(name, f"SELECT {', '.join([*columns, BEFORE, AFTER])} FROM {rows}")
 
 
-def _consolidated(rows: Input, ctx: Lowering) -> str:
+def _consolidate(rows: Input, ctx: Lowering) -> str:
     """Add a step with each distinct row of an input and the sums of its multiplicities."""
     columns, keys = list[str](), list[str]()
     for leaf in rows.leaves:

@@ -39,7 +39,7 @@ def expand_row_comparison(node: exp.Expression) -> exp.Expression:
         parts = [_pair(type(node), node.this, value) for value in values]
         return unwrapped(reduce(lambda one, other: connective(this=one, expression=other), parts))
     if type(node) in _STRICT and _is_flat_row(node.this) and _is_flat_row(node.expression):
-        return _ordered(type(node), _values(node.this), _values(node.expression))
+        return _expand_order(type(node), _values(node.this), _values(node.expression))
     return node
 
 
@@ -60,10 +60,10 @@ def _values(node: exp.Expression) -> list[exp.Expression]:
     return list(unwrapped(node).expressions)
 
 
-def _ordered(kind: Comparison, one: Sequence[exp.Expression], other: Sequence[exp.Expression]) -> exp.Expression:
+def _expand_order(kind: Comparison, one: Sequence[exp.Expression], other: Sequence[exp.Expression]) -> exp.Expression:
     if len(one) == 1:
         return unwrapped(_pair(kind, one[0], other[0]))
-    rest = exp.Paren(this=_ordered(kind, one[1:], other[1:]))
+    rest = exp.Paren(this=_expand_order(kind, one[1:], other[1:]))
     equal = exp.And(this=_pair(exp.EQ, one[0], other[0]), expression=rest)
     return exp.Or(this=_pair(_STRICT[kind], one[0], other[0]), expression=exp.Paren(this=equal))
 

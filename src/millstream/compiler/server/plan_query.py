@@ -148,7 +148,7 @@ def plan_query(
     """
     asked = _Asked(query, qualified, keys or {}, rights)
     try:
-        return _planned(conn, asked)
+        return _plan(conn, asked)
     except QueryError as error:
         if error.facts.get("position") is None:
             _find_position(conn, asked, error)
@@ -176,7 +176,7 @@ class _Asked:
         return position.parse_canonical(canonical.text, self.query) if self.placed else None
 
 
-def _planned(conn: Connection, asked: _Asked) -> QueryPlan:
+def _plan(conn: Connection, asked: _Asked) -> QueryPlan:
     query = asked.query
     with queries.rolled_back(conn):
         canonical = queries.reread(conn, query) if asked.qualified else queries.canonical(conn, query)
@@ -202,7 +202,7 @@ def _planned(conn: Connection, asked: _Asked) -> QueryPlan:
 def _find_position(conn: Connection, asked: _Asked, refusal: QueryError) -> None:
     """Plan a refused query again, with the places of its nodes, and give the refusal the place where it is raised."""
     try:
-        _planned(conn, replace(asked, placed=True))
+        _plan(conn, replace(asked, placed=True))
     except QueryError as error:
         if error.message == refusal.message:
             refusal.about(error.node)
@@ -317,10 +317,10 @@ def _check_faithful(conn: Connection, canonical: Canonical) -> None:
     Its operators too: NULLIF or USING over a type of an extension means another one where the path is ours.
     """
     try:
-        again = queries.reread(conn, printed(_unnamed(parsed(canonical.text))))
+        again = queries.reread(conn, printed(_name_casts(parsed(canonical.text))))
     except (BadQuery, SqlglotError) as error:
         raise _unfaithful(str(error)) from error
-    read, meant = _spaced(again.text), _spaced(canonical.text)
+    read, meant = _without_space_before_values(again.text), _without_space_before_values(canonical.text)
     if read != meant:
         differs = next((n for n, (one, other) in enumerate(zip(read, meant, strict=False)) if one != other), 0)
         part = slice(max(differs - 30, 0), differs + 60)
@@ -337,12 +337,12 @@ def _unfaithful(where: str) -> Unsupported:
     )
 
 
-def _spaced(text: str) -> str:
+def _without_space_before_values(text: str) -> str:
     """Return a text without the space before VALUES, which the server prints or not, depending on their origin."""
     return text.replace("( VALUES", "(VALUES")
 
 
-def _unnamed(tree: exp.Expression) -> exp.Expression:
+def _name_casts(tree: exp.Expression) -> exp.Expression:
     """Name the columns of casts `?column?`, as the server names a column without a name.
 
     The server prints the 'x' of a recursive term as 'x'::text, and would name that "text".

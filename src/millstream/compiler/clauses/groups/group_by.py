@@ -65,7 +65,7 @@ def _expand_sets(
     keys: list[exp.Expression], source: BoundRows, builder: SubqueryBuilder
 ) -> tuple[BoundRows, list[Expr]]:
     """Call the set-returning functions of the keys; return the rows, and the keys over them."""
-    relation, computed = builder.sets.expanded(source.rows, [source.scope.resolve(key) for key in keys])
+    relation, computed = builder.sets.expand(source.rows, [source.scope.resolve(key) for key in keys])
     renamed = dict(zip(source.rows.columns, relation.columns, strict=False))
     columns = {old: Expr(new.sql) for old, new in renamed.items()}
     refs = tuple(ref.substitute(columns) for ref in source.binding_refs)

@@ -34,7 +34,7 @@ class Grouping:
 
     def over(self, expression: Expr) -> Expr:
         """Return an expression over the rows as one over the groups; collect the keys and measures it uses."""
-        return Expr.of(self._rewritten(expression.node))
+        return Expr.of(self._rewrite(expression.node))
 
     def relation(self, relation: Relation) -> Aggregate:
         """Return the groups, with all keys and measures collected so far."""
@@ -42,7 +42,7 @@ class Grouping:
         measures = tuple(Measure(name, call) for call, name in self.measures.items())
         return Aggregate(relation, keys, measures, self.alias)
 
-    def _rewritten(self, node: exp.Expression) -> exp.Expression:
+    def _rewrite(self, node: exp.Expression) -> exp.Expression:
         """Replace keys and aggregate calls in a syntax tree, in place; a column outside of them becomes a key."""
         if name := self.keys.get(Expr.of(unwrapped(node)).sql):
             return Expr.ref(self.alias, name).node
@@ -56,12 +56,12 @@ class Grouping:
             # A window function is no aggregate, but its arguments may contain one.
             call = node.this
             if isinstance(call, exp.Filter):
-                call.set("expression", self._rewritten(call.expression))
+                call.set("expression", self._rewrite(call.expression))
                 call = call.this
             self._children(call)
             self._children(node, "this")
             return node
-        if self.aggregates.called(node):
+        if self.aggregates.is_call(node):
             name = self.measures.setdefault(aggregate_call(node), f"m{len(self.measures)}")
             return Expr.ref(self.alias, name).node
         self._children(node)
@@ -73,9 +73,9 @@ class Grouping:
             if key in but:
                 continue
             if isinstance(value, exp.Expression):
-                node.set(key, self._rewritten(value))
+                node.set(key, self._rewrite(value))
             elif isinstance(value, list):
-                node.set(key, [self._rewritten(part) if isinstance(part, exp.Expression) else part for part in value])
+                node.set(key, [self._rewrite(part) if isinstance(part, exp.Expression) else part for part in value])
 
 
 PLAIN = frozenset({"count", "sum", "avg", "min", "max"})
@@ -113,12 +113,12 @@ class Aggregates:
     def __init__(self, names: Callable[[], Container[str]]) -> None:
         self.names = names
 
-    def called(self, node: exp.Expression) -> bool:
+    def is_call(self, node: exp.Expression) -> bool:
         """Return True if a node is an aggregate call, together with its FILTER and WITHIN GROUP."""
         if isinstance(node, exp.Window):
             return False
         if isinstance(node, exp.Filter | exp.WithinGroup):
-            return self.called(node.this)
+            return self.is_call(node.this)
         if isinstance(node, exp.AggFunc):
             return True
         name = function_name(node) if isinstance(node, exp.Anonymous | exp.Dot) else ""
@@ -137,7 +137,7 @@ class Aggregates:
             return False
         if isinstance(node, exp.Window):
             return any(self._in(part) for part in _applied_to(node))
-        return self.called(node) or any(self._in(child) for child in node.iter_expressions())
+        return self.is_call(node) or any(self._in(child) for child in node.iter_expressions())
 
 
 def _applied_to(window: exp.Window) -> list[exp.Expression]:

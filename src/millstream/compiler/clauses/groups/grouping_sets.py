@@ -147,7 +147,7 @@ def _inside_a_call(node: exp.Expression, aggregates: Aggregates) -> bool:
     """Return True if a node is inside an aggregate's arguments: there a key is a column in every set."""
     parent = node.parent
     while isinstance(parent, exp.Expression) and not isinstance(parent, exp.Select):
-        if aggregates.called(parent):
+        if aggregates.is_call(parent):
             return True
         parent = parent.parent
     return False
