@@ -23,7 +23,9 @@ AT = datetime(2024, 6, 1, 12, 0, 0, 123456, tzinfo=UTC)
 def id(conn: Connection) -> int:
     """A stream table's id."""
     install.install(conn)
-    return stream_tables.add(conn, schema_name="public", name="t", query="", canonical_query="", schedule="1s").id
+    return stream_tables.add(
+        conn, stream_tables.NewStreamTable(schema_name="public", name="t", query="", canonical_query="", schedule="1s")
+    ).id
 
 
 def full(id: int) -> HistoryEntry:
@@ -122,7 +124,9 @@ def test_entries_go_by_age_but_for_the_last_of_each_stream_table(
     conn: Connection, id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "PRUNED_AT_ONCE", 10)
-    other = stream_tables.add(conn, schema_name="public", name="u", query="", canonical_query="", schedule="1s").id
+    other = stream_tables.add(
+        conn, stream_tables.NewStreamTable(schema_name="public", name="u", query="", canonical_query="", schedule="1s")
+    ).id
     history.add_all(conn, [full(id)] * 35 + [full(other)])
     recent = replace(full(id), started_at=datetime.now(UTC) - timedelta(days=1), rows_read=1)
     history.add(conn, recent)

@@ -22,7 +22,9 @@ AT = datetime(2024, 6, 1, 12, tzinfo=UTC)
 @pytest.fixture
 def id(conn: Connection) -> int:
     install.install(conn)
-    return stream_tables.add(conn, schema_name="public", name="t", query="", canonical_query="", schedule="1s").id
+    return stream_tables.add(
+        conn, stream_tables.NewStreamTable(schema_name="public", name="t", query="", canonical_query="", schedule="1s")
+    ).id
 
 
 @pytest.fixture
@@ -64,7 +66,9 @@ def test_one_that_is_tried_again_has_one_entry_and_its_first_start(conn: Connect
 def test_what_was_left_running_is_settled_by_the_next_process(
     conn: Connection, id: int, journal: Journal, database: str
 ) -> None:
-    other = stream_tables.add(conn, schema_name="public", name="u", query="", canonical_query="", schedule="1s").id
+    other = stream_tables.add(
+        conn, stream_tables.NewStreamTable(schema_name="public", name="u", query="", canonical_query="", schedule="1s")
+    ).id
     journal.begin([entry(id)], 100)
     pid = conn.execute("SELECT backend_pid FROM millstream.refresh_history").fetchall()[0][0]
     journal.close()

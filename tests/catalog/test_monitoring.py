@@ -42,7 +42,10 @@ def installed(conn: Connection) -> None:
 def add(conn: Connection, name: str, schedule: str = "1m", schema: str = "public") -> StreamTable:
     """A stream table with a table of its own, not filled yet."""
     table = stream_tables.add(
-        conn, schema_name=schema, name=name, query="SELECT 1", canonical_query="SELECT 1", schedule=schedule
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name=schema, name=name, query="SELECT 1", canonical_query="SELECT 1", schedule=schedule
+        ),
     )
     conn.execute(f'CREATE TABLE {schema}."{name}" (a int)'.encode())
     relid = conn.execute("SELECT %s::regclass::oid", (f'{schema}."{name}"',)).fetchall()[0][0]

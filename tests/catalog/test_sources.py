@@ -26,7 +26,9 @@ def installed(conn: Connection) -> None:
 
 
 def reader(conn: Connection, name: str) -> int:
-    table = stream_tables.add(conn, schema_name="public", name=name, query="", canonical_query="", schedule="1s")
+    table = stream_tables.add(
+        conn, stream_tables.NewStreamTable(schema_name="public", name=name, query="", canonical_query="", schedule="1s")
+    )
     return table.id
 
 

@@ -25,7 +25,10 @@ def installed(conn: Connection) -> None:
 
 def add(conn: Connection, name: str, schema: str = "public", relid: int | None = None) -> StreamTable:
     return stream_tables.add(
-        conn, schema_name=schema, name=name, query="SELECT 1", canonical_query=" SELECT 1;", schedule="1s", relid=relid
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name=schema, name=name, query="SELECT 1", canonical_query=" SELECT 1;", schedule="1s", relid=relid
+        ),
     )
 
 

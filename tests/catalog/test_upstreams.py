@@ -15,7 +15,10 @@ def made(conn: Connection, name: str, query: str = "") -> int:
     conn.execute(f"CREATE TABLE public.{name} (id int)".encode())
     relid = conn.execute("SELECT %s::regclass::oid", (f"public.{name}",)).fetchall()[0][0]
     table = stream_tables.add(
-        conn, schema_name="public", name=name, query=query, canonical_query=query, schedule="1s", relid=relid
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="public", name=name, query=query, canonical_query=query, schedule="1s", relid=relid
+        ),
     )
     return table.id
 

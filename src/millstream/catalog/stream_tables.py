@@ -166,33 +166,33 @@ def _parts(conn: Connection, name: str) -> tuple[str | None, str]:
 # -- changing --------------------------------------------------------------------------------
 
 
-def add(
-    conn: Connection,
-    *,
-    schema_name: str,
-    name: str,
-    query: str,
-    canonical_query: str,
-    schedule: str,
-    refresh_mode: RefreshMode = "AUTO",
-    relid: int | None = None,
-    status: Status = "INITIALIZING",
-    cdc_mode: str | None = None,
-    row_key: RowKey | None = None,
-    planned_by: str | None = None,
-    reads_clock: bool | None = None,
-) -> StreamTable:
-    """Record a new stream table; `relid` may follow with `attach`."""
-    row = {
-        "schema_name": schema_name, "name": name, "relid": relid, "query": query, "canonical_query": canonical_query,
-        "schedule": schedule, "refresh_mode": refresh_mode, "status": status, "cdc_mode": cdc_mode,
-        "row_key": Jsonb(row_key.as_dict()) if row_key else None, "planned_by": planned_by, "reads_clock": reads_clock,
-    }  # fmt: skip
+@dataclass(frozen=True)
+class NewStreamTable:
+    """The catalog row of a stream table that is being created."""
+
+    schema_name: str
+    name: str
+    query: str
+    canonical_query: str
+    schedule: str
+    refresh_mode: RefreshMode = "AUTO"
+    relid: int | None = None
+    """The oid of its table; `attach` records it later if the table does not exist yet."""
+    status: Status = "INITIALIZING"
+    cdc_mode: str | None = None
+    row_key: RowKey | None = None
+    planned_by: str | None = None
+    reads_clock: bool | None = None
+
+
+def add(conn: Connection, new: NewStreamTable) -> StreamTable:
+    """Record a new stream table."""
+    row = {**vars(new), "row_key": Jsonb(new.row_key.as_dict()) if new.row_key else None}
     try:
         with conn.transaction():
             id = conn.execute(_SQL["add"], row).fetchall()[0][0]
     except errors.UniqueViolation as error:
-        raise NameTaken.by(f"{schema_name}.{name}", "stream table") from error
+        raise NameTaken.by(f"{new.schema_name}.{new.name}", "stream table") from error
     return get(conn, id)
 
 

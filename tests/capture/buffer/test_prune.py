@@ -23,7 +23,9 @@ _numbers = count(1)
 def reader_of(conn: Connection, t: Watched) -> int:
     """A stream table over the source, without a frontier yet: its id."""
     name = f"reader_{next(_numbers)}"
-    table = stream_tables.add(conn, schema_name="public", name=name, query="", canonical_query="", schedule="1s")
+    table = stream_tables.add(
+        conn, stream_tables.NewStreamTable(schema_name="public", name=name, query="", canonical_query="", schedule="1s")
+    )
     sources.add_dependency(conn, table.id, t.source.relid, [column.name for column in t.source.columns])
     return table.id
 

@@ -63,7 +63,10 @@ class Run:
             table = relations.table(self.conn, oid)
             source = triggers.install(self.conn, table, [column.name for column in table.columns])
             reader = stream_tables.add(
-                self.conn, schema_name="public", name=f"of_{name}", query="", canonical_query="", schedule="1s"
+                self.conn,
+                stream_tables.NewStreamTable(
+                    schema_name="public", name=f"of_{name}", query="", canonical_query="", schedule="1s"
+                ),
             )
             sources.add_dependency(self.conn, reader.id, oid, [column.name for column in table.columns])
             self.watched.append(self.log.watch(source))

@@ -69,7 +69,9 @@ def _run(
     """Cut after cut for some seconds; return how many."""
     conn.execute(TABLES)
     orders = watch("orders")
-    table = stream_tables.add(conn, schema_name="public", name="s", query="", canonical_query="", schedule="1s")
+    table = stream_tables.add(
+        conn, stream_tables.NewStreamTable(schema_name="public", name="s", query="", canonical_query="", schedule="1s")
+    )
     sources.add_dependency(conn, table.id, orders.source.relid, ["id", "region", "amount"])
     stop = threading.Event()
     tasks = [threading.Thread(target=_write, args=(another(), seed, stop)) for seed in range(WRITERS)]

@@ -256,7 +256,10 @@ def test_removing_a_source_that_is_read_again_is_declined(conn: Connection, t: i
 
     capture(conn, t, ["a"])
     table = stream_tables.add(
-        conn, schema_name="public", name="s", query="SELECT a FROM t", canonical_query="", schedule="1s"
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="public", name="s", query="SELECT a FROM t", canonical_query="", schedule="1s"
+        ),
     )
     sources.add_dependency(conn, table.id, t, ["a"])
     assert not triggers.remove(conn, t)

@@ -70,7 +70,9 @@ def t(conn: Connection, log: Log) -> Logged:
     conn.execute("CREATE TABLE t (id int, v text); CREATE INDEX ON t (id); INSERT INTO t VALUES (0, 'old')")
     oid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
     source = trigger.install(conn, relations.table(conn, oid), ["id", "v"])
-    reader = stream_tables.add(conn, schema_name="public", name="s", query="", canonical_query="", schedule="1s")
+    reader = stream_tables.add(
+        conn, stream_tables.NewStreamTable(schema_name="public", name="s", query="", canonical_query="", schedule="1s")
+    )
     sources.add_dependency(conn, reader.id, oid, ["id", "v"])
     watched = log.watch(source)
     _reach(conn, watched)

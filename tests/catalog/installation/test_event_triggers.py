@@ -38,7 +38,9 @@ def read(conn: Connection) -> Iterator[Connection]:
     conn.execute("DROP ROLE IF EXISTS app; " + TABLES)
     install.install(conn)
     relid = conn.execute("SELECT 't'::regclass::oid").fetchall()[0][0]
-    id = stream_tables.add(conn, schema_name="shop", name="Sums", query="", canonical_query="", schedule="1s").id
+    id = stream_tables.add(
+        conn, stream_tables.NewStreamTable(schema_name="shop", name="Sums", query="", canonical_query="", schedule="1s")
+    ).id
     sources.reserve(conn, relid, "public", "t")
     sources.add_dependency(conn, id, relid, ["id", "v"])
     triggers.install(conn, relations.table(conn, relid), ["id", "v"])

@@ -96,7 +96,9 @@ def create_stream_table(conn: Connection, name: str, source: str, columns: list[
     """The least that creating a stream table does."""
     relid = conn.execute("SELECT %s::regclass::oid", (source,)).fetchall()[0][0]
     triggers.install(conn, relations.table(conn, relid), columns)
-    table = stream_tables.add(conn, schema_name="public", name=name, query="", canonical_query="", schedule="1s")
+    table = stream_tables.add(
+        conn, stream_tables.NewStreamTable(schema_name="public", name=name, query="", canonical_query="", schedule="1s")
+    )
     conn.execute(f'CREATE TABLE public."{name}" AS SELECT * FROM {source}')
     conn.execute(f'CREATE UNIQUE INDEX ON public."{name}" ((true))')
     conn.execute(f"CREATE TABLE millstream_state.state_{table.id} (k int PRIMARY KEY)")

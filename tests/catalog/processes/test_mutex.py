@@ -43,7 +43,9 @@ def make(conn: Connection, database: str) -> Iterator[Make]:
 
 
 def added(conn: Connection, name: str) -> int:
-    return stream_tables.add(conn, schema_name="s", name=name, query="", canonical_query="", schedule="1s").id
+    return stream_tables.add(
+        conn, stream_tables.NewStreamTable(schema_name="s", name=name, query="", canonical_query="", schedule="1s")
+    ).id
 
 
 def session_of(conn: Connection) -> tuple[int, str | None, str | None]:

@@ -59,7 +59,10 @@ def guarded(conn: Connection) -> Iterator[int]:
     conn.execute("DO $$ BEGIN CREATE ROLE plain; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
     relid = conn.execute("SELECT 'public.st'::regclass::oid").fetchall()[0][0]
     made = stream_tables.add(
-        conn, schema_name="public", name="st", query="", canonical_query="", schedule="1s", relid=relid
+        conn,
+        stream_tables.NewStreamTable(
+            schema_name="public", name="st", query="", canonical_query="", schedule="1s", relid=relid
+        ),
     )
     write_guard.put(conn, made.id, relations.names(conn, [relid])[0])
     yield relid

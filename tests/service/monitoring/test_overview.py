@@ -17,7 +17,10 @@ from millstream.service.monitoring import overview
 def test_it_shows_stream_tables_refreshes_and_what_is_wrong(conn: Connection, database: str) -> None:
     install.install(conn)
     for name in ("fine", "failing"):
-        stream_tables.add(conn, schema_name="public", name=name, query="", canonical_query="", schedule="1m")
+        stream_tables.add(
+            conn,
+            stream_tables.NewStreamTable(schema_name="public", name=name, query="", canonical_query="", schedule="1m"),
+        )
     failing = stream_tables.every(conn)[0]
     stream_tables.record_failure(conn, failing.id, NoRights("no"))
     with overview.watching(database) as session:

@@ -38,7 +38,10 @@ def test_a_large_buffer_is_told_with_whom_it_waits_for(conn: Connection, another
     relid = conn.execute("SELECT 'public.t'::regclass::oid").fetchall()[0][0]
     sources.reserve(conn, relid, "public", "t")
     buffer_table.make(conn, relid, ())
-    table = stream_tables.add(conn, schema_name="public", name="st", query="", canonical_query="", schedule="manual")
+    table = stream_tables.add(
+        conn,
+        stream_tables.NewStreamTable(schema_name="public", name="st", query="", canonical_query="", schedule="manual"),
+    )
     sources.add_dependency(conn, table.id, relid, ["id"])
     snapshot = conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0]
     stream_tables.advance(conn, [table.id], snapshot, datetime.now(UTC))

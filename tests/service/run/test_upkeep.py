@@ -64,7 +64,9 @@ def test_what_a_dead_process_left_is_settled_at_once_and_old_entries_go_in_parts
     conn: Connection, epoch: Epoch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "PRUNED_AT_ONCE", 2)
-    id = stream_tables.add(conn, schema_name="public", name="t", query="", canonical_query="", schedule="1s").id
+    id = stream_tables.add(
+        conn, stream_tables.NewStreamTable(schema_name="public", name="t", query="", canonical_query="", schedule="1s")
+    ).id
     old = HistoryEntry(id, "FULL", "INITIAL", "COMPLETED", "MANUAL", NOON)
     history.add_all(conn, [old] * 5)
     history.exchange_running(conn, [], [HistoryEntry(id, "FULL", "INITIAL", "RUNNING", "MANUAL", NOON)], 100)

@@ -208,13 +208,19 @@ def _recorded(app: App, locked: ExitStack, asked: _Definition, planned: QueryPla
     """Create catalog rows, table and state in one transaction, which locks the stream table before it commits."""
     with app.conn.transaction():
         app.hold_epoch()
-        table = stream_tables.add(
-            app.conn, schema_name=asked.schema, name=asked.name, query=planned.query,
-            canonical_query=planned.canonical.text, schedule=asked.schedule,
-            refresh_mode=asked.refresh_mode,  # type: ignore[arg-type]  # checked above
-            cdc_mode=asked.cdc_mode, row_key=planned.row_key(),
-            planned_by=version_stamp(), reads_clock=planned.reads_clock,
-        )  # fmt: skip
+        new = stream_tables.NewStreamTable(
+            asked.schema,
+            asked.name,
+            planned.query,
+            planned.canonical.text,
+            asked.schedule,
+            asked.refresh_mode,  # type: ignore[arg-type]  # checked above
+            cdc_mode=asked.cdc_mode,
+            row_key=planned.row_key(),
+            planned_by=version_stamp(),
+            reads_clock=planned.reads_clock,
+        )
+        table = stream_tables.add(app.conn, new)
         locked.enter_context(app.mutex.stream_table(table.id, asked.name))
         _make_tables(app, table, planned, asked.owner)
         for relid, (source, columns) in planned.sources().items():
