@@ -26,7 +26,7 @@ from millstream.errors import QueryTooDeep
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Address space, of which only what is used becomes memory. Where the system does not grant it, less is asked for.
+# Address space; only pages that are used become memory. If the system does not grant it, less is requested.
 STACK = 512 * 2**20
 SMALLEST = 8 * 2**20
 # More than one frame takes on the C stack, measured: 0.4 to 1.1 kB, for every way of recursing that the planner has.

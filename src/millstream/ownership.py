@@ -1,4 +1,4 @@
-"""Who could have written a file: decide whether what it says, or the code in it, can be trusted.
+"""Decide whether a file can be trusted, by who could have written it.
 
 file or directory                                       trusted
 owned by us or by root, writable by its owner only      yes
@@ -28,7 +28,7 @@ def distrust(path: Path) -> str | None:
     for part in (*reversed(absolute.parents), absolute):
         if reason := _distrust_status(part, part.lstat(), is_parent=part != absolute):
             return reason
-    # Each part of a symbolic link's target is looked at too.
+    # Each part of a symbolic link's target is checked too.
     resolved = absolute.resolve()
     return None if resolved == absolute else distrust(resolved)
 
@@ -36,7 +36,7 @@ def distrust(path: Path) -> str | None:
 def distrust_opened(file: IO[bytes], path: Path) -> str | None:
     """Return why others could have written an open file, found at this path; None where they cannot.
 
-    The open file is what is looked at: at its path there may be another one by now.
+    The open file is checked: another one may have its path by now.
     """
     return _distrust_status(path, path.lstat(), is_parent=False) or _distrust_status(
         path, os.fstat(file.fileno()), is_parent=False

@@ -8,7 +8,7 @@ MILLSTREAM_CONFIG names. An unknown name or a bad value is refused in every plac
 ignored silently.
 `docs/reference/settings.md` is generated from this class.
 
-A file in the working directory may come from somebody else: the directory was unpacked, or is shared. If another user
+A file in the working directory may be another user's: the directory was unpacked, or is shared. If another user
 could have written the file, it may set only the `HARMLESS` settings: not where rows are sent, which code runs, or which
 roles are trusted. A file that MILLSTREAM_CONFIG names is always trusted. The database may set what concerns the
 database, but not the `NOT_FROM_DATABASE` settings: its owner need not be trusted on the machine that Millstream runs

@@ -21,7 +21,7 @@ class RecordedBlock:
     state_relid: int | None
     plan: str
     storage: str | None = None
-    """The digest of the statements that made what it keeps."""
+    """The digest of the statements that created its state."""
 
 
 def add(conn: Connection, stream_table_id: int, blocks: Sequence[RecordedBlock]) -> None:

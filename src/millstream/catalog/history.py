@@ -1,4 +1,4 @@
-"""The history of refreshes: what each did, why, from what, and what it cost.
+"""The history of refreshes: what each did, why, from which sources, and at what cost.
 
 An entry commits with the rows that the refresh applied; an entry of a failed refresh commits alone. While a refresh is
 at work it has an entry RUNNING (see `journal`).

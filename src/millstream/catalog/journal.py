@@ -86,7 +86,7 @@ class Journal:
         return self._running.pop(stream_table_id, None)
 
     def forget(self) -> None:
-        """Forget what was at work, and leave the entries to whoever opens a journal next."""
+        """Forget the running refreshes, and leave their entries to the next process that opens a journal."""
         self._running.clear()
         self.close()
 

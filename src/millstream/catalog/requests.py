@@ -41,7 +41,7 @@ class OpenRequest:
 
 @dataclass(frozen=True)
 class Request:
-    """What a role has asked for, when a service begins it."""
+    """A request that the service begins to execute."""
 
     id: int
     kind: Kind
@@ -112,13 +112,13 @@ def look(conn: Connection, id: int) -> Answer:
 
 
 def service_is_running(conn: Connection) -> bool:
-    """Return True if a service works on this database, or stands by."""
+    """Return True if a service works on this database, or is a standby."""
     found: bool = conn.execute(_SQL["service_is_running"]).fetchall()[0][0]
     return found
 
 
 def waiting(conn: Connection) -> list[OpenRequest]:
-    """Return the oldest requests that nobody has begun, the oldest first."""
+    """Return the oldest requests that no service has begun, oldest first."""
     return [OpenRequest(*row) for row in conn.execute(_SQL["waiting"])]
 
 

@@ -1,4 +1,4 @@
-"""What tells the rows of a stream table apart, as it was decided when the table was created.
+"""The key of a stream table's rows, as chosen when the table was created.
 
 Its rows are stored by that key, so a plan made later must not come with another: a source may have got a new
 primary key since, or lost the one that the key was derived from.

@@ -37,7 +37,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the reader of a slot has come besides the cursor; zero where nothing is known."""
+    """Further positions of a slot's reader, besides the cursor; zero if unknown."""
 
     received: int = 0
     """Position of the last keepalive, or of the end of the last transaction."""

@@ -225,7 +225,7 @@ def add_dependency(conn: Connection, stream_table_id: int, relid: int, columns: 
 
 
 def widen_dependency(conn: Connection, stream_table_id: int, relid: int, columns: Sequence[str]) -> None:
-    """Record that a stream table reads these columns of a source, besides those recorded already."""
+    """Record that a stream table reads these columns of a source, in addition to those recorded."""
     conn.execute(_SQL["widen_dependency"], (stream_table_id, relid, sorted(set(columns))))
 
 

@@ -264,7 +264,7 @@ def hold_off(conn: Connection, id: int, delay: timedelta) -> None:
 
 
 def try_now(conn: Connection, ids: Sequence[int]) -> None:
-    """End the back-off of these: what kept them from being refreshed may be gone."""
+    """End the back-off of these stream tables: the cause of their errors may be gone."""
     conn.execute(_SQL["try_now"], (list(ids),))
 
 

@@ -61,8 +61,8 @@ TRANSITION_FAILPOINTS: tuple[str, ...] = (
 # and not yet committed; it is committed.
 CREATE_FAILPOINTS: tuple[str, ...] = ("create_recorded", "create_captured")
 DROP_FAILPOINTS: tuple[str, ...] = ("drop_uncommitted", "drop_committed")
-# Another query for a stream table: a source that it reads besides is captured; catalog and table are altered and not
-# yet committed; all is committed; what the former query read besides is no dependency any more.
+# Another query for a stream table: an additional source is captured; catalog and table are altered and not
+# yet committed; all is committed; sources that only the former query read are no longer dependencies.
 REDEFINE_FAILPOINTS: tuple[str, ...] = (
     "redefine_captured",
     "redefine_altered",

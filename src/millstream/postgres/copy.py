@@ -130,7 +130,7 @@ def _copied(pgconn: PGconn, statement: bytes, write: Callable[[memoryview], obje
     except psycopg.Error:
         raise
     except BaseException:
-        # Interrupted amid the rows: nobody could go on with the connection.
+        # Interrupted within the rows: the connection cannot be used any more.
         pgconn.finish()
         raise
 

@@ -112,7 +112,7 @@ def failure_from(name: str, error: psycopg.Error) -> MillstreamError:
 
 
 def code_of(error: psycopg.Error) -> str:
-    """Return the code of an error; one of a connection that has ended is told by libpq, without a code."""
+    """Return the SQLSTATE of an error; libpq's errors of lost connections have none."""
     return error.sqlstate or ("08006" if isinstance(error, psycopg.OperationalError) else "")
 
 

@@ -43,7 +43,7 @@ _LOGGED_ELSEWHERE = ("refresh_completed", "refresh_failed")
 # and the history, for roles with the rights of the stream table's owner.
 _UNSENT = ("message", "detail", "error")
 
-# So many alerts of one kind that are sent together are in the log, and then how many more there are.
+# Of alerts of one kind that are sent together, this many are logged, and then the number of the others.
 LOGGED = 10
 
 # A value as JSON has it, or one that is printed by str().
@@ -56,7 +56,7 @@ def transition(conn: Connection, source: str, old: str, new: str, slot: str) -> 
 
 
 def alert(conn: Connection, kind: Alert, **facts: Fact) -> None:
-    """Notify that something wants looking at, or is done; the texts of errors are in the log only."""
+    """Notify that something needs attention, or is done; texts of errors are only in the log."""
     alert_all(conn, kind, [facts])
 
 

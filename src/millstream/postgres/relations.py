@@ -160,7 +160,7 @@ def check_source(conn: Connection, oid: int) -> None:
         _check_rights(facts)
 
 
-# In the order of precedence: the first reason that holds is the one told.
+# In the order of precedence: the first reason that applies is reported.
 _KINDS = {
     "v": ("It is a view that was not inlined.", "Read the tables under it instead."),
     "m": ("It is a materialized view; changes of its rows cannot be captured.", "Read the tables under it instead."),

@@ -55,7 +55,7 @@ PATIENT = Patience()
 def read_committed(conn: Connection) -> Iterator[None]:
     """Open a READ COMMITTED transaction, whatever the server's default.
 
-    What is looked at under a lock must be as it is now, not as it was when we began to wait for the lock.
+    Under a lock, statements must see the present, not the state when we began to wait for the lock.
     Within a transaction of the caller's it is a savepoint, and the caller's isolation stands. The session's fence is
     held at its end; of a savepoint the caller holds it.
     """

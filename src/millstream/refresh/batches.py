@@ -19,7 +19,7 @@ from millstream.postgres.connection import Connection
 from millstream.refresh.job import Job, relids_read
 from millstream.store import staging
 
-# What a cut locks besides: our catalog and the server's, with their indexes.
+# Locks of a cut on our catalog and the server's, with their indexes.
 LOCKS_PER_CUT = 80
 # Per shape: up to five staging tables, each with its row type, its TOAST table and the index of that.
 LOCKS_PER_SHAPE = 20
@@ -107,7 +107,7 @@ class _Locked:
 
 
 class Footprints:
-    """The footprints of stream tables, asked for once for each plan."""
+    """The footprints of stream tables, computed once for each plan."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[tuple[Block, ...], Footprint]] = {}

@@ -38,7 +38,7 @@ class Cut:
     written: set[int] = field(default_factory=set)
     """Stream tables that were changed here: what reads them, in this transaction, sees that."""
     behind: dict[int, tuple[OlderUpstream, ...]] = field(default_factory=dict)
-    """By stream table that is refreshed here: what it reads, to any depth, that is not."""
+    """By stream table that is refreshed in this cut: its upstreams, to any depth, that are not."""
     buffers: Buffers = field(init=False)
 
     def __post_init__(self) -> None:

@@ -50,4 +50,4 @@ REASONS: Mapping[str, str] = {
     "QUERY_CHANGED": "It was given another query.",
     "PLANNED_ANEW": "Its plan differs from before, because of another version of Millstream or a changed definition.",
 }
-"""By code: what it means."""
+"""The meaning of each code."""

@@ -105,7 +105,7 @@ class RecursionRefresh:
         if not self._overdelete():
             return
         self._run(recursion.take_out_sql(self.names))
-        # What the changes give is asked again: some of it came from rows that are gone.
+        # The changes are evaluated again, because some results came from rows that are now deleted.
         for statement in recursion.forget_sql(self.block, self.names):
             self._run(statement)
         self._changes(frontier, again=True)

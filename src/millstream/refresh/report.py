@@ -1,4 +1,4 @@
-"""What a refresh did and what it cost, per input and per phase."""
+"""The report of a refresh: what it did and what it cost, by input and by phase."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from millstream.postgres.relations import Name
 # Waits for all sources together; as many again without those that are not to be had.
 TRIES = 4
 LOCK_TIMEOUT = "500ms"
-# From then on: how long a write to a stream table waits for whoever has locked it, while all others wait for us.
+# After that: how long a write to a stream table waits for another lock on it, while all others wait for us.
 WRITE_TIMEOUT = "3s"
 
 

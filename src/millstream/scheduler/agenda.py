@@ -6,7 +6,7 @@ little:
     load                what the catalog says, read again when something has changed there
     due                 per graph: those whose deadline has passed, with those that they pull along
     found_nothing       their sources have no changes: the next deadline counts from now
-    not_refreshed       something was in the way of a refresh, which it does not remember: not tried again at once
+    not_refreshed       a refresh was skipped and left no record: not tried again at once
     started, finished   a graph that is being refreshed is not due; how long it takes is remembered
 
 A graph is what is connected by reading: its stream tables move together, in one cut. Independent graphs are refreshed
@@ -65,7 +65,7 @@ class Agenda:
         self._unsound = set[int]()
         self._in_vain = dict[int, int]()
         self._held_until = dict[int, datetime]()
-        # Of those that are due so long after they were last looked at, and nothing else.
+        # The intervals of those that are due a fixed time after they were last checked.
         self._every = dict[int, timedelta]()
 
     def load(self, tables: Iterable[StreamTable], graph: Graph, now: datetime | None = None) -> None:
@@ -135,7 +135,7 @@ class Agenda:
                 self._set_deadline(id)
 
     def not_refreshed(self, id: int, now: datetime) -> None:
-        """Remember that a refresh neither succeeded nor was recorded as failed: somebody else works on it."""
+        """Remember that a refresh was neither done nor recorded as failed, because another process was at work."""
         self._in_vain[id] = self._in_vain.get(id, 0) + 1
         self._held_until[id] = now + backoff.random_delay(self._in_vain[id], longest=backoff.LONGEST_SKIP)
         self._set_deadline(id)

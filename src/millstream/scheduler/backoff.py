@@ -8,9 +8,9 @@ Each wait is drawn at random between the two, so that stream tables that failed 
 together. A wait is about as long as the trouble has lasted already: short trouble costs little time, long trouble few
 tries.
 
-What ends the wait: its time, a success, `alter`, a refresh that somebody asks for, a change of what the query reads.
+The wait ends by its time, a success, `alter`, a requested refresh, or a change of the definitions under the query.
 
-A refresh that was skipped, because another process, a lock or another stream table was in the way, is tried again
+A refresh that was skipped, because of another process, a lock or another stream table, is tried again
 after `LONGEST_SKIP` at the latest, and so is one whose query does not hold: looking again is cheap.
 
 >>> [delay(tries, jitter=1.0).total_seconds() for tries in (1, 2, 3, 9, 10, 1000)]

@@ -1,6 +1,6 @@
 """Which graphs share a worker: many quick ones one, each slow one its own.
 
-A worker refreshes what it is given in one cut where that fits, and the graphs of a cut wait for each other. So only
+A worker refreshes its stream tables in one cut if possible, and the graphs of a cut wait for each other. So only
 graphs that are known to be quick share one. And slow ones never take every worker: one is left to the others.
 
 >>> from datetime import UTC, datetime

@@ -37,7 +37,7 @@ def choose_cuts(context: SchedulerContext, jobs: Sequence[Job]) -> Batches:
 
 
 def upstreams_first(jobs: Sequence[Job]) -> list[Job]:
-    """Return the jobs so that each comes after those that it reads. In a cycle, keep their order."""
+    """Sort the jobs so that each follows those that it reads. In a cycle, keep their order."""
     ordered = list[Job]()
     waiting = list(jobs)
     while waiting:

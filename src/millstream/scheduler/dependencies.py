@@ -34,7 +34,7 @@ def refuse_cycle(conn: Connection, id: int, found: Sequence[Upstream]) -> None:
 def refuse_cycle_of_new(conn: Connection, id: int, name: str, found: Sequence[Upstream]) -> None:
     """Raise Cycle when a stream table that was just made is read by one that it reads.
 
-    That one read a table or view of the same name, which is gone: from now on the name in its query means the new one.
+    That one read a table or view of this name that was dropped: its query now refers to the new stream table.
     """
     if not found:
         return

@@ -1,9 +1,9 @@
 """Watch freshness: which stream tables are older than they should be, and can the machine keep all targets?
 
-    age            now - the moment that its rows are as of; counted from when it was first looked at, at the earliest
+    age            now - its data timestamp, but at most the time since it was first checked
     late           older than twice its target, and a second
     stale          alert, for each stream table that is late, with the cause
-    falling_behind alert of the service: stream tables are late that nothing but time keeps from being refreshed
+    falling_behind alert of the service: stream tables are late only because there is too little time
 
     cause          failing      its last refresh failed or was skipped, and the next try is to come
                    held back    it reads a stream table whose rows are older: suspended, manual, failing
@@ -122,7 +122,7 @@ class FreshnessWatch:
     """Which stream tables are late, and which alerts were sent for that."""
 
     since: dict[int, datetime] = field(default_factory=dict)
-    """When each stream table was first looked at."""
+    """When each stream table was first checked."""
     stale: dict[int, _Episode] = field(default_factory=dict)
     behind: _Episode | None = None
 

@@ -2,7 +2,7 @@
 
     public.a -> view public.v -> public.b        a reads b, through a view
 
-A stream table must not read itself, however long the way round: its rows would depend on what it held before, and grow
+A stream table must not read itself, even indirectly: its rows would depend on its earlier rows, and grow
 with every refresh. So a cycle is refused, and named link by link:
 
 >>> names = {1: "a", 2: "b", 3: "c"}
@@ -54,7 +54,7 @@ class Graph:
             raise ValueError(f"stream tables without a name: {sorted(unnamed)}")
 
     def reading(self, reader: int, reads: Iterable[Dependency]) -> Graph:
-        """Return the graph as it is when `reader` reads these instead of what it read."""
+        """Return the graph in which `reader` reads these stream tables instead of its former ones."""
         return replace(self, reads=(*(read for read in self.reads if read.reader != reader), *reads))
 
     def direct_upstreams(self, reader: int) -> frozenset[int]:

@@ -1,8 +1,8 @@
 """Record refreshes that applied nothing: failed, skipped or cancelled.
 
-skipped                something is in the way: another process, a lock, another stream table that has no rows yet
+skipped                prevented by another process, a lock, or another stream table that has no rows yet
 transient error        counted apart; never suspends
-error that waits       status ERROR until its cause is gone, then refreshed again by itself
+error that waits       status ERROR until its cause is gone, then refreshed again automatically
 any other error        counted; the scheduler suspends a stream table after `max_consecutive_errors`
 cancelled              in the history only
 
@@ -72,7 +72,7 @@ def record_failure(
 
 
 def _is_our_own_work(context: SchedulerContext, error: MillstreamError) -> bool:
-    """Return True if it is the service itself that works on the stream table, for somebody who has asked."""
+    """Return True if the service itself works on the stream table, for a request."""
     if context.epoch is None or not isinstance(error, Busy):
         return False
     holder = error.facts.get("holder")

@@ -94,7 +94,7 @@ def _plan_again(context: SchedulerContext, job: Job, gap: Gap) -> Job | Millstre
 
 
 def _follow_target(context: SchedulerContext, job: Job) -> None:
-    """Record the name that the user has given to the table of a stream table; raise if that cannot be told for sure."""
+    """Record the new name of a stream table's table; raise if it is ambiguous."""
     id, name = job.table.id, job.table.name
     with context.mutex.stream_tables([id]) as free:
         if not free:

@@ -9,8 +9,8 @@ refresh, explain, to_dataframe       verbs about the rows of a stream table
 verification/                        compare a stream table with its query
 monitoring/                          status, history, health, doctor, `millstream top`
 adopt, live_settings                 verbs about the installation
-requests/                            ask a running service for work; execute what was asked for
+requests/                            send requests to a running service; execute them
 run/                                 the service process, `millstream run`
 
-Doors import `App` and the verbs. Whoever changes rows goes through `refresh`, which this room only calls.
+The API and the command line import `App` and the verbs. Rows are changed only by `refresh`, which this room calls.
 """

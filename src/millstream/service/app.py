@@ -42,12 +42,12 @@ from millstream.service.shared import Recorded, Shared
 from millstream.settings import Settings
 from millstream.spark.engine import Engine
 
-# Seconds that a plan made again waits for a table that somebody has locked; others wait for us meanwhile.
+# Seconds that planning again waits for a locked table, while other sessions wait for us.
 PLAN_PATIENCE = 2.0
 # Seconds that a statement of the main session waits for a lock where nothing else bounds it.
 LOCK_PATIENCE = 30.0
 
-# Told what goes on and how far it is (0..1, or None).
+# Called with the current step and its progress (0..1, or None).
 Progress = Callable[[str, float | None], None]
 
 
@@ -66,7 +66,7 @@ class App:
         # Without those of the database, which `use` adds.
         self.given = settings
         self.settings = settings
-        # In a service there are others beside this one.
+        # A service has several applications.
         self._is_alone = shared is None
         self._shared = shared or Shared()
         self.conn: Connection = _main_session(dsn)
@@ -185,7 +185,7 @@ class App:
     def unplanned(self, tables: Sequence[StreamTable]) -> dict[int, Job]:
         """Return jobs without a plan, for stream tables that need none unless a source has changed.
 
-        What they read and stand on is in the catalog. Planning hundreds of stream tables, of which a few have changed,
+        Their sources and digests are in the catalog. Planning hundreds of stream tables, of which a few have changed,
         would be most of what a new process does.
         """
         asked = [table for table in tables if self._may_stay_unplanned(table)]
@@ -251,7 +251,7 @@ class App:
         return stream_tables.named(self.conn, name)
 
     def reach(self) -> None:
-        """Connect anew where the connection was lost: the server may have been restarted meanwhile."""
+        """Connect again if the connection was lost: the server may have been restarted."""
         if self._is_closed:
             raise Closed.by_user()
         with contextlib.suppress(psycopg.OperationalError):
@@ -319,7 +319,7 @@ def plan_recorded(conn: Connection, table: StreamTable, trusted_roles: tuple[str
 
 
 def _record_names(conn: Connection, table: StreamTable, planned: QueryPlan) -> None:
-    """Record what the query's text calls what it reads; and the text, if it has followed a rename."""
+    """Record the names in the query's text, and the text, if it was changed after a rename."""
     former = query_names.recorded(conn, table.id)
     if planned.names == former:
         return

@@ -94,7 +94,7 @@ def _statements(planned: QueryPlan, block: Block, names: BlockNames) -> list[str
 
 @on_large_stack
 def _storage(planned: QueryPlan, block: Block, names: BlockNames) -> str:
-    """Return a digest of what the block keeps: the types of its columns are not in its plan."""
+    """Return a digest of the block's state, with the types of its columns, which are not in its plan."""
     # As it was named when it was created: state tables go by the id.
     named = BlockNames(names.id, "", "")
     return hashlib.md5("; ".join(_statements(planned, block, named)).encode(), usedforsecurity=False).hexdigest()

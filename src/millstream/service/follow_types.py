@@ -37,7 +37,7 @@ HASTY = Patience(seconds=2.0)
 # How stored values are converted, in the order in which it is tried.
 _CONVERSIONS = (sql.SQL("{column}::{type}"), sql.SQL("{column}::pg_catalog.text::{type}"))
 _NOTHING = sql.SQL("NULL::{type}")
-# What stands in the way whatever the values are.
+# Errors that do not depend on the values.
 _DEPENDENTS = (errors.FeatureNotSupported, errors.DependentObjectsStillExist, errors.InvalidObjectDefinition)
 
 
@@ -104,7 +104,7 @@ def empty(conn: Connection, name: Name) -> None:
 
 @contextmanager
 def naming_obstacles(table: StreamTable, name: Name) -> Iterator[None]:
-    """Raise SourceChanged, naming what depends on a column, where that keeps it from being altered."""
+    """Raise SourceChanged if objects that depend on a column prevent altering it; name them."""
     try:
         yield
     except _DEPENDENTS as error:

@@ -48,7 +48,7 @@ def refresh_all(app: App) -> list[RefreshReport]:
 
 @verb
 def tick(app: App) -> list[RefreshReport]:
-    """Refresh what is due, and what it reads, at one cut.
+    """Refresh the stream tables that are due, and their upstreams, at one cut.
 
     Return the reports of those that succeeded; the others are recorded.
     """

@@ -12,7 +12,7 @@ from millstream.service.verb import verb
 
 import pyarrow as pa  # isort: skip
 
-# What Spark has a type for of its own; all else is handed over as text.
+# Types that Spark has too; all others are converted to text.
 _NATIVE = {"date": "date", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
 
 

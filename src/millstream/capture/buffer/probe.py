@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def changed(conn: Connection, pairs: Collection[Pair]) -> set[Pair]:
-    """Return those (source, frontier) after which there are changes, or of whose source that cannot be told."""
+    """Return those (source, frontier) after which there are changes, or for which this is not known."""
     xmins = dict[int, int]()
     for relid, frontier in pairs:
         xmins[relid] = min(xmins.get(relid, frontier.xmin), frontier.xmin)
@@ -38,7 +38,7 @@ def changed(conn: Connection, pairs: Collection[Pair]) -> set[Pair]:
 
 
 def sources_since(conn: Connection, xmins: Mapping[int, int]) -> set[int]:
-    """Return the sources whose buffers have rows of these transactions or later ones, or that cannot be told of."""
+    """Return the sources whose buffers have rows of these transactions or later ones, or may have such rows."""
     found, untold = _asked(conn, set(xmins), lambda known: _since(conn, {relid: xmins[relid] for relid in known}))
     return found | untold
 
@@ -46,7 +46,7 @@ def sources_since(conn: Connection, xmins: Mapping[int, int]) -> set[int]:
 def _asked(conn: Connection, relids: set[int], ask: Callable[[set[int]], set[T]]) -> tuple[set[T], set[int]]:
     """Return the answer, and the sources that it does not cover: their buffers are gone, or a lock was not granted.
 
-    A refresh of their readers tells what has happened, and mends it.
+    A refresh of their readers finds the reason and repairs it.
     """
     gone = set[int]()
     try:

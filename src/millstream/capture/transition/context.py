@@ -14,7 +14,7 @@ from millstream.settings import Settings
 
 @dataclass
 class TransitionMemory:
-    """When the process last looked at what, by its own clock. All that matters is in the catalog."""
+    """Times of the last checks, by the process's own clock. All durable state is in the catalog."""
 
     looked_at: float = float("-inf")
     asked_at: dict[int, float] = field(default_factory=dict)

@@ -138,7 +138,7 @@ class BufferWriter:
     def write(self, batch: Sequence[Part], marker: int = 0, progress: Progress = NO_PROGRESS) -> int:
         """Write a batch, and the marker after it, in one transaction; return the new cursor.
 
-        Only its last part may be of a transaction of which more is to come.
+        Only its last part may belong to a transaction that continues.
         """
         try:
             self._write(batch, marker, progress, careful=False)
@@ -198,7 +198,7 @@ class _Writing:
         self.lsns = np.array([part.transaction.commit_lsn for part in batch], np.int64)
         self.after: dict[int, Watermark] = {}
         self.counts: dict[int, int] = {}
-        """By source: changes, so far, of the transaction of which more is to come."""
+        """By source: the number of changes so far of the transaction that continues."""
         self.marks: dict[int, set[tuple[int, str]]] = {}
         self.written = 0
         if batch and writer.unfinished[0] == batch[-1].transaction.commit_lsn:

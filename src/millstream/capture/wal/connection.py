@@ -120,7 +120,7 @@ class Stream:
         return WalBroken.off(self.slot, message or "The server has ended the stream.")
 
     def send(self, position: int, *, ask: bool = False) -> None:
-        """Tell the server what is durable. What the socket does not take now goes with the next one."""
+        """Send the durable position to the server; what the socket does not accept now is sent with the next one."""
         with self._lock:
             try:
                 self._pgconn.put_copy_data(status(position, ask=ask))

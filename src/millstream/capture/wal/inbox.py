@@ -13,7 +13,7 @@ from threading import Condition, Event
 
 from millstream.capture.wal.messages.transactions import Transaction
 
-# Bytes of memory per transaction besides its messages: a million small transactions count too.
+# Bytes of memory per transaction in addition to its messages: a million small transactions count too.
 OVERHEAD = 1024
 
 

@@ -45,7 +45,7 @@ from millstream.postgres.connection import hang_up, session
 
 @dataclass(frozen=True)
 class Options:
-    """How a pipeline goes about it; times are in seconds, sizes in bytes."""
+    """Options of a pipeline; times are in seconds, sizes in bytes."""
 
     budget: int = BUDGET
     """Of open transactions in memory, and as much again of those that wait to be stored."""
@@ -171,7 +171,7 @@ class Pipeline:
         """Read WAL from the cursor on, until something fails or the pipeline is stopped."""
         with session(self.dsn) as conn:
             conn.execute("SET synchronous_commit = on; SET application_name = 'millstream store'")
-            # Whoever starts takes over; whoever was taken over from does not take back.
+            # A process that starts takes over; one that lost the slot does not take it back.
             writer = BufferWriter.claimed(conn, self.slot, self._owner, take_over=not self._has_claimed)
             self._has_claimed = True
             if self._unrecorded:

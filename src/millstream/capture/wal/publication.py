@@ -21,7 +21,7 @@ from millstream.postgres.sql_files import load
 
 _SQL = load("millstream.capture.wal", "publication.sql")
 
-# From these on, what is published while a transaction runs is told of that transaction too (4909b38af03).
+# From these versions on, decoding returns all of a transaction that runs while its table is published (4909b38af03).
 _SOUND = {15: 13, 16: 9, 17: 5}
 _KINDS = {"f": "a foreign table", "v": "a view", "m": "a materialized view"}
 

@@ -52,7 +52,7 @@ def publish(conn: Connection, tables: Sequence[Name]) -> str:
     """Create the publication of these tables, or add those it lacks; returns its name.
 
     A table of which the old rows are not in the log (replica identity) can then not be updated by its users: set the
-    identity first. Changes come under the names of partitions, so that a truncation of one is told.
+    identity first. Changes are published under the names of partitions, so that TRUNCATE of one is visible.
     """
     name = name_of(conn)
     there = published(conn)

@@ -39,7 +39,7 @@ def put(conn: Connection) -> bool:
     missing = [name for name in NAMES if name not in found]
     if not missing or not may_create:
         return not missing
-    # Another process may create them at this moment; a role that stands for a superuser may be refused after all.
+    # Another process may create them at this moment, or the server may refuse them to a substitute of a superuser.
     with suppress(errors.InsufficientPrivilege, errors.DuplicateObject, errors.UniqueViolation), conn.transaction():
         for name in missing:
             conn.execute(_creation(name))

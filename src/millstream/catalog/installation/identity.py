@@ -29,7 +29,7 @@ _SQL = load("millstream.catalog.installation", "identity.sql")
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells a database from every other one."""
+    """What identifies a database."""
 
     system_identifier: str | None
     database_oid: int | None

@@ -338,7 +338,7 @@ def _remove_stream_table(conn: Connection, id: int, cascade: bool) -> None:
 
 
 def _remove_states(conn: Connection, id: int) -> None:
-    """Drop the views and tables in which the blocks of a stream table are kept."""
+    """Drop the views and tables of a stream table's blocks."""
     for kind, schema, names in conn.execute(_SQL["states"], (id,)).fetchall():
         _drop_ours(conn, kind, schema, names)
 

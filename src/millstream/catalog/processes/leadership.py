@@ -106,7 +106,7 @@ def take_over(conn: Connection, instance: UUID) -> Epoch:
 
 
 def note_tick(conn: Connection, instance: UUID) -> None:
-    """Write down that the leader has just looked for work."""
+    """Record that the leader has just looked for work."""
     conn.execute(_SQL["note_tick"], (instance,))
 
 

@@ -71,7 +71,7 @@ class Mutex:
 
     @contextmanager
     def stream_tables(self, ids: Sequence[int], patience: Patience = ONCE) -> Iterator[set[int]]:
-        """Hold the locks on those of these stream tables that nobody else works on when patience ends."""
+        """Hold the locks on those of these stream tables that are free before patience ends."""
         with self._transaction() as conn:
             taken = _take_rows(conn, ids)
             if len(taken) < len(set(ids)):
@@ -92,7 +92,7 @@ class Mutex:
         return {id: who for id, who in found if who}
 
     def remove_rows(self) -> None:
-        """Forget the locks of stream tables that are gone."""
+        """Remove the locks of dropped stream tables."""
         self._connected().execute(_SQL["remove_rows"])
 
     # -- one process of a database -----------------------------------------------------------
@@ -139,7 +139,7 @@ class Mutex:
             if self._depth == 0:
                 self.held -= self._own
                 self._own.clear()
-            # Whatever the work ended with. The locks of a session that was lost are gone already.
+            # However the work ended. A lost session has released its locks already.
             with suppress(psycopg.OperationalError):
                 transaction.__exit__(None, None, None)
 
@@ -214,7 +214,7 @@ def _take_more(conn: Connection, ids: Sequence[int], taken: set[int]) -> bool:
 
 
 def _add_row(conn: Connection, id: int) -> bool:
-    """Insert the row of a stream table that has none. Until we commit, nobody else can lock it."""
+    """Insert the missing row of a stream table. Until we commit, no other session can lock it."""
     try:
         with conn.transaction():
             return conn.execute(_SQL["add_row"], (id,)).fetchone() is not None

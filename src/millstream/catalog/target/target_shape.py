@@ -42,7 +42,7 @@ def wanted(conn: Connection, view: int) -> list[TypedColumn]:
 
 
 def key_drops(conn: Connection, relid: int) -> list[str]:
-    """Return the statements that drop what tells the rows of a stream table apart."""
+    """Return the statements that drop the key of a stream table."""
     return [statement for (statement,) in conn.execute(_SQL["marked_indexes"], {"table": relid})]
 
 
@@ -67,7 +67,7 @@ def check(conn: Connection, stream_table_id: int, name: str, relid: int, columns
 
 
 def refuse_other_types(conn: Connection, name: str, relid: int, columns: Sequence[Column]) -> None:
-    """Raise where a column has another type than in the query, whoever has altered which."""
+    """Raise if a column has another type than in the query, whichever of the two was altered."""
     stored = {column.name: column.type.name for column in relations.columns(conn, relid)}
     _check_columns(stored, columns, name, altered=True)
 

@@ -72,7 +72,7 @@ def _idle(now: Cut, job: Job, initiated_by: Initiator, frontier: Snapshot, momen
 
 
 def initiator(job: Job, initiated_by: Initiator) -> Initiator:
-    """Return who asked for a refresh; one that the creation of another pulls along is not an initial one."""
+    """Return who initiated a refresh. The refresh of an upstream during a creation is not an initial one."""
     return "MANUAL" if initiated_by == "INITIAL" and job.table.frontier else initiated_by
 
 

@@ -129,7 +129,7 @@ class AccessPaths:
         row = self.cut.conn.execute(f"EXPLAIN (FORMAT JSON) {query}".encode()).fetchone()
         assert row is not None
         plan = row[0][0]["Plan"]
-        # A view's own alias is what EXPLAIN tells of a block.
+        # EXPLAIN shows the alias of a block's view.
         return Estimate(
             plan["Plan Rows"], _scans_whole(plan, one.scan.alias if isinstance(one.scan.table, SourceTable) else "s")
         )
@@ -158,7 +158,7 @@ class AccessPaths:
 
     def everything(self, one: Input, *, before: int, why: str = "") -> pa.Table | Scanned:
         """Read every row of the input."""
-        # What was written in this transaction nobody else can see.
+        # No other session can see what was written in this transaction.
         table = one.scan.table
         physical = None
         if isinstance(table, SourceTable) and table.oid not in self.cut.written:

@@ -1,4 +1,4 @@
-"""The verb create_or_replace: creates a stream table, or makes the one of that name what is asked for."""
+"""The verb create_or_replace: create a stream table, or change the existing one to this definition."""
 
 from __future__ import annotations
 

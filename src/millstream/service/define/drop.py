@@ -1,6 +1,6 @@
-"""The verb drop: the stream table, its state, its catalog rows, and capture nobody else needs.
+"""The verb drop: drop the stream table, its state, its catalog rows, and capture that no other one needs.
 
-All of it is one transaction that first asks for every lock it needs: either everything goes, or an error says why
+All of it is one transaction that first takes every lock that it needs: everything is dropped, or an error says why
 nothing did. Only the replication slot, which no transaction can bring back, is dropped after it.
 """
 
@@ -70,7 +70,7 @@ def _doomed(app: App, table: StreamTable, *, cascade: bool) -> list[StreamTable]
 
 
 def _drop_at_once(app: App, doomed: Sequence[StreamTable], cascade: bool, forgotten: set[int]) -> None:
-    """Drop them and end the capture that nobody else needs, in one transaction that has all its locks first."""
+    """Drop them, and capture that no other one needs, in one transaction that takes all locks first."""
     conn, ids = app.conn, [one.id for one in doomed]
     stored = [_stored(conn, one) for one in doomed if one.id not in forgotten]
     left = relations.alterable(conn, [one.relid for one in doomed if one.relid and one.id in forgotten])

@@ -1,7 +1,7 @@
 """Give a stream table another query.
 
     plan       as for a new stream table: rights of its owner, refusals, cycles; nothing is changed
-    capture    columns and sources that the new query reads besides; what the former one reads is still captured
+    capture    additional columns and sources of the new query; those of the former one are still captured
     one cut    catalog, state, table and rows in one transaction: readers see the former rows, then the new ones
     release    sources that are not read any more
 
@@ -82,7 +82,7 @@ def redefine(app: App, table: StreamTable, query: str, search_path: str | None =
 def _capture(app: App, table: StreamTable, planned: QueryPlan) -> None:
     """Capture the additional sources of the new query; committed before the cut, so that no change is pruned or missed.
 
-    The stream tables that it reads are recorded beside those of the former query, which counts until the commit. Two
+    Its upstreams are recorded together with those of the former query, which counts until the commit. Two
     sessions that each close one half of a cycle see each other's.
     """
     with app.conn.transaction():
@@ -203,13 +203,13 @@ def _own_columns(app: App, table: StreamTable, relid: int) -> list[str]:
 
 
 def _has_key(change: _Redefinition, touched: set[str]) -> bool:
-    """Return True if rows are told apart as before."""
+    """Return True if the key of the rows is the same as before."""
     former, key = change.table.row_key, change.planned.block.key
     return former is not None and former.key == key and touched.isdisjoint(map(quoted, key.columns))
 
 
 def _remove_key(app: App, change: _Redefinition) -> None:
-    """Remove what tells the rows apart, and the rows, which the new key may not tell apart."""
+    """Drop the key, and delete the rows, which the new key may not distinguish."""
     empty(app.conn, change.name)
     for statement in target_shape.key_drops(app.conn, change.name.oid):
         app.conn.execute(statement.encode())

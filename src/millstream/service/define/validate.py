@@ -40,7 +40,7 @@ class OutputColumn:
 
 @dataclass(frozen=True)
 class BlockSummary:
-    """A block of the plan, and which rows of it are stored besides those of the stream table."""
+    """A block of the plan, and which of its rows are stored in addition to the stream table."""
 
     name: str
     materializes: str
@@ -135,7 +135,7 @@ def _accepted(app: App, planned: QueryPlan, cdc_mode: str) -> Validation:
 
 
 def materialized(block: Block) -> str:
-    """Return which rows of a block are stored besides those of the stream table; "" if none are."""
+    """Return which rows of a block are stored in addition to the stream table; "" if none are."""
     head, kind = block.head, block.materialized.kind if block.materialized else None
     if kind == "window" and head:
         return f"the rows of each partition ({_keys(block, head)})"

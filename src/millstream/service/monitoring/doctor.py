@@ -1,6 +1,6 @@
 """The verb doctor: is everything there that Millstream needs, on this machine and in the database?
 
-Each check is a function that looks at one thing and says what it found, and what to do if that will not do. None
+Each check is a function that examines one thing, and returns what it found, with a hint if that is wrong. None
 of them changes anything, none starts Spark, and one that fails does not keep the others from looking.
 """
 
@@ -31,7 +31,7 @@ _SQL = load("millstream.service.monitoring", "doctor.sql")
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at: right, wrong, or neither (None)."""
+    """The result of a check: right, wrong, or neither (None)."""
 
     name: str
     ok: bool | None

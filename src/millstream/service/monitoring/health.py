@@ -116,7 +116,7 @@ def _table(table: StreamTable, age: timedelta | None, behind: str) -> Check:
     if age is None:
         return Check(name, None, "not filled yet", f"Refresh it: millstream refresh {table.typed}")
     every = Cadence.parse(table.schedule).every
-    # Twice the schedule, and a second for the work itself: then it no longer keeps up.
+    # Late: older than twice the schedule, plus a second for the refresh itself.
     late = every is not None and age > 2 * every + timedelta(seconds=1) and not behind
     hint = "Check that the service runs (millstream run)." if late else behind
     return Check(name, not late, f"{age.total_seconds():.1f} s old, schedule {table.schedule}", hint)

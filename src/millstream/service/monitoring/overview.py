@@ -1,6 +1,6 @@
 """What `millstream top` shows: one look at everything, by the SQL functions for monitoring.
 
-It needs neither Spark nor the service role: whoever is a member of `millstream_reader` may look. A session that could
+It needs neither Spark nor the service role: members of `millstream_reader` may use it. A session that could
 lose by calling the functions of the catalog's owner, such as a superuser's, is refused.
 """
 

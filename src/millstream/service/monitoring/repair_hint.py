@@ -1,7 +1,7 @@
 """Tell whether the next refresh can set the capture of a source up again: are the queries over it still valid?
 
 A source that was dropped, or that lost a column, has no capture that a refresh could repair. The queries are planned as
-a refresh would plan them, and what PostgreSQL says to them is told.
+a refresh would plan them, and PostgreSQL's errors are reported.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ _TELLS_NO_VALUE = (BadSetting, Busy, JavaEnded, LockNotHad, NoRights, NoSuchStre
 
 
 def execute(app: App, id: int) -> None:
-    """Do what was asked for, and write the answer.
+    """Execute a request, and record the answer.
 
     Raise if the connection or the epoch is lost: the request is then to be released. It waits again, as if it had not
     been begun, where this service itself works on the stream table.
@@ -118,7 +118,7 @@ def take_up(app: App, id: int | None = None) -> None:
 
 
 def prune(app: App) -> None:
-    """Remove the requests that were answered longer ago than the history goes back."""
+    """Remove answered requests that are older than the history."""
     app.reach()
     with _answering(app):
         requests.prune(app.conn, app.settings.history_retention)
@@ -154,7 +154,7 @@ def _answer(app: App, request: Request, *, result: Document | None = None, error
 
 @dataclass(frozen=True)
 class _OpenedRequest:
-    """A request, and what it is about."""
+    """A request and its stream table."""
 
     app: App
     request: Request
@@ -197,7 +197,7 @@ def _look_up(asked: _OpenedRequest) -> _OpenedRequest:
     target = requests.target(app.conn, request) if request.stream_table else None
     found = requests.rights(app.conn, request, target.relid if target else None)
     table = stream_tables.get(app.conn, target.id) if target else None
-    # What an earlier try has dropped is owned by nobody; who has asked was allowed to.
+    # An earlier try has dropped it, so it has no owner; the role was allowed to drop it.
     is_dropped = request.kind == "drop" and request.tries > 0 and target is None
     if found is None or not (found.may_ask or is_dropped):
         what = " ".join(filter(None, (request.kind, request.stream_table)))

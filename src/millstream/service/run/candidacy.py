@@ -59,7 +59,7 @@ def take_over(conn: Connection, instance: UUID, lock: int, heartbeat: LeaderHear
 
 
 def end_sessions_of(conn: Connection, former: UUID | None, keep: Sequence[int] = ()) -> None:
-    """End the sessions of a process that led before; what it has not committed is rolled back."""
+    """End the sessions of the former leader; its open transactions are rolled back."""
     ended = leadership.end_sessions(conn, f"{session_names(former)}%", keep) if former is not None else 0
     if ended:
         log.warning("sessions of the former leader ended", sessions=ended)

@@ -42,11 +42,11 @@ class CaptureThread:
         self._thread.start()
 
     def look(self) -> None:
-        """Look now: sources have come or gone."""
+        """Check at once, because sources were added or removed."""
         self._wake.set()
 
     def store_position(self, conn: Connection) -> None:
-        """Have the WAL reader store that it has read up to now, which it does seldom by itself: somebody waits."""
+        """Have the WAL reader store its position now, because somebody waits; by itself it rarely does."""
         pipeline = self.app.follower.pipeline
         if pipeline is not None:
             pipeline.store_position(flushed(conn))

@@ -26,7 +26,7 @@ CHANGING = ("create", "create_or_replace", "alter", "drop")
 # Beside the workers that refresh by schedule: an answer does not wait for these.
 WORKERS = 2
 TAKE_UP, PRUNE = "take up requests", "prune requests"
-# Seconds between two looks without being told, and between two removals of old requests.
+# Seconds between two checks without a notification, and between two removals of old requests.
 LOOK_AGAIN, PRUNE_EVERY = 15.0, 3600.0
 # Seconds in which nothing is begun after an error.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 15.0
@@ -58,7 +58,7 @@ class RequestDesk:
         self.workers.submit(Task(TAKE_UP, answer.take_up))
 
     def is_due(self) -> bool:
-        """Return True if it is to be looked without having been told: something is done, or a while has passed."""
+        """Return True if requests must be checked without a notification: a task has ended, or some time has passed."""
         now = time.monotonic()
         is_time = now - self._looked_at > LOOK_AGAIN or now >= self._begin_at
         return self.workers.has_finished or (now >= self._not_before and is_time)

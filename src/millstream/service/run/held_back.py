@@ -1,6 +1,6 @@
 """The alert about change buffers that grow since a suspended or manual stream table has yet to read them.
 
-A buffer is pruned when all of its readers have read it, so one that stands still lets it grow without end. Sent once
+A buffer is pruned when all of its readers have read it, so one reader that stops lets it grow without limit. Sent once
 for each source whose buffer is larger than `slot_lag_warning`, and again only after it has been below half of that.
 
 >>> watch, settings = HeldBackWatch(), Settings(slot_lag_warning=100, slot_lag_critical=1000)
@@ -35,7 +35,7 @@ class HeldBackBuffer:
 
 @dataclass
 class HeldBackWatch:
-    """Which buffers were told to be large."""
+    """The buffers about which an alert was sent."""
 
     told: frozenset[str] = frozenset()
 

@@ -123,7 +123,7 @@ class Leader:
         self._desk = RequestDesk(self._open_app, context.wake_ups.wake, self._prepare)
 
     def lead(self) -> None:
-        """Work until told to stop; raise LeadershipLost, or what the connection raises when it is lost."""
+        """Work until stopped; raise LeadershipLost, or the error of a lost connection."""
         try:
             self._context.wake_ups.listen(self._conn)
             self._workers.limit = self._settings.max_concurrent_refreshes
@@ -141,7 +141,7 @@ class Leader:
     # -- one turn ----------------------------------------------------------------------------
 
     def _turn_unless_locked(self) -> None:
-        """Take a turn. Where somebody has locked a table of ours, the next one goes on."""
+        """Run one turn of the loop. If one of our tables is locked, the next turn continues."""
         try:
             self._turn()
         except psycopg.errors.LockNotAvailable as error:
@@ -154,7 +154,7 @@ class Leader:
         self._heartbeat.note_turn()
         self._context.systemd.alive()
         self._take_in(self._workers.finished())
-        # Words that come too often wait: whoever may connect may send them.
+        # Limit how often notifications are handled: any role that may connect can send them.
         now = time.monotonic()
         if "settings" in self._words and now - self._times.settings >= HASTE:
             self._words.discard("settings")
@@ -220,12 +220,12 @@ class Leader:
             self._confirm([*quiet, *unchanged], now)
 
     def _stirred(self) -> set[int]:
-        """Return the stream tables of graphs of which one may have changes, or of which that cannot be told."""
+        """Return the stream tables of graphs that may have changes, or for which this is not known."""
         hot = self._index.stirred(self._conn) | self._unsure | self._must_look_at
         return {id for one in hot for id in self._agenda.graph_of(one)}
 
     def _changed(self, ids: Sequence[int], now: datetime) -> tuple[list[Due], list[int]]:
-        """Return those of a few that have changes, or of which that cannot be told; and the others."""
+        """Return those with changes, or for which this is not known; and the others."""
         due = self._agenda.due(now, ids)
         pairs = [self._index.pairs(one.tables) for one in due]
         found = probe.changed(self._conn, set().union(*pairs)) if pairs else set()
@@ -326,7 +326,7 @@ class Leader:
         if look_closely:
             self._must_look_at |= self._agenda.tables.keys()
         if tables and not self._has_started_spark:
-            # It takes seconds: before the first change comes.
+            # Start early, since it takes seconds.
             self._has_started_spark = True
             self._workers.submit(Task(START, _start_spark))
 

@@ -49,7 +49,7 @@ REFUSALS = 3
 
 
 class Process:
-    """This process: its identity, and what its signals have asked for."""
+    """This process: its identity, and the state set by its signals."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Process:
         self._has_served = False
 
     def run(self) -> None:
-        """Work until told to stop. Raise what waiting does not change, such as a wrong password or version."""
+        """Work until stopped. Raise errors that waiting does not change, such as a wrong password or version."""
         pause, refusals = FIRST_PAUSE, 0
         with self._signals() if current_thread() is main_thread() else nullcontext():
             while not self.is_stopping():
@@ -89,7 +89,7 @@ class Process:
                 except Exception as error:
                     if not self._has_served:
                         raise
-                    # Whatever it is, a service that has ended helps nobody.
+                    # Any other error: continue, because a service that ends helps nobody.
                     log.error("begins again", reason=f"{type(error).__name__}: {error}", traceback=format_exc())
                     self._rest(pause)
                     pause = min(2 * pause, LONGEST_PAUSE)
@@ -189,5 +189,5 @@ def _withdraw(conn: Connection, process: Process) -> None:
 
 
 def _answers(dsn: str) -> bool:
-    """Return True if the server answers: what it has refused, it refuses for a reason."""
+    """Return True if the server answers, so that its refusal has another reason than being down."""
     return PGconn.ping(dsn.encode()) == Ping.OK

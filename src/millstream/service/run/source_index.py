@@ -27,7 +27,7 @@ class SourceIndex:
         self._xmins = dict[int, int]()
 
     def load(self, tables: Mapping[int, StreamTable], sources: Mapping[int, Sequence[Source]]) -> None:
-        """Take these in place of all that was known; `tables` stays the caller's, which keeps it up to date."""
+        """Replace everything known by these; the caller keeps `tables` up to date."""
         self._tables, self._sources, self._readers = tables, dict(sources), {}
         for id in tables:
             self._enter(id)

@@ -34,7 +34,7 @@ class Upkeep:
 
     epoch: Epoch
     clock: float = float("-inf")
-    """When freshness was last looked at, by the monotonic clock; so are the others."""
+    """When freshness was last checked, by the monotonic clock, like the others."""
     orphans_at: float = float("-inf")
     retention_at: float = float("-inf")
     held_back_at: float = float("-inf")
@@ -69,7 +69,7 @@ class Upkeep:
 
     def _tell_freshness(self, conn: Connection, settings: Settings, tables: Iterable[Watched], now: datetime) -> None:
         if not settings.enabled:
-            # What is late then is so because somebody wants it.
+            # Then stream tables are late on purpose.
             self.watch = FreshnessWatch()
             return
         alerts = self.watch.look(tables, now, workers=settings.max_concurrent_refreshes)

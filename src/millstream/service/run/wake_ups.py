@@ -17,7 +17,7 @@ Word = Literal["", "stop", "lost", "request", "settings", "ddl", "stream_tables"
 
 
 class _End:
-    """One end of a pipe. It is open as long as somebody uses it: its number may be another file's afterwards."""
+    """One end of a pipe. It stays open while it is used: afterwards its number may belong to another file."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -37,7 +37,7 @@ class WakeUps:
         self._words = set[str]()
 
     def listen(self, conn: Connection) -> None:
-        """Let notifications on our channel wake too. Those that come while a statement runs are kept."""
+        """Also wake by notifications on our channel; those received during a statement are queued."""
         conn.add_notify_handler(lambda notification: self._take(notification.payload))
         conn.execute(f"LISTEN {CHANNEL}")
 
@@ -47,12 +47,12 @@ class WakeUps:
         # No lock: a signal may come while the same thread has it. What is in use here is closed afterwards.
         writing = self._writing
         if writing is not None:
-            # Where the pipe is full, it wakes anyway; where it was closed, nobody sleeps.
+            # A full pipe wakes anyway; with a closed one, no thread sleeps.
             with suppress(BlockingIOError, BrokenPipeError):
                 os.write(writing.descriptor, b"\0")
 
     def sleep(self, seconds: float, conn: Connection | None = None) -> set[str]:
-        """Sleep for at most so long; return the words that came. Raise OperationalError where the server is gone."""
+        """Sleep for at most this time; return the notifications. Raise OperationalError if the server is lost."""
         reading = self._reading
         if reading is None:
             raise ValueError("the wake-ups are closed")

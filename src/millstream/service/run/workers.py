@@ -1,6 +1,6 @@
 """Threads that work for the leader, each with an application of its own: connections, locks, a Spark session.
 
-An application is opened when its worker is first needed, and kept. The worker that was last free is taken first: a few
+An application is opened when its worker is first needed, and stays open. The last free worker is used first: a few
 warm ones do the work of a quiet database, the others are never opened.
 """
 
@@ -19,7 +19,7 @@ from millstream.service.app import App
 
 @dataclass(frozen=True)
 class Task:
-    """Something to be done in an application. It records its own errors: what it raises is only logged."""
+    """A task for an application. It records its own errors; other exceptions are only logged."""
 
     name: str
     act: Callable[[App], None]
@@ -78,7 +78,7 @@ class Workers:
 
     @property
     def has_finished(self) -> bool:
-        """Return True if a task has ended that `finished` has not told yet."""
+        """Return True if a task has ended that `finished` has not returned yet."""
         return not self._finished.empty()
 
     def finished(self) -> list[Finished]:

@@ -48,7 +48,7 @@ def verify(app: App, name: str) -> Verification:
 
 
 def record(app: App, table: StreamTable, verification: Verification) -> None:
-    """Record the outcome of a comparison; a difference is kept as evidence, with an alert."""
+    """Record the outcome of a comparison; store a difference as evidence, and send an alert."""
     with app.conn.transaction():
         if app.epoch is not None:
             app.epoch.hold(app.conn)

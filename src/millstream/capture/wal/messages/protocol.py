@@ -23,7 +23,7 @@ from typing import Literal, TypeAlias
 
 from millstream.errors import WalNotUnderstood
 
-# The letter, where the message lies in the log, where the log ends, the server's clock.
+# The letter, the WAL position of the message, the end of WAL, the server's clock.
 HEADER = 25
 DATA, KEEPALIVE = b"w"[0], b"k"[0]
 _KEEPALIVE = struct.Struct(">xQqB")
@@ -136,7 +136,7 @@ class Truncate:
 
 @dataclass(frozen=True)
 class LogicalMessage:
-    """What somebody gave to `pg_logical_emit_message`."""
+    """A message written by `pg_logical_emit_message`."""
 
     is_transactional: bool
     lsn: int
@@ -227,7 +227,7 @@ class Reader:
 
 
 def parse(message: bytes, *, at: int = 0, in_chunk: bool = False) -> Parsed:
-    """Read the message that starts at `at`; `in_chunk` where a transaction id stands behind its letter."""
+    """Parse the message that starts at `at`; `in_chunk` if a transaction id follows its letter."""
     letter = chr(message[at])
     read = _READERS.get(letter)
     if read is None:
