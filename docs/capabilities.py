@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from millstream.algebra.block import Block
+from millstream.algebra.block import AggregateBlock, Block
 
 Kind = Literal["join", "groups", "holistic", "window", "limit", "rows", "recursion"]
 
@@ -22,18 +22,16 @@ KINDS: dict[Kind, str] = {
     "rows": "stores its rows, as joined by Spark",
     "recursion": "stores its rows, as derived by its steps",
 }
-_STORED: dict[str, Kind] = {
-    "window": "window", "limit": "limit", "bag": "rows", "set": "recursion", "levels": "recursion",
+_KINDS: dict[str, Kind] = {
+    "none": "join", "window": "window", "limit": "limit", "bag": "rows", "set": "recursion", "levels": "recursion",
 }  # fmt: skip
 
 
 def kind_of(block: Block) -> Kind:
     """The kind of a block, in the words of the table."""
-    if block.materialized is not None:
-        return _STORED[block.materialized.kind]
-    if block.head is None:
-        return "join"
-    return "holistic" if block.head.holistic else "groups"
+    if isinstance(block, AggregateBlock):
+        return "holistic" if block.head.holistic else "groups"
+    return _KINDS[block.kind]
 
 
 @dataclass(frozen=True)

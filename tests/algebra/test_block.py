@@ -9,16 +9,21 @@ import pytest
 from millstream.algebra.block import (
     Accumulator,
     AggregateHead,
+    BagBlock,
     Branch,
     Edge,
     HolisticAggregate,
     Input,
     Key,
     Leaf,
+    LimitBlock,
     Match,
-    MaterializedRows,
     Pair,
+    PartitionHead,
     Read,
+    RecursionBlock,
+    RecursionTerm,
+    StatelessBlock,
     wire_for,
 )
 from millstream.algebra.expr import Expr, Ref
@@ -119,7 +124,7 @@ def test_only_sums_need_no_consolidated_changes() -> None:
     assert not AggregateHead((), (total,)).consolidated
     assert AggregateHead((), (total, best)).consolidated
     assert AggregateHead((), (total,), (HolisticAggregate("v0", "array_agg(r.g0)"),)).consolidated
-    assert AggregateHead((), (total,), whole=True).consolidated
+    assert PartitionHead((), (total,)).consolidated
 
 
 def test_spark_returns_the_best_value_that_came_and_the_best_that_went() -> None:
@@ -136,9 +141,33 @@ def test_a_key_has_columns_exactly_if_its_kind_is_columns() -> None:
         Key("row_id", ("a",))
 
 
-def test_materialized_rows_print_their_kind_and_order() -> None:
-    assert str(MaterializedRows("bag")) == "materialized as bag"
-    assert str(MaterializedRows("limit", "ORDER BY a LIMIT 1")) == "materialized as limit ORDER BY a LIMIT 1"
+def branch(inputs: int) -> Branch:
+    listed = tuple(Input(f"i{n}", Scan(table("t", "a int4"), f"t{n}"), (), ()) for n in range(inputs))
+    edges = tuple(Edge("i0", one.name) for one in listed[1:])
+    return Branch(listed, edges, Read(listed[0]), ())
+
+
+def test_blocks_print_what_their_kind_adds() -> None:
+    stateless = StatelessBlock("block 0", (branch(2),), (), (), Key("row_id"))
+    limit = LimitBlock("block 0", (branch(1),), (), (), Key("row_id"), tail="ORDER BY a LIMIT 1")
+    assert "materialized" not in str(stateless)
+    assert "  materialized as bag" in str(BagBlock.of(stateless)).splitlines()
+    assert "  materialized as limit ORDER BY a LIMIT 1" in str(limit).splitlines()
+
+
+def test_a_limit_of_two_inputs_is_an_error() -> None:
+    with pytest.raises(ValueError, match="one input"):
+        LimitBlock("block 0", (branch(2),), (), (), Key("row_id"), tail="LIMIT 1")
+
+
+def test_a_recursion_has_the_branches_of_its_terms() -> None:
+    term = RecursionTerm(StatelessBlock("base", (branch(1),), (), (), Key("row_id")), None)
+    parts = (term.block.branches, (), (), Key("row_id"))
+    recursion = RecursionBlock("block 0", *parts, each_once=True, text="SELECT 1", terms=(term,))
+    assert recursion.kind == "set"
+    assert replace(recursion, each_once=False).kind == "levels"
+    with pytest.raises(ValueError, match="those of its terms"):
+        replace(recursion, terms=())
 
 
 def test_spark_has_no_number_for_a_text() -> None:

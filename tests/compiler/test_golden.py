@@ -20,7 +20,7 @@ import pytest
 from sqlglot import exp
 
 from millstream.algebra import expr
-from millstream.algebra.block import Block
+from millstream.algebra.block import Block, GroupedBlock
 from millstream.algebra.dialect import parsed
 from millstream.compiler.blocks.demand import messages
 from millstream.compiler.lowering import LoweringOptions, lower, printed
@@ -43,7 +43,7 @@ def plan(conn: Connection, query: str) -> str:
         of = f", {block.name}" if len(planned.blocks) > 1 else ""
         views = {one.name: one.name for one in block.inputs()}
         parts |= {f"Demand{of}": _demand(block), f"Spark SQL{of}": printed(block, views)}
-        if block.head is not None and block.head.consolidated and block.head.keys:
+        if isinstance(block, GroupedBlock) and block.head.consolidated and block.head.keys:
             parts[f"Spark SQL, of groups that are recomputed{of}"] = lower(
                 block, views, LoweringOptions(wanted="groups")
             )

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 import millstream
 from millstream import Millstream
+from millstream.algebra.block import GroupedBlock
 from millstream.bundled.server import Server
 from millstream.errors import MillstreamError
 from millstream.postgres.connection import Connection, connect
@@ -46,7 +47,7 @@ class Law:
         self.ms.app.witness = self._witness
 
     def _witness(self, now: Cut, job: Job, report: RefreshReport) -> None:
-        close = CLOSE if any(block.head is not None for block in job.blocks) else 0.0
+        close = CLOSE if any(isinstance(block, GroupedBlock) for block in job.blocks) else 0.0
         self.rows[job.table.name] = oracle.check(now.conn, job.table.query, job.names.target, close=close)
 
     def create(self, name: str, query: str, *, mode: str = "DIFFERENTIAL") -> None:

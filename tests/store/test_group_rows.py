@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.compiler.conftest import planned
 
-from millstream.algebra.block import AggregateHead, Block
+from millstream.algebra.block import AggregateHead, Block, GroupedBlock
 from millstream.postgres.connection import Connection
 from millstream.store.group_rows import group_rows_sql, holistic_sql, no_rows_sql, wanted_sql
 from millstream.store.names import BlockNames
@@ -19,7 +19,7 @@ def window() -> tuple[Block, AggregateHead]:
     """The block of a window, which needs all rows of its partitions."""
     text = "SELECT t.id, row_number() OVER (PARTITION BY t.a ORDER BY t.b) AS n FROM public.t"
     block, _ = planned(text, "id n", {ROW_NUMBER: "int8"})
-    assert block.head is not None
+    assert isinstance(block, GroupedBlock)
     return block, block.head
 
 
@@ -56,5 +56,5 @@ def test_no_rows_have_the_columns_that_rows_have(window: tuple[Block, AggregateH
 
 def test_without_holistic_aggregates_nothing_is_asked() -> None:
     [block] = planned("SELECT t.a, count(*) AS n FROM public.t GROUP BY t.a", "a n")
-    assert block.head is not None
+    assert isinstance(block, GroupedBlock)
     assert holistic_sql(block, block.head, NAMES) == ""

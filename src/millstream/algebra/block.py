@@ -2,8 +2,12 @@
 
     inputs    tables or other blocks, each read as a few leaf columns that PostgreSQL computes while reading
     body      joins of all kinds, filters, projections and unions over the inputs, evaluated by Spark
-    head      at most one stateful operator: the groups of an aggregate, or the partitions of a window
+    head      of aggregates and windows: the groups, or the partitions
     outputs   final expressions, computed by PostgreSQL while applying
+
+    StatelessBlock     rows of joins                     AggregateBlock     rows of groups
+    BagBlock           stored rows of joins              WindowBlock        stored rows of partitions
+    LimitBlock         the first rows of one input       RecursionBlock     rows of a recursion
 
 A query is a chain of blocks, innermost first; the outputs of the last are the columns of the stream table. A block is a
 plan: it reads and writes nothing.
@@ -12,8 +16,8 @@ plan: it reads and writes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, Self
 
 from millstream.algebra.choice import Choice
 from millstream.algebra.expr import Expr, Ref
@@ -338,13 +342,11 @@ class AggregateHead:
     holistic: tuple[HolisticAggregate, ...] = ()
     row_columns: tuple[BlockColumn, ...] = ()
     """The columns of the body that holistic aggregates are computed over."""
-    whole: bool = False
-    """The groups are partitions of a window: all rows of a touched one are recomputed."""
 
     @property
     def consolidated(self) -> bool:
         """True if changes that cancel must be consolidated before aggregating."""
-        return self.whole or bool(self.holistic) or any(a.strategy != "sum" for a in self.accumulators)
+        return bool(self.holistic) or any(a.strategy != "sum" for a in self.accumulators)
 
     @property
     def recoverable(self) -> bool:
@@ -374,6 +376,15 @@ class AggregateHead:
     def __str__(self) -> str:
         keys = ", ".join(key.name for key in self.keys) or "(everything)"
         return f"Aggregate by {keys}: {', '.join(map(str, (*self.accumulators, *self.holistic)))}"
+
+
+@dataclass(frozen=True)
+class PartitionHead(AggregateHead):
+    """The partitions of a window: all rows of a touched one are recomputed."""
+
+    @property
+    def consolidated(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
@@ -411,67 +422,26 @@ class Key:
 
 
 @dataclass(frozen=True)
-class MaterializedRows:
-    """How the rows of a materialized block are computed.
-
-    window   PostgreSQL computes `outputs` over all rows `r` of the touched partitions, which are the head's groups
-    limit    PostgreSQL reads the first rows of the block's one input, in order
-    bag      Spark sends the rows that a join gains and loses
-    set      the rows of a recursion by UNION, each once
-    levels   the rows of a recursion by UNION ALL, each with the number of steps that derive it
-    """
-
-    kind: Literal["window", "limit", "bag", "set", "levels"]
-    tail: str = ""
-    """For a limit: ORDER BY and LIMIT."""
-    order: tuple[Order, ...] = ()
-    """For a limit: what the query orders by."""
-    text: str = ""
-    """For a recursion: a query from which PostgreSQL derives the columns."""
-
-    def __str__(self) -> str:
-        return f"materialized as {self.kind}{f' {self.tail}' if self.tail else ''}"
-
-
-@dataclass(frozen=True)
-class RecursionTerm:
-    """One branch of a recursion, with its own columns and final expressions. Its HAVING filters these."""
-
-    block: Block
-    itself: str | None
-    """The input that reads the recursion; None for a base term."""
-    found_by: tuple[tuple[str, str], ...] = ()
-    """Columns of the recursion, each with the column of the body that it is. They look up a row's derivations."""
-
-    def lines(self) -> list[str]:
-        """Return the lines of the printed form."""
-        block = self.block
-        lines = [f"  {block.name}", block.branches[0].body.tree(2)]
-        lines += [f"    edge  {edge}" for edge in block.branches[0].edges]
-        lines += [f"    where  {block.having}"] if block.having else []
-        return [*lines, *(f"    output  {output}" for output in block.outputs)]
-
-
-@dataclass(frozen=True)
 class Block:
-    """The plan of one block."""
+    """The plan of one block: the base of all kinds."""
 
     name: str
     branches: tuple[Branch, ...]
     columns: tuple[BlockColumn, ...]
-    head: AggregateHead | None
     outputs: tuple[Output, ...]
-    having: str | None
     key: Key
-    position: int = 0
+    having: str | None = field(default=None, kw_only=True)
+    position: int = field(default=0, kw_only=True)
     """The index of the block in the chain."""
-    materialized: MaterializedRows | None = None
-    terms: tuple[RecursionTerm, ...] = ()
-    """For a recursion: its terms, each evaluated on its own."""
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[Choice, ...] = field(default=(), kw_only=True)
     """Why the block is there, and why it is maintained as it is. They are not part of the printed form."""
 
-    def with_choices(self, choices: Sequence[Choice]) -> Block:
+    @property
+    def kind(self) -> str:
+        """The name of the kind, which the catalog records."""
+        raise NotImplementedError
+
+    def with_choices(self, choices: Sequence[Choice]) -> Self:
         """Return the block with more choices, each once."""
         return replace(self, choices=tuple(dict.fromkeys((*self.choices, *choices))))
 
@@ -488,17 +458,151 @@ class Block:
         )
         return any(isinstance(scan.table, Clock) for scan in (*by, *(one.scan for one in self.inputs())))
 
-    def __str__(self) -> str:
-        lines = [f"Block {self.name}"]
-        for term in self.terms:
-            lines += term.lines()
-        for number, branch in enumerate(self.branches if not self.terms else ()):
+    def own_lines(self) -> list[str]:
+        """Return the lines of the printed form that only this kind has."""
+        return []
+
+    def body_lines(self) -> list[str]:
+        """Return the lines of the printed form that show the joins."""
+        lines = []
+        for number, branch in enumerate(self.branches):
             lines += [f"  branch {number}"] if len(self.branches) > 1 else []
-            lines += [branch.body.tree(2)]
-            lines += [f"    edge  {edge}" for edge in branch.edges]
-        lines += [f"  head  {self.head}"] if self.head else []
-        lines += [f"  {self.materialized}"] if self.materialized else []
+            lines += [branch.body.tree(2), *(f"    edge  {edge}" for edge in branch.edges)]
+        return lines
+
+    def __str__(self) -> str:
+        lines = [f"Block {self.name}", *self.body_lines(), *self.own_lines()]
         lines += [f"  having  {self.having}"] if self.having else []
         lines += [f"  output  {output}" for output in self.outputs]
-        lines += [f"  {self.key}"]
-        return "\n".join(lines)
+        return "\n".join([*lines, f"  {self.key}"])
+
+
+@dataclass(frozen=True)
+class StatelessBlock(Block):
+    """Rows of joins as they are: Spark sends those that are gained and lost."""
+
+    @property
+    def kind(self) -> str:
+        return "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupedBlock(Block):
+    """Rows in groups, each with a state: the base of aggregates and windows."""
+
+    head: AggregateHead
+
+    def own_lines(self) -> list[str]:
+        return [f"  head  {self.head}"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AggregateBlock(GroupedBlock):
+    """One row for each group, read from its state."""
+
+    @property
+    def kind(self) -> str:
+        return "aggregate"
+
+
+@dataclass(frozen=True)
+class MaterializedBlock(Block):
+    """Rows that are stored as they are: the base of windows, limits, bags and recursions."""
+
+    def own_lines(self) -> list[str]:
+        return [f"  materialized as {self.kind}"]
+
+
+@dataclass(frozen=True)
+class BagBlock(MaterializedBlock):
+    """The rows of a join: Spark sends those that are gained and lost."""
+
+    @classmethod
+    def of(cls, block: StatelessBlock) -> BagBlock:
+        """Return the block whose rows are materialized."""
+        return cls(block.name, block.branches, block.columns, block.outputs, block.key, choices=block.choices)
+
+    @property
+    def kind(self) -> str:
+        return "bag"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowBlock(GroupedBlock, MaterializedBlock):
+    """The rows of partitions: PostgreSQL computes the outputs over all rows `r` of the touched ones."""
+
+    head: PartitionHead
+
+    def own_lines(self) -> list[str]:
+        return [*GroupedBlock.own_lines(self), *MaterializedBlock.own_lines(self)]
+
+    @property
+    def kind(self) -> str:
+        return "window"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitBlock(MaterializedBlock):
+    """The first rows of one input: PostgreSQL reads them in order."""
+
+    tail: str
+    """ORDER BY and LIMIT."""
+    order: tuple[Order, ...] = ()
+    """What the query orders by."""
+
+    def __post_init__(self) -> None:
+        if [len(branch.inputs) for branch in self.branches] != [1]:
+            raise ValueError("a limit reads one input")
+
+    def own_lines(self) -> list[str]:
+        return [f"  materialized as limit {self.tail}"]
+
+    @property
+    def kind(self) -> str:
+        return "limit"
+
+    @property
+    def input(self) -> Input:
+        """The input that the rows are read from."""
+        return self.branches[0].inputs[0]
+
+
+@dataclass(frozen=True)
+class RecursionTerm:
+    """One branch of a recursion, with its own columns and final expressions. Its HAVING filters these."""
+
+    block: StatelessBlock
+    itself: str | None
+    """The input that reads the recursion; None for a base term."""
+    found_by: tuple[tuple[str, str], ...] = ()
+    """Columns of the recursion, each with the column of the body that it is. They look up a row's derivations."""
+
+    def lines(self) -> list[str]:
+        """Return the lines of the printed form."""
+        block = self.block
+        lines = [f"  {block.name}", block.branches[0].body.tree(2)]
+        lines += [f"    edge  {edge}" for edge in block.branches[0].edges]
+        lines += [f"    where  {block.having}"] if block.having else []
+        return [*lines, *(f"    output  {output}" for output in block.outputs)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecursionBlock(MaterializedBlock):
+    """The rows of a recursion: by UNION each once, by UNION ALL each with the number of steps that derive it."""
+
+    each_once: bool
+    text: str
+    """A query from which PostgreSQL derives the columns."""
+    terms: tuple[RecursionTerm, ...] = ()
+    """Each is evaluated on its own; none until the server has described the columns, which they read."""
+
+    def __post_init__(self) -> None:
+        if self.branches != tuple(branch for term in self.terms for branch in term.block.branches):
+            raise ValueError("the branches of a recursion are those of its terms")
+
+    def body_lines(self) -> list[str]:
+        return [line for term in self.terms for line in term.lines()]
+
+    @property
+    def kind(self) -> str:
+        return "set" if self.each_once else "levels"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from millstream.algebra.block import Block
+from millstream.algebra.block import RecursionBlock
 from millstream.catalog.definitions import definition_digests
 from millstream.catalog.history import Initiator
 from millstream.errors import TargetMoved
@@ -52,7 +52,7 @@ def carry_out(
     tally = access.tally
     changed = False
     for block in job.blocks:
-        if block.terms:
+        if isinstance(block, RecursionBlock):
             _recurse(means, job, block, access, decision)
             changed = True
             continue
@@ -89,7 +89,7 @@ def _check_target(conn: Connection, job: Job) -> None:
         raise TargetMoved.renamed(job.table.name)
 
 
-def _recurse(means: Means, job: Job, block: Block, access: AccessPaths, decision: Decision) -> None:
+def _recurse(means: Means, job: Job, block: RecursionBlock, access: AccessPaths, decision: Decision) -> None:
     evaluations = [Evaluation(term.block, means.engine, access, access.tally) for term in block.terms]
     names = job.names.at(block.position)
     recursion = RecursionRefresh(means.conn, block, names, evaluations, access, means.settings.max_recursion_steps)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from millstream.algebra.block import AggregateHead, Block, Branch, Input
+from millstream.algebra.block import AggregateHead, Block, Branch, Input, LimitBlock
 from millstream.algebra.table import BlockRows
 from millstream.compiler.blocks.demand import group_seed
 from millstream.compiler.lowering import LoweringOptions, lower
@@ -97,7 +97,7 @@ class Evaluation:
     @property
     def _read_in_place(self) -> bool:
         """PostgreSQL reads the first rows itself, by an index where there is one."""
-        return self.block.materialized is not None and self.block.materialized.kind == "limit"
+        return isinstance(self.block, LimitBlock)
 
     def _rows_of_groups(self, branch: Branch, keys: pa.Table) -> dict[str, InputRows]:
         seed = group_seed(branch, keys.column_names)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from millstream.algebra.block import Block, RecursionTerm
+from millstream.algebra.block import RecursionBlock, RecursionTerm
 from millstream.errors import RecursionTooDeep, TargetDiffers
 from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
@@ -45,7 +45,7 @@ class RecursionRefresh:
     def __init__(
         self,
         conn: Connection,
-        block: Block,
+        block: RecursionBlock,
         names: BlockNames,
         evaluations: Sequence[Evaluation],
         access: AccessPaths,
@@ -58,8 +58,7 @@ class RecursionRefresh:
         self.access = access
         self.most_steps = most_steps
         self.runs = 0
-        assert block.materialized is not None
-        self.each_once = block.materialized.kind == "set"
+        self.each_once = block.each_once
 
     def difference(self, frontier: Snapshot) -> None:
         """Apply the changes since the frontier, if there are any."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import psycopg
 
-from millstream.algebra.block import Block
+from millstream.algebra.block import Block, GroupedBlock, LimitBlock
 from millstream.algebra.relation import Order
 from millstream.algebra.table import BlockRows
 from millstream.catalog import blocks, stream_tables
@@ -37,11 +37,9 @@ def create(conn: Connection, table: StreamTable, planned: QueryPlan) -> None:
     for block, reader, columns in lookups(planned.blocks):
         _index(conn, state.index_sql(block, names.at(block.position), reader, columns))
     for block in planned.blocks:
-        one, order = block.branches[0].inputs[0], block.materialized.order if block.materialized else ()
-        table_read = one.scan.table
-        if order and isinstance(table_read, BlockRows):
-            below = planned.blocks[table_read.block]
-            _index(conn, state.order_index_sql(below, names.at(below.position), one, order))
+        if isinstance(block, LimitBlock) and block.order and isinstance(block.input.scan.table, BlockRows):
+            below = planned.blocks[block.input.scan.table.block]
+            _index(conn, state.order_index_sql(below, names.at(below.position), block.input, block.order))
     for below, one, value in crossing_lookups(planned.blocks):
         _index(conn, state.order_index_sql(below, names.at(below.position), one, [Order(value)]))
     blocks.add(conn, table.id, [_recorded(conn, planned, block, names) for block in planned.blocks])
@@ -101,9 +99,11 @@ def _storage(planned: QueryPlan, block: Block, names: BlockNames) -> str:
 
 
 def _recorded(conn: Connection, planned: QueryPlan, block: Block, names: BlockNames) -> blocks.RecordedBlock:
-    oid = relation_oid(conn, names.at(block.position).state) if block.head else None
-    head = block.materialized.kind if block.materialized else "aggregate" if block.head else "none"
-    return blocks.RecordedBlock(block.position, block.name, head, oid, str(block), _storage(planned, block, names))
+    state_name = names.at(block.position).state
+    oid = relation_oid(conn, state_name) if isinstance(block, GroupedBlock) else None
+    return blocks.RecordedBlock(
+        block.position, block.name, block.kind, oid, str(block), _storage(planned, block, names)
+    )
 
 
 def relation_oid(conn: Connection, relation: str) -> int:

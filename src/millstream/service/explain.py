@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.algebra.block import Block, Branch, Input
+from millstream.algebra.block import Block, Branch, GroupedBlock, Input
 from millstream.algebra.choice import Choice
 from millstream.algebra.relation import Scan
 from millstream.algebra.table import BlockRows, Clock, ConstantRows
@@ -91,12 +91,12 @@ def _demand(block: Block) -> str:
             lines.append(f"a change of {one.scan.alias} ({one.name}): {sent}")
             by = {scan.table.title for temporal_filters in one.temporal_filters for scan in temporal_filters.by}
             lines += [f"a change of {title}: what it flips of {one.scan.alias} ({one.name})" for title in sorted(by)]
-        lines += [_recompute(block, branch)] if block.head and block.head.consolidated and block.head.keys else []
+        if isinstance(block, GroupedBlock) and block.head.consolidated and block.head.keys:
+            lines.append(_recompute(block, branch))
     return "\n".join(lines)
 
 
-def _recompute(block: Block, branch: Branch) -> str:
-    assert block.head is not None
+def _recompute(block: GroupedBlock, branch: Branch) -> str:
     seed = group_seed(branch, [key.name for key in block.head.keys])
     if seed is None:
         return "a group that must be recomputed: everything is read"

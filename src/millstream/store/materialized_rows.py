@@ -8,7 +8,7 @@ A part is computed as a whole: a partition of a window, all rows of a limit, the
 
 from __future__ import annotations
 
-from millstream.algebra.block import LEVEL, Block
+from millstream.algebra.block import LEVEL, Block, LimitBlock, RecursionBlock, WindowBlock
 from millstream.algebra.table import ROW, quoted
 from millstream.algebra.text_io import staged_sql
 from millstream.store.decode import decoded_rows
@@ -33,10 +33,13 @@ def create_sql(block: Block, names: BlockNames) -> list[str]:
 
 def new_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
     """Return the statements that fill `new`."""
-    assert block.materialized is not None
-    rows = {"window": _window, "limit": _limit, "bag": _bag_full if full else _bag}[block.materialized.kind](
-        block, names
-    )
+    match block:
+        case WindowBlock():
+            rows = _window(block, names)
+        case LimitBlock():
+            rows = _limit(block, names)
+        case _:
+            rows = _bag_full(block, names) if full else _bag(block, names)
     return filled_sql(block, names, rows)
 
 
@@ -84,47 +87,45 @@ def _outputs(block: Block) -> str:
 
 def _nothing(block: Block, names: BlockNames) -> str:
     """Return an empty FROM item over which the outputs can be evaluated, to get their types."""
-    assert block.materialized is not None
-    if block.materialized.kind == "limit":
-        return f"{_source(block, names)} WHERE false"
-    if block.materialized.text:
-        listed = ", ".join(quoted(output.column.name) for output in block.outputs if output.column.name != LEVEL)
-        return f"({block.materialized.text}) AS q ({listed}) WHERE false"
-    columns = block.head.row_columns if block.head else block.columns
-    return f"({empty_select(block, [column.name for column in columns], names)}) AS {'r' if block.head else 'd'}"
+    match block:
+        case LimitBlock():
+            return f"{_source(block, names)} WHERE false"
+        case RecursionBlock():
+            listed = ", ".join(quoted(output.column.name) for output in block.outputs if output.column.name != LEVEL)
+            return f"({block.text}) AS q ({listed}) WHERE false"
+        case WindowBlock(head=head):
+            return f"({empty_select(block, [column.name for column in head.row_columns], names)}) AS r"
+    return f"({empty_select(block, [column.name for column in block.columns], names)}) AS d"
 
 
 def _touched(block: Block, names: BlockNames) -> str:
     """Return the condition for stored rows of the touched parts."""
-    assert block.materialized is not None
-    if block.materialized.kind == "window":
-        return f"part IN (SELECT id FROM {names.groups})"
-    if block.terms:
-        return f"part IN (SELECT part FROM {names.steps})"
-    return (
-        "true" if block.materialized.kind == "limit" else f"part IN (SELECT part FROM ({_bag_rows(block, names)}) AS b)"
-    )
+    match block:
+        case WindowBlock():
+            return f"part IN (SELECT id FROM {names.groups})"
+        case RecursionBlock():
+            return f"part IN (SELECT part FROM {names.steps})"
+        case LimitBlock():
+            return "true"
+    return f"part IN (SELECT part FROM ({_bag_rows(block, names)}) AS b)"
 
 
 # -- computing the rows ----------------------------------------------------------------------
 
 
-def _window(block: Block, names: BlockNames) -> str:
-    assert block.head is not None
+def _window(block: WindowBlock, names: BlockNames) -> str:
     return f"SELECT r.id, {_outputs(block)} FROM {group_rows_sql(block, block.head, names)}"
 
 
-def _limit(block: Block, names: BlockNames) -> str:
-    assert block.materialized is not None
-    one = block.branches[0].inputs[0]
-    where = " AND ".join(f"({condition.sql})" for condition in one.filters)
+def _limit(block: LimitBlock, names: BlockNames) -> str:
+    where = " AND ".join(f"({condition.sql})" for condition in block.input.filters)
     kept = f" WHERE {where}" if where else ""
-    return f"SELECT {_WHOLE}, {_outputs(block)} FROM {_source(block, names)}{kept} {block.materialized.tail}"
+    return f"SELECT {_WHOLE}, {_outputs(block)} FROM {_source(block, names)}{kept} {block.tail}"
 
 
-def _source(block: Block, names: BlockNames) -> str:
-    one = block.branches[0].inputs[0]
-    return one.scan.item(names.source(one.scan.table))
+def _source(block: LimitBlock, names: BlockNames) -> str:
+    scan = block.input.scan
+    return scan.item(names.source(scan.table))
 
 
 def _bag_rows(block: Block, names: BlockNames) -> str:

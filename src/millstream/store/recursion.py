@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millstream.algebra.block import LEVEL, Block, RecursionTerm
+from millstream.algebra.block import LEVEL, RecursionBlock, RecursionTerm
 from millstream.algebra.table import ROW, quoted
 from millstream.algebra.text_io import staged_sql
 from millstream.algebra.wire import wire_of
@@ -23,7 +23,7 @@ from millstream.store.names import PART, BlockNames, row_hash
 from millstream.store.staging_columns import columns_of, sent_key_sql, stages, unstage
 
 
-def tables_sql(block: Block, names: BlockNames) -> list[str]:
+def tables_sql(block: RecursionBlock, names: BlockNames) -> list[str]:
     """Return the statements that create the staging tables."""
     made = {}
     for number, term in enumerate(block.terms):
@@ -40,17 +40,17 @@ def tables_sql(block: Block, names: BlockNames) -> list[str]:
     ]
 
 
-def step(block: Block, relation: str, number: int) -> str:
+def step(block: RecursionBlock, relation: str, number: int) -> str:
     """Return the rows of one step as a FROM item."""
     return f"(SELECT * FROM {_typed(block, relation)} AS t WHERE __ms_step = {number})"
 
 
-def _typed(block: Block, relation: str) -> str:
+def _typed(block: RecursionBlock, relation: str) -> str:
     """Return the rows of `steps` or `gone` in the recursion's types, as a FROM item without an alias."""
     return unstage(columns_of(block), relation, "s.part", "s.__ms_net", "s.__ms_step")
 
 
-def _staged(block: Block, alias: str) -> str:
+def _staged(block: RecursionBlock, alias: str) -> str:
     """Return the columns of typed rows in the types of staging tables."""
     return ", ".join(staged_sql(f"{alias}{quoted(c.name)}", c.type) for c in columns_of(block))
 
@@ -58,15 +58,14 @@ def _staged(block: Block, alias: str) -> str:
 # -- what the terms give ---------------------------------------------------------------------
 
 
-def _columns(block: Block, alias: str = "") -> str:
+def _columns(block: RecursionBlock, alias: str = "") -> str:
     return ", ".join(f"{alias}{quoted(output.column.name)}" for output in block.outputs)
 
 
-def _part(block: Block) -> str:
+def _part(block: RecursionBlock) -> str:
     """Return what identifies a row: in a set its values, compared by PostgreSQL's `=`; otherwise its exact text."""
-    assert block.materialized is not None
     columns = [f"x.{quoted(output.column.name)}" for output in block.outputs]
-    if block.materialized.kind == "set":
+    if block.each_once:
         columns = [wire_of(o.column.type).key_sql(c) for o, c in zip(block.outputs, columns, strict=True)]
     return f"encode({row_hash(columns)}, 'hex')::uuid"
 
@@ -81,7 +80,7 @@ def _summed(term: RecursionTerm, names: BlockNames, where: str, net: str, left: 
 
 
 def _given(
-    block: Block, names: BlockNames, where: str, left: str, *, net: str = "__net", level: int | None = None
+    block: RecursionBlock, names: BlockNames, where: str, left: str, *, net: str = "__net", level: int | None = None
 ) -> str:
     """Return a query of the rows that all terms derive: part, columns, net."""
     parts = []
@@ -103,7 +102,7 @@ def _level(term: RecursionTerm) -> str:
     return next(output.expr for output in term.block.outputs if output.column.name == LEVEL)
 
 
-def levels_sql(block: Block, names: BlockNames) -> str:
+def levels_sql(block: RecursionBlock, names: BlockNames) -> str:
     """Return a query of the levels that the changes themselves affect."""
     parts = []
     for number, term in enumerate(block.terms):
@@ -113,7 +112,7 @@ def levels_sql(block: Block, names: BlockNames) -> str:
     return f"SELECT DISTINCT x.level FROM ({' UNION ALL '.join(parts)}) AS x"
 
 
-def level_sql(block: Block, names: BlockNames, level: int) -> str:
+def level_sql(block: RecursionBlock, names: BlockNames, level: int) -> str:
     """Return the statement that computes the net of each row of a level, from the changes and from the level before."""
     given = _given(block, names, f"__run IN (0, {level})", "<> 0", level=level)
     summed = f"SELECT y.*, sum(__ms_net) OVER w AS total, row_number() OVER w AS nth FROM ({given}) AS y"
@@ -132,7 +131,7 @@ def _have(names: BlockNames) -> str:
     return f"(SELECT count(*) FROM {names.materialized} AS k WHERE k.part = b.part)"
 
 
-def carry_out_levels_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
+def carry_out_levels_sql(block: RecursionBlock, names: BlockNames, *, full: bool) -> list[str]:
     """Return the statements that record the images and apply them to the stored rows."""
     have = "" if full else f"{_have(names)} + "
     rows = (
@@ -145,19 +144,19 @@ def carry_out_levels_sql(block: Block, names: BlockNames, *, full: bool) -> list
 # -- UNION: delete and rederive --------------------------------------------------------------
 
 
-def lost_sql(block: Block, names: BlockNames) -> str:
+def lost_sql(block: RecursionBlock, names: BlockNames) -> str:
     """Return the statement that deletes stored rows which lost a derivation by the changes themselves."""
     return _taken(block, names, f"SELECT part FROM ({_given(block, names, 'true', '< 0')}) AS g", 0)
 
 
-def lost_with_sql(block: Block, names: BlockNames, run: int, number: int) -> str:
+def lost_with_sql(block: RecursionBlock, names: BlockNames, run: int, number: int) -> str:
     """Return the statement that deletes stored rows with a derivation from deleted rows, unless it is a new one."""
     where = f"__run = {run} OR (__run = 0 AND __net > 0)"
     net = f"CASE __run WHEN {run} THEN __net ELSE -__net END"
     return _taken(block, names, f"SELECT part FROM ({_given(block, names, where, '> 0', net=net)}) AS g", number)
 
 
-def _taken(block: Block, names: BlockNames, parts: str, number: int) -> str:
+def _taken(block: RecursionBlock, names: BlockNames, parts: str, number: int) -> str:
     return (
         f"INSERT INTO {names.gone} SELECT k.part, {_staged(block, 'k.')}, 1, {number} FROM {names.materialized} AS k "
         f"WHERE k.part IN ({parts}) "
@@ -170,7 +169,7 @@ def take_out_sql(names: BlockNames) -> str:
     return f"DELETE FROM {names.materialized} AS k USING {names.gone} AS o WHERE o.part = k.part"
 
 
-def forget_sql(block: Block, names: BlockNames) -> list[str]:
+def forget_sql(block: RecursionBlock, names: BlockNames) -> list[str]:
     """Return the statement that clears the deltas of the steps, which are evaluated again over the remaining rows."""
     deltas = [names.of_term(number).delta for number, term in enumerate(block.terms) if term.itself is not None]
     return [f"TRUNCATE {', '.join(deltas)}"]
@@ -184,20 +183,20 @@ def keys_sql(term: RecursionTerm, names: BlockNames) -> str:
     return f"SELECT DISTINCT {', '.join([*values, '1'])} FROM {names.gone} AS o"
 
 
-def found_sql(block: Block, names: BlockNames, runs: Sequence[int], number: int, *, full: bool) -> str:
+def found_sql(block: RecursionBlock, names: BlockNames, runs: Sequence[int], number: int, *, full: bool) -> str:
     """Return the statement that inserts each row which was derived in these runs and does not exist yet."""
     listed = ", ".join(map(str, runs))
     return _new(block, names, _given(block, names, f"__run IN ({listed})", "> 0"), number, full=full)
 
 
-def rederived_sql(block: Block, names: BlockNames, run: int) -> str:
+def rederived_sql(block: RecursionBlock, names: BlockNames, run: int) -> str:
     """Return the statement that inserts again deleted rows which have a derivation from the remaining rows."""
     given = f"{_given(block, names, f'__run = {run}', '> 0')}"
     of_them = f"SELECT g.* FROM ({given}) AS g WHERE g.part IN (SELECT o.part FROM {names.gone} AS o)"
     return _new(block, names, of_them, 0, full=False)
 
 
-def _new(block: Block, names: BlockNames, given: str, number: int, *, full: bool) -> str:
+def _new(block: RecursionBlock, names: BlockNames, given: str, number: int, *, full: bool) -> str:
     places = [names.steps] if full else [names.steps, names.materialized]
     there = " AND ".join(f"NOT EXISTS (SELECT FROM {place} AS t WHERE t.part = g.part)" for place in places)
     return (
@@ -206,7 +205,7 @@ def _new(block: Block, names: BlockNames, given: str, number: int, *, full: bool
     )
 
 
-def carry_out_set_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
+def carry_out_set_sql(block: RecursionBlock, names: BlockNames, *, full: bool) -> list[str]:
     """Return the statements that store the derived rows, and record how they differ from the deleted ones."""
     if full:
         rows = f"SELECT part, {_columns(block)} FROM {_typed(block, names.steps)} AS t"
@@ -218,7 +217,7 @@ def carry_out_set_sql(block: Block, names: BlockNames, *, full: bool) -> list[st
     ]
 
 
-def _images(block: Block, of: str, but: str) -> str:
+def _images(block: RecursionBlock, of: str, but: str) -> str:
     texts = [f"ROW({_columns(block, alias)})::text" for alias in ("o.", "t.")]
     return (
         f"{_columns(block, 'o.')}, NULL::text AS {ROW}, o.part AS {PART} FROM {of} AS o "

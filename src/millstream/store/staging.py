@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from millstream.algebra.block import Block
+from millstream.algebra.block import Block, GroupedBlock, RecursionBlock
 from millstream.postgres.connection import Connection
 from millstream.store.names import BlockNames
 
@@ -86,7 +86,8 @@ def _shape(names: BlockNames, block: Block, columns: Mapping[str, list[tuple[str
     # The columns of the stream table are staged by position, so their names do not matter.
     target = [type_ for _, type_ in columns.get(names.target, ())] if last else []
     stored = [columns.get(relation, []) for relation in _stored(names, block)]
-    sent = [_sent(block), *(_sent(term.block) for term in block.terms)]
+    terms = block.terms if isinstance(block, RecursionBlock) else ()
+    sent = [_sent(block), *(_sent(term.block) for term in terms)]
     return digest(repr((target, stored, sent)))
 
 
@@ -98,5 +99,5 @@ def digest(text: str) -> str:
 # Any: the values are only printed.
 def _sent(block: Block) -> tuple[Any, ...]:
     """Return the columns that Spark sends for a block."""
-    head, kept = block.head, block.materialized
-    return block.columns, (head.keys, head.accumulators, head.row_columns) if head else (), kept.kind if kept else ""
+    head = block.head if isinstance(block, GroupedBlock) else None
+    return block.columns, (head.keys, head.accumulators, head.row_columns) if head else (), block.kind

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from millstream.algebra.block import Accumulator, AggregateHead, Block, HolisticAggregate, Input
+from millstream.algebra.block import Accumulator, AggregateHead, Block, HolisticAggregate, Input, MaterializedBlock
 from millstream.algebra.expr import Expr, Ref, transform
 from millstream.algebra.relation import Order, Project
 from millstream.algebra.table import ROW, quoted
@@ -256,7 +256,7 @@ def changes_table_sql(block: Block, names: BlockNames) -> str:
     """Return the staging table of images: the action, the block's outputs, and the position of the row."""
     own = [(quoted(column.name), column.type) for column in columns_of(block)]
     listed = [f"{staged_sql(f'v.{name}', type_)} AS {name}" for name, type_ in own]
-    listed += [f"v.{ROW}", f"v.{PART}"] if block.materialized else [f"v.{ROW}"]
+    listed += [f"v.{ROW}", f"v.{PART}"] if isinstance(block, MaterializedBlock) else [f"v.{ROW}"]
     return (
         f"CREATE TEMPORARY TABLE IF NOT EXISTS {names.changes.removeprefix('pg_temp.')} "
         f"AS SELECT NULL::text AS __ms_action, {', '.join(listed)} FROM {names.shown} AS v WITH NO DATA"
@@ -300,13 +300,13 @@ def order_index_sql(block: Block, names: BlockNames, reader: Input, order: Seque
 
 
 def _stored(block: Block, names: BlockNames) -> str:
-    return names.materialized if block.materialized else names.state
+    return names.materialized if isinstance(block, MaterializedBlock) else names.state
 
 
 def _over_stored(expression: Expr, block: Block, reader: Input) -> Expr:
     """Return an expression over what a block shows, over what it stores."""
     outputs = {Ref(reader.scan.alias, output.column.name): output for output in block.outputs}
-    if block.materialized:
+    if isinstance(block, MaterializedBlock):
         return expression.substitute({ref: Expr(quoted(ref.column)) for ref in outputs})
     return expression.substitute({ref: _without_alias(Expr(f"({o.expr})"), "s") for ref, o in outputs.items()})
 

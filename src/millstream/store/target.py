@@ -10,7 +10,7 @@ the table is complete. Rows are compared by their exact text.
 
 from __future__ import annotations
 
-from millstream.algebra.block import Block
+from millstream.algebra.block import AggregateBlock, Block
 from millstream.algebra.table import quoted
 from millstream.algebra.text_io import staged_sql, unstaged_sql
 from millstream.algebra.types import PgType
@@ -145,7 +145,7 @@ def _outputs(block: Block) -> list[str]:
 
 def plan_sql(block: Block, names: BlockNames, *, full: bool) -> list[str]:
     """Return the statements that fill `rows`."""
-    if block.head is not None:
+    if isinstance(block, AggregateBlock):
         statement = _matched(block, names, _group_rows(block, names))
     elif block.key.kind == "row_id":
         statement = _bag_full(block, names) if full else _bag(block, names)
@@ -204,9 +204,8 @@ def _found_by(block: Block) -> list[tuple[str, str]]:
 # -- groups and keyed rows -------------------------------------------------------------------
 
 
-def _group_rows(block: Block, names: BlockNames) -> str:
+def _group_rows(block: AggregateBlock, names: BlockNames) -> str:
     """Return a query of the touched groups: key, whether the group is in the result, and outputs."""
-    assert block.head is not None
     having = f" AND ({block.having})" if block.having else ""
     # A group that is gone has no state left; its key columns come from the touched group itself.
     stored = {key.name: unstaged_sql(f"g.{quoted(key.name)}", key.type) for key in block.head.keys}

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from millstream.algebra.block import Block
+from millstream.algebra.block import Block, GroupedBlock
 from millstream.algebra.dialect import printed
 from millstream.algebra.expr import Expr, Ref, ref_of, unwrapped
 from millstream.algebra.relation import Scan
@@ -154,7 +154,7 @@ def _columns_of(block: Block) -> dict[Ref, PgType]:
     columns = {Ref(alias, column.name): column.type for alias in ("d", "r") for column in block.columns}
     for input_ in block.inputs():
         columns |= {Ref(input_.scan.alias, column.name): column.type for column in input_.scan.table.columns}
-    if block.head is not None:
+    if isinstance(block, GroupedBlock):
         columns |= {Ref("s", key.name): key.type for key in block.head.keys}
         columns |= {Ref("s", accumulator.name): accumulator.type for accumulator in block.head.accumulators}
     return columns

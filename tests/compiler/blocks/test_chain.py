@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.law.conftest import Law, law
 
-from millstream.algebra.block import Block
+from millstream.algebra.block import BagBlock, Block
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Aggregate, Call, Filter, Join, Measure, Named, Project, Relation, Scan, UnionAll
 from millstream.algebra.types import Column
@@ -65,8 +65,7 @@ def test_a_condition_that_spark_cannot_evaluate_filters_the_materialized_join() 
     chain = Chain(PlanningServerDouble())
     block = bag_of(chain, Filter(JOINED, Expr.parse(BY_PREFIX)))
     (stored,) = chain.blocks
-    assert stored.materialized is not None
-    assert stored.materialized.kind == "bag"
+    assert isinstance(stored, BagBlock)
     (read,) = block.inputs()
     assert read.of == "block 0"
     assert [str(condition) for condition in read.filters] == ['starts_with("rows_1"."c0", "rows_1"."c1")']

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tests.compiler.conftest import planned
 
+from millstream.algebra.block import AggregateBlock
 from millstream.algebra.relation import Relation
 from millstream.compiler.blocks.group_block import peel
 
@@ -42,6 +43,6 @@ def test_having_is_evaluated_over_the_state() -> None:
 def test_an_ordered_aggregate_is_recomputed_over_the_rows_of_its_group() -> None:
     text = "SELECT t.a, array_agg(t.b ORDER BY t.id) AS l FROM public.t GROUP BY t.a"
     [block] = planned(text, "a l")
-    assert block.head is not None
+    assert isinstance(block, AggregateBlock)
     assert len(block.head.holistic) == 1
     assert {column.name for column in block.head.row_columns} == {"g0", "g1"}

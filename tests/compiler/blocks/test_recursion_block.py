@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 from tests.compiler.conftest import planned
 
-from millstream.algebra.block import LEVEL, Block
+from millstream.algebra.block import LEVEL, RecursionBlock
 from millstream.errors import Unsupported
 
 TYPES = {'q."c0"': "int4"}
 
 
-def recursion(step: str, union: str = "UNION") -> Block:
+def recursion(step: str, union: str = "UNION") -> RecursionBlock:
     """The block of a recursion that begins with t.a."""
     text = f"WITH RECURSIVE r(n) AS (SELECT t.a FROM public.t {union} {step}) SELECT r.n FROM r"
-    return planned(text, "n", TYPES)[0]
+    block = planned(text, "n", TYPES)[0]
+    assert isinstance(block, RecursionBlock)
+    return block
 
 
 STEP = "SELECT u.b FROM public.u JOIN r ON r.n = u.a"

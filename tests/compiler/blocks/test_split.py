@@ -11,22 +11,22 @@ ROW_NUMBER = 'row_number() OVER (PARTITION BY r."g0" ORDER BY r."g1")'
 def kinds(text: str, columns: str, **types: str) -> list[str]:
     """What each block is: an aggregate, rows that are materialized, or neither."""
     blocks = planned(text, columns, {ROW_NUMBER: "int8"})
-    return [one.materialized.kind if one.materialized else "groups" if one.head else "rows" for one in blocks]
+    return [block.kind for block in blocks]
 
 
 @pytest.mark.parametrize(
     ("text", "columns", "expected"),
     [
-        ("SELECT t.id FROM public.t JOIN public.u ON u.a = t.a WHERE t.b > 1", "id", ["rows"]),
-        ("SELECT t.a, count(*) AS n FROM public.t GROUP BY t.a HAVING count(*) > 1", "a n", ["groups"]),
-        ("SELECT t.id FROM public.t ORDER BY t.a LIMIT 3", "id", ["limit", "rows"]),
+        ("SELECT t.id FROM public.t JOIN public.u ON u.a = t.a WHERE t.b > 1", "id", ["none"]),
+        ("SELECT t.a, count(*) AS n FROM public.t GROUP BY t.a HAVING count(*) > 1", "a n", ["aggregate"]),
+        ("SELECT t.id FROM public.t ORDER BY t.a LIMIT 3", "id", ["limit", "none"]),
         (
             "SELECT t.id, row_number() OVER (PARTITION BY t.a ORDER BY t.b) AS n FROM public.t", "id n",
-            ["window", "rows"],
+            ["window", "none"],
         ),
         (
             "SELECT max(q.n) AS m FROM (SELECT t.a, count(*) AS n FROM public.t GROUP BY t.a) q", "m",
-            ["groups", "groups"],
+            ["aggregate", "aggregate"],
         ),
     ],
 )  # fmt: skip

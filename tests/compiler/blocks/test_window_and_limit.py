@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 from tests.compiler.conftest import planned
 
-from millstream.algebra.block import MaterializedRows
+from millstream.algebra.block import LimitBlock, WindowBlock
 
 ROW_NUMBER = 'row_number() OVER (PARTITION BY r."g0" ORDER BY r."g1")'
 
 
-def limit(text: str, columns: str) -> MaterializedRows:
-    """How the rows of the first block are materialized."""
-    materialized = planned(text, columns)[0].materialized
-    assert materialized is not None
-    return materialized
+def limit(text: str, columns: str) -> LimitBlock:
+    """Return the first block, which is a limit."""
+    block = planned(text, columns)[0]
+    assert isinstance(block, LimitBlock)
+    return block
 
 
 def test_a_window_reads_all_rows_of_a_partition_and_each_call_is_as_it_stands_in_the_query() -> None:
     text = "SELECT t.id, row_number() OVER (PARTITION BY t.a ORDER BY t.b) AS n FROM public.t"
     block, _ = planned(text, "id n", {ROW_NUMBER: "int8"})
-    assert block.head is not None
-    assert block.head.whole
+    assert isinstance(block, WindowBlock)
+    assert block.head.consolidated
     assert [key.name for key in block.head.keys] == ["k0"]
     assert [column.name for column in block.head.row_columns] == ["g0", "g1", "g2"]
     assert block.outputs[-1].expr == f"({ROW_NUMBER})"

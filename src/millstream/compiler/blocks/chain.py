@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from millstream.algebra.block import Block, MaterializedRows
+from millstream.algebra.block import AggregateBlock, BagBlock, Block, StatelessBlock, WindowBlock
 from millstream.algebra.choice import Choice
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.query_part import planning
@@ -75,7 +76,8 @@ from millstream.compiler.server.questions import PlanningServer
 from millstream.errors import Unsupported
 
 Stateful = Aggregate | Window | Limit | Recursion
-Make = Callable[[Sequence[FlatBranch]], Block | Unsupported]
+Built = TypeVar("Built", bound=Block)
+Make = Callable[[Sequence[FlatBranch]], Built | Unsupported]
 """Builds a block over these branches, or returns its refusal."""
 Rows = tuple[Scan, dict[Ref, Expr]]
 """A scan of materialized rows, and what each column of the relation is there."""
@@ -154,7 +156,7 @@ class Chain:
             return refusal
         columns = _numbered_columns(len(wanted))
 
-        def make(flats: Sequence[FlatBranch]) -> Block | Unsupported:
+        def make(flats: Sequence[FlatBranch]) -> StatelessBlock | Unsupported:
             return build_stateless_block(wanted, flats, columns, self.server)
 
         block = self.build_block(relation, wanted, make)
@@ -187,7 +189,7 @@ class Chain:
         rows, over = accepted(self._rows(relation, relation.columns, OPTIONAL_UNION))
         return Project(rows, tuple(Named(ref.column, expr) for ref, expr in over.items()), aliases.pop())
 
-    def build_block(self, relation: Relation, wanted: Iterable[Ref], make: Make) -> Block | Unsupported:
+    def build_block(self, relation: Relation, wanted: Iterable[Ref], make: Make[Built]) -> Built | Unsupported:
         """Build a block over the branches of a relation; `wanted` are the columns of it that the block uses.
 
         The first of these that Spark can compute exactly:
@@ -200,17 +202,17 @@ class Chain:
         """
         flats = flatten(relation)
         as_they_are = make(flats)
-        if isinstance(as_they_are, Block):
+        if not isinstance(as_they_are, Unsupported):
             return as_they_are
         draft = self._draft()
         over_rows = draft._over_materialized_joins(flats, set(wanted), make)
-        if isinstance(over_rows, Block):
+        if over_rows is not None:
             self._adopt(draft)
             return over_rows
         lenient = make([replace(flat, lenient=True) for flat in flats])
         return lenient if isinstance(lenient, Unsupported) else lenient.with_choices([lenient_arithmetic(as_they_are)])
 
-    def _over_materialized_joins(self, flats: Sequence[FlatBranch], used: set[Ref], make: Make) -> Block | None:
+    def _over_materialized_joins(self, flats: Sequence[FlatBranch], used: set[Ref], make: Make[Built]) -> Built | None:
         """Build a block over the materialized joins of its branches; None if it is refused, or no other."""
         over_rows = collect(self._materialize_join(flat, used, united=len(flats) > 1) for flat in flats)
         if isinstance(over_rows, Unsupported) or over_rows == flats:
@@ -267,12 +269,14 @@ class Chain:
         region = Region((rows, *rejoined), tuple(condition.substitute(over_rows) for condition in unplaceable))
         return FlatBranch(region, {ref: expr.substitute(over_rows) for ref, expr in outputs.items()})
 
-    def _add_bag(self, block: Block, unbounded: frozenset[str]) -> Scan:
+    def _add_bag(self, block: StatelessBlock, unbounded: frozenset[str]) -> Scan:
         """Add a block whose rows are materialized as they are, and return a scan of them."""
-        table = self._declared(replace(block, materialized=MaterializedRows("bag")))
+        table = self._declared(BagBlock.of(block))
         return Scan(replace(table, unbounded=unbounded), f"rows_{len(self.blocks)}")
 
-    def build_group_block(self, peeled: Peeled, aggregate: Aggregate, columns: Sequence[Column]) -> Block | Unsupported:
+    def build_group_block(
+        self, peeled: Peeled, aggregate: Aggregate, columns: Sequence[Column]
+    ) -> AggregateBlock | Unsupported:
         """Build the block of an aggregate; over the materialized rows of its input if Spark cannot compute its keys."""
         block = self._group_block(peeled, aggregate, columns)
         if isinstance(block, Block) or is_one_table(aggregate.input):
@@ -287,18 +291,20 @@ class Chain:
         self._adopt(draft)
         return self._with_reason(aggregate, over_rows)
 
-    def _with_reason(self, aggregate: Aggregate, block: Block) -> Block:
+    def _with_reason(self, aggregate: Aggregate, block: AggregateBlock) -> AggregateBlock:
         """Add why count(DISTINCT x) of the aggregate has no block of its own, if one was tried."""
         refusal = self._not_split.get(aggregate)
         return block.with_choices([distinct_values_recomputed(refusal)]) if refusal else block
 
-    def _group_block(self, peeled: Peeled, aggregate: Aggregate, columns: Sequence[Column]) -> Block | Unsupported:
-        def make(flats: Sequence[FlatBranch]) -> Block | Unsupported:
+    def _group_block(
+        self, peeled: Peeled, aggregate: Aggregate, columns: Sequence[Column]
+    ) -> AggregateBlock | Unsupported:
+        def make(flats: Sequence[FlatBranch]) -> AggregateBlock | Unsupported:
             return build_group_block(peeled, aggregate, flats, columns, self.server)
 
         return self.build_block(aggregate.input, aggregate.refs(), make)
 
-    def _build_window_block(self, window: Window) -> Block | Unsupported:
+    def _build_window_block(self, window: Window) -> WindowBlock | Unsupported:
         """Build the block of a window; over the materialized rows of its input if Spark cannot compute its keys."""
         block = self._window_block(window)
         if isinstance(block, Block) or is_one_table(window.input):
@@ -312,8 +318,8 @@ class Chain:
             self._adopt(draft)
         return over_rows
 
-    def _window_block(self, window: Window) -> Block | Unsupported:
-        def make(flats: Sequence[FlatBranch]) -> Block | Unsupported:
+    def _window_block(self, window: Window) -> WindowBlock | Unsupported:
+        def make(flats: Sequence[FlatBranch]) -> WindowBlock | Unsupported:
             return window_block(window, flats, self.server)
 
         return self.build_block(window.input, window.input.columns, make)

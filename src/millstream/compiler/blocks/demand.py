@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
 
-from millstream.algebra.block import Block, Branch, Edge, Input
+from millstream.algebra.block import Block, Branch, Edge, GroupedBlock, Input, RecursionBlock
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.table import BlockRows
 
@@ -181,11 +181,11 @@ def _asked(block: Block, branch: Branch) -> Iterator[tuple[Input, tuple[str, ...
     """Yield the columns by which inputs are looked up: along edges, and for recomputed groups."""
     for edge in branch.edges:
         yield from ((branch.input(name), columns) for name, columns in edge.both())
-    if block.head is not None and block.head.consolidated:
+    if isinstance(block, GroupedBlock) and block.head.consolidated:
         seed = group_seed(branch, [key.name for key in block.head.keys])
         if seed is not None:
             yield branch.input(seed[0]), tuple(leaf for _, leaf in seed[1])
-    for term in block.terms:
+    for term in block.terms if isinstance(block, RecursionBlock) else ():
         seed = group_seed(branch, [name for _, name in term.found_by]) if branch in term.block.branches else None
         if seed is not None:
             yield branch.input(seed[0]), tuple(leaf for _, leaf in seed[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from millstream.algebra.block import AggregateHead, Block, BlockColumn, Branch, Key, Output, Use
+from millstream.algebra.block import AggregateBlock, AggregateHead, BlockColumn, Branch, Key, Output, Use
 from millstream.algebra.choice import Choice
 from millstream.algebra.expr import Expr, Ref, conjuncts, unwrapped
 from millstream.algebra.relation import Aggregate, Filter, Measure, Named, Project, Relation
@@ -56,7 +56,7 @@ def peel(relation: Relation) -> Peeled:
 
 def build_group_block(
     peeled: Peeled, aggregate: Aggregate, flats: Sequence[FlatBranch], columns: Sequence[Column], server: PlanningServer
-) -> Block | Unsupported:
+) -> AggregateBlock | Unsupported:
     """Build the block of an aggregate, or return its refusal.
 
     A measure that is refused becomes holistic: PostgreSQL recomputes it over all rows of a touched group.
@@ -161,7 +161,7 @@ def _without_type(aggregate: Aggregate, columns: Mapping[str, Placement]) -> dic
 
 def _block(
     grouped: PlacedGroups, peeled: Peeled, columns: Sequence[Column], made: Sequence[Choice]
-) -> Block | Unsupported:
+) -> AggregateBlock | Unsupported:
     aggregate, by_name = grouped.aggregate, dict(grouped.columns)
     key_types = collect(_type_of_key(by_name[key.name], key) for key in aggregate.keys)
     if isinstance(key_types, Unsupported):
@@ -182,7 +182,8 @@ def _block(
     row_columns = tuple(column for column in body if column.name in grouped.branches[0].row_columns)
     head = AggregateHead(key_columns, tuple(state.accumulators.values()), tuple(state.holistic), row_columns)
     key = _group_key(peeled, aggregate, key_columns, columns)
-    block = Block("result", tuple(branches), body, head, _outputs(peeled, aggregate, reads, columns), having, key)
+    outputs = _outputs(peeled, aggregate, reads, columns)
+    block = AggregateBlock("result", tuple(branches), body, outputs, key, head=head, having=having)
     return block.with_choices([*made, *_drifting(aggregate, head)])
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from millstream.algebra.block import LEVEL, Block, Key, MaterializedRows, Output, RecursionTerm
+from millstream.algebra.block import LEVEL, Block, Key, Output, RecursionBlock, RecursionTerm
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.relation import Recursion, Relation, Scan, replace_scans
 from millstream.algebra.table import BlockRows, SelfReference, Table, quoted
@@ -46,14 +46,15 @@ def open_recursion(relation: Relation) -> Unsupported | None:
     )
 
 
-def recursion_shape(recursion: Recursion) -> Block:
+def recursion_shape(recursion: Recursion) -> RecursionBlock:
     """Return the block without its terms: enough for the server to describe its columns."""
     names = [ref.column for ref in recursion.columns]
     outputs = [Output(Column(name, UNKNOWN_TYPE), f"q.{quoted(name)}") for name in names]
     if not recursion.each_once:
         outputs.append(Output(Column(LEVEL, INT4), "0"))
-    kept = MaterializedRows("set" if recursion.each_once else "levels", text=recursion.text)
-    return Block("recursion", (), (), None, tuple(outputs), None, Key("row_id"), materialized=kept)
+    return RecursionBlock(
+        "recursion", (), (), tuple(outputs), Key("row_id"), each_once=recursion.each_once, text=recursion.text
+    )
 
 
 def without_level(table: BlockRows) -> BlockRows:
@@ -61,7 +62,9 @@ def without_level(table: BlockRows) -> BlockRows:
     return replace(table, columns=tuple(column for column in table.columns if column.name != LEVEL))
 
 
-def build_recursion_block(recursion: Recursion, block: Block, table: Table, server: PlanningServer) -> Block:
+def build_recursion_block(
+    recursion: Recursion, block: RecursionBlock, table: Table, server: PlanningServer
+) -> RecursionBlock:
     """Add the terms to the block of a recursion; `table` has the columns of its rows."""
     if recursion.each_once:
         _check_equality(table.columns)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from millstream.algebra.block import Block, BlockColumn, Branch, Key, Output
+from millstream.algebra.block import BlockColumn, Branch, Key, Output, StatelessBlock
 from millstream.algebra.expr import Expr, Ref
 from millstream.algebra.table import quoted
 from millstream.algebra.types import Column, PgType
@@ -25,7 +25,7 @@ UNKNOWN_TYPE = PgType(705, "unknown", "unknown", kind="pseudo")
 
 def build_stateless_block(
     wanted: Sequence[Ref], flats: Sequence[FlatBranch], columns: Sequence[Column], server: PlanningServer
-) -> Block | Unsupported:
+) -> StatelessBlock | Unsupported:
     """Build the block of these columns, over all branches; return the refusal of what cannot be placed."""
     if len(flats) == 1:
         return one_branch(flats[0], [flats[0].outputs[ref] for ref in wanted], columns, server)
@@ -42,7 +42,7 @@ def build_stateless_block(
     if isinstance(body, Unsupported):
         return body
     outputs = tuple(Output(c, f"d.{quoted(b.name)}") for c, b in zip(columns, body, strict=True))
-    return Block("result", tuple(branches), body, None, outputs, None, Key("row_id"))
+    return StatelessBlock("result", tuple(branches), body, outputs, Key("row_id"))
 
 
 def _part(
@@ -60,7 +60,7 @@ def _part(
 
 def one_branch(
     flat: FlatBranch, wanted: Sequence[Expr], columns: Sequence[Column], server: PlanningServer, first: int = 0
-) -> Block | Unsupported:
+) -> StatelessBlock | Unsupported:
     """Build the block of one branch, or return its refusal.
 
     PostgreSQL evaluates the final expressions over the columns that Spark carries.
@@ -83,7 +83,7 @@ def one_branch(
         for c, (expr, _) in zip(columns, over, strict=True)
     )
     key = row_keys.region_key(flat.region, {c.name: e for c, e in zip(columns, wanted, strict=True)})
-    return Block("result", (branch,), tuple(column for column, _ in body.values()), None, outputs, None, key)
+    return StatelessBlock("result", (branch,), tuple(column for column, _ in body.values()), outputs, key)
 
 
 def _columns_of(

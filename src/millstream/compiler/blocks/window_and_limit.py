@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millstream.algebra.block import AggregateHead, Block, BlockColumn, Key, MaterializedRows, Output
+from millstream.algebra.block import BlockColumn, Key, LimitBlock, Output, PartitionHead, WindowBlock
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Aggregate, Call, Limit, Measure, Named, Order, Window
 from millstream.algebra.text_io import output_sql
@@ -20,7 +20,7 @@ from millstream.compiler.server.questions import PlanningServer
 from millstream.errors import Unsupported
 
 
-def window_block(window: Window, flats: Sequence[FlatBranch], server: PlanningServer) -> Block | Unsupported:
+def window_block(window: Window, flats: Sequence[FlatBranch], server: PlanningServer) -> WindowBlock | Unsupported:
     """Build the block of a window, or return its refusal.
 
     PostgreSQL computes its rows over all rows of a touched partition.
@@ -43,26 +43,12 @@ def window_block(window: Window, flats: Sequence[FlatBranch], server: PlanningSe
         Output(Column(name, UNKNOWN_TYPE), f"({qualify_columns(text, first.final)})")
         for name, text in zip(window.names, texts, strict=True)
     )
-    head = AggregateHead(
-        tuple(body[key.name] for key in keys),
-        tuple(aggregate_state.GroupState().accumulators.values()),
-        (),
-        row_columns,
-        whole=True,
-    )
-    return Block(
-        "window",
-        tuple(branches),
-        tuple(body.values()),
-        head,
-        outputs,
-        None,
-        Key("row_id"),
-        materialized=MaterializedRows("window"),
-    )
+    accumulators = tuple(aggregate_state.GroupState().accumulators.values())
+    head = PartitionHead(tuple(body[key.name] for key in keys), accumulators, (), row_columns)
+    return WindowBlock("window", tuple(branches), tuple(body.values()), outputs, Key("row_id"), head=head)
 
 
-def limit_block(limit: Limit, server: PlanningServer) -> Block | Unsupported:
+def limit_block(limit: Limit, server: PlanningServer) -> LimitBlock | Unsupported:
     """Build the block of a limit over one table or block, or return its refusal.
 
     PostgreSQL reads its first rows, if possible by an index.
@@ -90,5 +76,4 @@ def limit_block(limit: Limit, server: PlanningServer) -> Block | Unsupported:
     tail = f"ORDER BY {', '.join(sorted_by)} {limit.limit}" if sorted_by else limit.limit
     outputs = tuple(Output(Column(f"c{n}", UNKNOWN_TYPE), f"({expr.sql})") for n, expr in enumerate(wanted))
     columns = tuple(BlockColumn(name, one.type or NUMERIC, one.wire) for name, one in named)
-    kept = MaterializedRows("limit", tail, tuple(order))
-    return Block("limit", (branch,), columns, None, outputs, None, Key("row_id"), materialized=kept)
+    return LimitBlock("limit", (branch,), columns, outputs, Key("row_id"), tail=tail, order=tuple(order))

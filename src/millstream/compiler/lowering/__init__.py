@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millstream.algebra.block import Block, Match, Read
+from millstream.algebra.block import Block, GroupedBlock, Match, Read, RecursionBlock
 from millstream.algebra.relation import Filter, Project, Relation
 from millstream.compiler.lowering.aggregate import aggregate
 from millstream.compiler.lowering.consolidate import consolidate_select
@@ -34,7 +34,7 @@ RULES: dict[type[Relation], Rule] = {Read: read, Filter: filter_rows, Project: p
 @on_large_stack
 def printed(block: Block, views: dict[str, str]) -> str:
     """Return the statement of a block as `explain` shows it; for a recursion, one statement per term."""
-    if not block.terms:
+    if not isinstance(block, RecursionBlock):
         return lower(block, views)
     return "\n\n".join(f"-- {term.block.name}\n{lower(term.block, views)}" for term in block.terms)
 
@@ -71,9 +71,9 @@ def lower(block: Block, views: dict[str, str], options: LoweringOptions = READAB
 
 def _last_select(block: Block, step: str, options: LoweringOptions, ctx: Lowering) -> str:
     """Return the SELECT of the changed rows of a block, of its groups' changes, or of the rows of its groups."""
-    head = block.head
-    if head is None:
+    if not isinstance(block, GroupedBlock):
         return consolidate_select(step, block.columns)
+    head = block.head
     if options.wanted is not None:
         step = restrict(step, head, options.wanted, ctx)
     if options.group_rows:

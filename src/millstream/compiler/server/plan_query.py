@@ -15,7 +15,7 @@ import psycopg
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from millstream.algebra.block import Block, Key
+from millstream.algebra.block import AggregateBlock, Block, Key, MaterializedBlock, WindowBlock
 from millstream.algebra.dialect import parsed, printed
 from millstream.algebra.expr import Expr
 from millstream.algebra.query_part import noted_part
@@ -357,11 +357,15 @@ def _name_casts(tree: exp.Expression) -> exp.Expression:
 @on_large_stack
 def state_sql(block: Block, names: BlockNames, *, inner: bool, temporary: bool = False) -> list[str]:
     """Return the statements that create the state of a block, its materialized rows, and the view of its rows."""
-    kept_rows = materialized_rows.create_sql(block, names) if block.materialized else []
-    if block.head is None:
-        return kept_rows
-    shown = [state.shown_sql(block, names, temporary=temporary)] if inner and not block.materialized else []
-    return [*state.create_sql(block, block.head, names), *kept_rows, *shown]
+    match block:
+        case WindowBlock(head=head):
+            return [*state.create_sql(block, head, names), *materialized_rows.create_sql(block, names)]
+        case AggregateBlock(head=head):
+            shown = [state.shown_sql(block, names, temporary=temporary)] if inner else []
+            return [*state.create_sql(block, head, names), *shown]
+        case MaterializedBlock():
+            return materialized_rows.create_sql(block, names)
+    return []
 
 
 class _Server:

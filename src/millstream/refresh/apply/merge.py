@@ -14,7 +14,7 @@ from typing import Protocol
 import psycopg
 import pyarrow as pa
 
-from millstream.algebra.block import AggregateHead, Block
+from millstream.algebra.block import AggregateBlock, AggregateHead, Block, MaterializedBlock, WindowBlock
 from millstream.catalog.target import targets, write_guard
 from millstream.errors import TargetDiffers, TriggerInterferes
 from millstream.observe import log
@@ -63,66 +63,77 @@ class Apply:
             staging.clear(self.conn, self.names.staging())
         if self.inner:
             self._run(state.changes_table_sql(self.block, self.names))
-        if rows is None:
-            return
-        if self.block.materialized is not None:
-            self._rows(rows, evaluation, full=False)
-            return
-        head = self.block.head
-        with self.tally.phase("apply"):
-            self._stage(rows)
-            if head is not None:
-                self._groups(head, absolute=False)
-        if head is not None:
-            if head.recoverable:
-                self._recompute(head, evaluation)
-            self._gather(head, evaluation)
-            with self._images():
-                self._merge_state(head)
-        if not self.inner:
-            self._merge_target(full=False)
+        if rows is not None:
+            self._apply(rows, evaluation, full=False)
 
     def whole(self, rows: Result, evaluation: Groups) -> None:
         """Apply a complete result, as the difference from what is stored."""
         staging.clear(self.conn, self.names.staging())
-        if self.block.materialized is not None:
+        if isinstance(self.block, MaterializedBlock):
             self._run(state.changes_table_sql(self.block, self.names))
-            self._rows(rows, evaluation, full=True)
-            return
-        head = self.block.head
-        with self.tally.phase("apply"):
-            self._stage(rows)
-            if head is not None:
-                self._groups(head, absolute=True)
-                self._vanished(head)
-        if head is not None:
-            if head.holistic:
-                rows = evaluation.everything(group_rows=True)
-                with self.tally.phase("apply"):
-                    self._stage(rows, self.names.group_rows)
-            self._merge_state(head)
-        if not self.inner:
-            self._merge_target(full=True)
+        self._apply(rows, evaluation, full=True)
 
-    def _rows(self, rows: Result, evaluation: Groups, *, full: bool) -> None:
-        """Bring stored rows up to date: compute those of the touched parts, compare, change what differs."""
-        head = self.block.head
+    def _apply(self, rows: Result, evaluation: Groups, *, full: bool) -> None:
+        """Apply a change, or with `full` a complete result, as the kind of the block demands."""
+        match self.block:
+            case WindowBlock(head=head):
+                self._stage_groups(head, rows, full=full)
+                self._stage_group_rows(head, evaluation, full=full)
+                self._change_rows(full=full)
+                self._merge_state(head)
+            case MaterializedBlock():
+                self._stage_delta(rows)
+                self._change_rows(full=full)
+            case AggregateBlock(head=head):
+                self._stage_groups(head, rows, full=full)
+                if full:
+                    self._merge_whole_groups(head, evaluation)
+                else:
+                    self._merge_changed_groups(head, evaluation)
+                self._apply_to_target(full=full)
+            case _:
+                self._stage_delta(rows)
+                self._apply_to_target(full=full)
+
+    def _stage_delta(self, rows: Result) -> None:
         with self.tally.phase("apply"):
             self._stage(rows)
-            if head is not None:
-                self._groups(head, absolute=full)
-                if full:
-                    self._vanished(head)
-        if head is not None:
-            self._stage_group_rows(head, evaluation, full=full)
+
+    def _stage_groups(self, head: AggregateHead, rows: Result, *, full: bool) -> None:
+        """Stage the touched groups; of a complete result, also the stored groups that it does not have."""
         with self.tally.phase("apply"):
-            for statement in (
-                *materialized_rows.new_sql(self.block, self.names, full=full),
-                *materialized_rows.change_sql(self.block, self.names, full=full),
-            ):
-                self._run(statement)
-        if head is not None:
+            self._stage(rows)
+            self._groups(head, absolute=full)
+            if full:
+                self._vanished(head)
+
+    def _merge_changed_groups(self, head: AggregateHead, evaluation: Groups) -> None:
+        if head.recoverable:
+            self._recompute(head, evaluation)
+        self._gather(head, evaluation)
+        with self._images():
             self._merge_state(head)
+
+    def _merge_whole_groups(self, head: AggregateHead, evaluation: Groups) -> None:
+        if head.holistic:
+            rows = evaluation.everything(group_rows=True)
+            with self.tally.phase("apply"):
+                self._stage(rows, self.names.group_rows)
+        self._merge_state(head)
+
+    def _apply_to_target(self, *, full: bool) -> None:
+        if not self.inner:
+            self._merge_target(full=full)
+
+    def _change_rows(self, *, full: bool) -> None:
+        """Bring stored rows up to date: compute those of the touched parts, compare, change what differs."""
+        statements = [
+            *materialized_rows.new_sql(self.block, self.names, full=full),
+            *materialized_rows.change_sql(self.block, self.names, full=full),
+        ]
+        with self.tally.phase("apply"):
+            for statement in statements:
+                self._run(statement)
 
     def _stage_group_rows(self, head: AggregateHead, evaluation: Groups, *, full: bool) -> None:
         """Bring the rows of the touched partitions."""

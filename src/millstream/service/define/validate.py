@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import psycopg
 
-from millstream.algebra.block import AggregateHead, Block
+from millstream.algebra.block import AggregateBlock, AggregateHead, Block, WindowBlock
 from millstream.algebra.expr import Ref
 from millstream.algebra.table import SourceTable
 from millstream.capture.transition import transitions
@@ -136,16 +136,16 @@ def _accepted(app: App, planned: QueryPlan, cdc_mode: str) -> Validation:
 
 def materialized(block: Block) -> str:
     """Return which rows of a block are stored in addition to the stream table; "" if none are."""
-    head, kind = block.head, block.materialized.kind if block.materialized else None
-    if kind == "window" and head:
-        return f"the rows of each partition ({_keys(block, head)})"
-    parts = [_ROWS[kind]] if kind else []
-    parts += [_state(block, head)] if head else []
-    return "; ".join(parts)
+    match block:
+        case WindowBlock(head=head):
+            return f"the rows of each partition ({_keys(block, head)})"
+        case AggregateBlock(head=head):
+            return _state(block, head)
+    return _ROWS[block.kind]
 
 
 _ROWS = {
-    "window": "the rows of the window",
+    "none": "",
     "limit": "the first rows in order",
     "bag": "the rows of the join",
     "set": "the rows of the recursion",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.algebra import text_io
-from millstream.algebra.block import Block
+from millstream.algebra.block import Block, GroupedBlock, StatelessBlock, WindowBlock
 from millstream.algebra.table import quoted
 from millstream.algebra.types import Column
 from millstream.postgres.connection import Connection
@@ -101,7 +101,7 @@ def _sample(conn: Connection, bags: str) -> tuple[dict[str, Any], ...]:
 
 def chooses(blocks: Sequence[Block]) -> bool:
     """Return True if a query chooses among equal values. One that only filters, computes and joins does not."""
-    return any(block.head is not None or block.materialized is not None for block in blocks)
+    return any(not isinstance(block, StatelessBlock) for block in blocks)
 
 
 def rounded_columns(blocks: Sequence[Block]) -> tuple[str, ...]:
@@ -115,8 +115,8 @@ def rounded_columns(blocks: Sequence[Block]) -> tuple[str, ...]:
 
 def totals(block: Block) -> list[str]:
     """Return the columns of a block's state that add floats or may do so, such as all holistic aggregates."""
-    if block.head is None:
+    if not isinstance(block, GroupedBlock):
         return []
     added = [one.name for one in block.head.accumulators if one.strategy == "recompute"]
-    partition = [one.name for one in block.head.accumulators] if block.head.whole else []
+    partition = [one.name for one in block.head.accumulators] if isinstance(block, WindowBlock) else []
     return [f's."{name}"' for name in (*added, *partition, *(one.name for one in block.head.holistic))]
