@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from tests.compiler.conftest import planned
 
-from millstream.algebra.block import Block, Input
+from millstream.algebra.block import Block, Input, RecursionBlock
 from millstream.frontier.snapshot import Snapshot
 from millstream.refresh.evaluate import Evaluation
 from millstream.refresh.reads.read_sql import schema_of
@@ -77,6 +77,7 @@ def test_when_a_recursion_begins_its_own_rows_have_not_changed() -> None:
         "SELECT r.n FROM r"
     )
     block, _ = planned(text, "n", {'q."c0"': "int4"})
+    assert isinstance(block, RecursionBlock)
     made, access = evaluation(block.terms[1].block, rows=0)
     assert made.changes(OLD) is None
     assert len(access.asked) == 1
