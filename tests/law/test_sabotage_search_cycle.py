@@ -32,7 +32,7 @@ BY_BREADTH = f"{RECURSIVE} SEARCH BREADTH FIRST BY id SET seq SELECT id, t, rank
 
 
 def a_cycle_leads_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(search_cycle, "_not_yet", lambda cycle: exp.true())
+    patch.setattr(search_cycle, "_closes_no_cycle", lambda cycle: exp.true())
 
 
 def the_way_is_forgotten(patch: pytest.MonkeyPatch) -> None:
