@@ -68,6 +68,11 @@ KEPT = {
     "LATERAL (SELECT count(*) AS n FROM u WHERE u.b > w.b) AS q",
     "WITH inside": "SELECT t.id, q.n FROM t, LATERAL (WITH x AS (SELECT u.b FROM u WHERE u.a > t.a) "
     "SELECT count(*) AS n FROM x JOIN x AS y ON x.b = y.b) AS q",
+    "WITH over WITH inside": "SELECT t.id, q.n FROM t, LATERAL (WITH x AS (SELECT u.b FROM u WHERE u.a > t.a), "
+    "y AS (SELECT x.b FROM x WHERE x.b >= t.b) SELECT count(*) AS n FROM y) AS q",
+    "WITH of the same name inside": "SELECT t.id, q.n, q.m FROM t, "
+    "LATERAL (WITH x AS (SELECT u.b FROM u WHERE u.a > t.a) SELECT count(*) AS n, "
+    "(SELECT count(*) FROM (WITH x AS (SELECT w.b FROM w) SELECT x.b FROM x) AS z) AS m FROM x) AS q",
     "outer joins inside": "SELECT t.id, q.n, q.m FROM t, LATERAL (SELECT count(u.b) AS n, count(w.b) AS m "
     "FROM u FULL JOIN w ON w.a = u.a AND w.b > t.b) AS q",
     "a function inside": "SELECT t.id, q.s FROM t, LATERAL (SELECT sum(x) AS s FROM unnest(t.list) AS l (x)) AS q",
@@ -82,6 +87,7 @@ KEPT = {
     "b <= ANY (SELECT b FROM u WHERE u.a > t.a) AS y, b = ANY (SELECT b FROM u WHERE u.a > t.a) AS z FROM t",
     "EXISTS of groups": "SELECT id FROM t WHERE EXISTS (SELECT FROM u WHERE u.a = t.a GROUP BY b HAVING count(*) > 1)",
     "NOT IN of the first": "SELECT id FROM t WHERE b NOT IN (SELECT b FROM u WHERE u.a = t.a ORDER BY b LIMIT 2)",
+    "EXISTS after the first": "SELECT id FROM t WHERE EXISTS (SELECT FROM u WHERE u.a = t.a OFFSET 1)",
     "EXISTS of a union": "SELECT id, EXISTS (SELECT FROM u WHERE u.a = t.a UNION ALL "
     "SELECT FROM w WHERE w.a = t.b) AS x FROM t",
     "two levels": "SELECT id FROM t WHERE EXISTS (SELECT FROM u WHERE u.a = t.a "
