@@ -18,7 +18,7 @@ U = Scan(table("u", "id int4, q int4", key="id"), "u")
 
 def split(text: str) -> ArithmeticArgument | Unsupported | None:
     expression = Expr.parse(text)
-    placer = Placer(BranchNames(Region((T, U))), 0, [expression], PlanningServerDouble())
+    placer = Placer(BranchNames(Region((T, U))), [expression], PlanningServerDouble())
     return split_arithmetic(placer, expression)
 
 
@@ -40,7 +40,7 @@ def test_a_number_is_0_in_spark_exactly_when_its_operands_are_sent() -> None:
 
 def test_a_numeric_travels_as_a_number_or_as_its_text() -> None:
     expression = Expr.parse('"t"."n" * "u"."q"')
-    placer = Placer(BranchNames(Region((T, U))), 0, [expression], PlanningServerDouble())
+    placer = Placer(BranchNames(Region((T, U))), [expression], PlanningServerDouble())
     split_arithmetic(placer, expression)
     assert [leaf.use for leaf in placer.leaves["t"].values()] == ["tried", "untried"]
     assert [leaf.use for leaf in placer.leaves["u"].values()] == ["number"]

@@ -21,7 +21,7 @@ U = Scan(table("u", "id int4, x int4, word text", key="id"), "u")
 
 def place(text: str) -> Placement | Unsupported:
     expression = Expr.parse(text)
-    placer = Placer(BranchNames(Region((T, U))), 0, [expression], PlanningServerDouble())
+    placer = Placer(BranchNames(Region((T, U))), [expression], PlanningServerDouble())
     return placer.place(expression, "carry")
 
 

@@ -22,7 +22,7 @@ from millstream.algebra.relation import Filter, JoinKind, Named, Project, Relati
 from millstream.compiler.blocks.flatten import FlatBranch
 from millstream.compiler.blocks.push_filters import all_conditions, joinable, push_temporal_filters
 from millstream.compiler.blocks.region import BranchNames, OuterJoin, Region
-from millstream.compiler.placement.place import Placer
+from millstream.compiler.placement.place import Placer, PlacerOptions
 from millstream.compiler.placement.placement import Placement, leaf_ref
 from millstream.compiler.refusal import collect
 from millstream.compiler.server.questions import PlanningServer
@@ -47,9 +47,8 @@ class BranchPlan:
         self.branch_names = BranchNames(flat.region)
         conditions = list(all_conditions(flat.region))
         sides = [side for one in conditions for side in self._sides(one) or ()]
-        self.placer = Placer(
-            self.branch_names, first, [*wanted, *conditions, *sides], server, sharpen=alone, lenient=flat.lenient
-        )
+        options = PlacerOptions(first, sharpen=alone, lenient=flat.lenient)
+        self.placer = Placer(self.branch_names, [*wanted, *conditions, *sides], server, options)
         self.flat = flat
         self._filters: list[tuple[str, Expr]] = []
         self._edges: list[Edge] = []

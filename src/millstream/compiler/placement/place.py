@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sqlglot import exp
@@ -48,39 +48,54 @@ from millstream.errors import Unsupported
 OverColumns = tuple[Expr, dict[Ref, Placement]]
 
 
-class Placer:
-    """Places the expressions of one branch, and collects their leaf columns.
+@dataclass(frozen=True)
+class PlacerOptions:
+    """How the expressions of a branch are placed."""
 
-    first     the number of the branch's first input: i0, i1, ...
-    sharpen   give a numeric type the digits that follow from the declared digits of its columns
-    lenient   let Spark compute with numerics that may have more digits than its decimals, and raise an error for a
-              value that does; PostgreSQL may evaluate expressions for rows that a join discards
+    first: int = 0
+    """The number of the branch's first input: i0, i1, ..."""
+    sharpen: bool = True
+    """Give a numeric type the digits that follow from the declared digits of its columns."""
+    lenient: bool = False
+    """Let Spark compute with numerics that may have more digits than its decimals: a value that does is an error.
+
+    PostgreSQL may then also evaluate expressions for rows that a join discards.
     """
+
+
+DEFAULT_OPTIONS = PlacerOptions()
+
+
+class Placer:
+    """Places the expressions of one branch, and collects their leaf columns."""
 
     def __init__(
         self,
         branch_names: BranchNames,
-        first: int,
         expressions: Sequence[Expr],
         server: PlanningServer,
-        *,
-        sharpen: bool = True,
-        lenient: bool = False,
+        options: PlacerOptions = DEFAULT_OPTIONS,
     ) -> None:
         self.branch_names = branch_names
         self.scans = branch_names.scans
-        self.names = {alias: f"i{first + number}" for number, alias in enumerate(self.scans)}
+        self.names = {alias: f"i{number}" for number, alias in enumerate(self.scans, options.first)}
         self.leaves: dict[str, dict[tuple[Expr, str], Leaf]] = {alias: {} for alias in self.scans}
         self.server = server
-        self.lenient = lenient
+        self.lenient = options.lenient
         self._around: tuple[OuterJoin, ...] = ()
         self._errors: dict[Expr, Expr | Unsupported | None] = {}
-        self._eager = lenient
-        parts = list(dict.fromkeys(part for one in expressions for part in self.parts(one)))
-        types = accepted(self._types([branch_names.expanded(part) for part in parts])) if parts else ()
-        self.types = dict(zip(parts, types, strict=True)) | {Expr(ref.sql): BOOL for ref in branch_names.marks}
-        if sharpen:
+        self._eager = options.lenient
+        self.types = self._types_of_parts(expressions)
+        if options.sharpen:
             self.types = {part: self._sharpened(part, type_) for part, type_ in self.types.items()}
+
+    def _types_of_parts(self, expressions: Sequence[Expr]) -> dict[Expr, PgType]:
+        """Return the types of the parts of expressions that are over one table, and of the marks."""
+        parts = list(dict.fromkeys(part for expression in expressions for part in self.parts(expression)))
+        expanded = [self.branch_names.expanded(part) for part in parts]
+        types = accepted(self._types(expanded)) if parts else ()
+        marks = {Expr(ref.sql): BOOL for ref in self.branch_names.marks}
+        return dict(zip(parts, types, strict=True)) | marks
 
     def parts(self, expression: Expr) -> Iterator[Expr]:
         """Yield the largest parts of an expression that are over at most one table."""

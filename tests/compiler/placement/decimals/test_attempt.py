@@ -135,7 +135,7 @@ def placed(condition: str) -> str:
     orders = Scan(table("orders", "id int4, n numeric, p numeric(12,2), i int4", key="id"), "o")
     prices = Scan(table("prices", "id int4, m numeric, q numeric(8,4), j int4", key="id"), "p")
     expression = Expr.parse(condition)
-    placer = Placer(BranchNames(Region((orders, prices), ())), 0, [expression], PlanningServerDouble())
+    placer = Placer(BranchNames(Region((orders, prices), ())), [expression], PlanningServerDouble())
     return accepted(placer.place(expression, "carry")).expr.sql
 
 
