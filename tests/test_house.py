@@ -159,7 +159,6 @@ COVERED: dict[str, tuple[str, str]] = {
     ),
     "scheduler/context.py": ("scheduler/test_round.py", "a protocol"),
     "catalog/installation/adoption.py": ("service/test_adopt.py", "it rewrites a catalog that was restored"),
-    "testing/queries": ("testing/queries/test_productions.py", "each production is written, and PostgreSQL accepts it"),
     "testing/restore.py": ("service/test_adopt.py", "pg_dump and pg_restore between two clusters"),
     "testing/writers.py": ("concurrency/test_exact.py", "it is the load of the tests of concurrency"),
 }
