@@ -33,7 +33,7 @@ ALERTS = (
     ),
     AlertPage(
         "falling_behind",
-        "Stream tables are stale that nothing but time keeps from being refreshed. Once for each episode.",
+        "Stream tables are stale only because the service has too little time. Once for each episode.",
         "stream_tables (the worst ten), count, age_seconds, workers, workers_needed, hint",
         "tests/scheduler/test_freshness.py::test_falling_behind_names_the_worst_and_tells_how_many_workers_it_takes",
     ),
@@ -75,14 +75,13 @@ ALERTS = (
     ),
     AlertPage(
         "slot_lag_warning",
-        "The replication slot holds back more WAL than `slot_lag_warning`. Once until the lag has been below half of "
-        "that.",
+        "The replication slot lags by more than `slot_lag_warning`. Once until the lag has been below half of that.",
         "slot, lag_bytes, limit_bytes, held_by",
         "tests/capture/transition/test_transitions.py::test_a_slot_that_lags_too_far_behind_is_given_up_in_time",
     ),
     AlertPage(
         "slot_lag_critical",
-        "The replication slot holds back more WAL than `slot_lag_critical`: sources return to triggers. Once until "
+        "The replication slot lags by more than `slot_lag_critical`: sources return to triggers. Once until "
         "the lag has been below half of that.",
         "slot, lag_bytes, limit_bytes, held_by",
         "tests/capture/transition/test_transitions.py::test_a_slot_that_lags_too_far_behind_is_given_up_in_time",
@@ -102,7 +101,7 @@ ALERTS = (
     ),
     AlertPage(
         "cdc_transition_failed",
-        "A source that was on its way to the WAL stays on triggers, with the reason.",
+        "The transition of a source to WAL was abandoned; it stays on triggers. With the reason.",
         "source, reason",
         "tests/capture/transition/test_transitions.py::test_what_takes_too_long_is_given_up_with_the_reason",
     ),

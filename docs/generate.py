@@ -114,9 +114,9 @@ def monitoring() -> str:
     """What a monitor can ask by SQL."""
     head = (
         "Functions and views of schema `millstream` for members of `millstream_reader` and `millstream_operator`.\n"
-        "They show how everything stands and no value of a row: queries, plans and texts of errors, which may hold\n"
-        "values, are shown to roles with the rights of the stream table's owner. A name is read as PostgreSQL reads\n"
-        "names; a bare one is looked for along the `search_path` of the caller. For people there is\n"
+        "They show no value of a row: queries, plans and texts of errors, which may contain\n"
+        "values, are shown only to roles with the privileges of the stream table's owner. A name is parsed as in\n"
+        "SQL; one without a schema is looked up along the caller's `search_path`. See also\n"
         "[`millstream top`](commands.md), and what happens is "
         "told by [alerts](alerts.md)."
     )
@@ -140,9 +140,9 @@ def _test_link(test: str) -> str:
 def alerts() -> str:
     """When each alert is sent, and what it tells."""
     head = (
-        "`LISTEN millstream_alert` tells what wants looking at, as JSON: `alert` is the kind, the others are facts\n"
-        "about it. An alert is part of a transaction: what it tells is committed. One that would be longer than 8000\n"
-        "bytes has shortened texts, and `shortened`."
+        "`LISTEN millstream_alert` returns alerts as JSON: `alert` is the kind, the other keys are facts\n"
+        "about it. An alert is part of a transaction, so its facts are committed. One that would be longer than 8000\n"
+        "bytes has shortened texts, and the key `shortened`."
     )
     rows = ((f"`{one.kind}`", one.when, one.facts, _shown_by(one.test)) for one in ALERTS)
     return page("Alerts", head, table(("alert", "sent when", "facts", "shown by"), rows))
@@ -237,10 +237,10 @@ def sql_functions() -> str:
     """Every function and procedure for users."""
     head = (
         "Functions and procedures of schema `millstream`, for users of the database. Operators are members of\n"
-        "the role `millstream_operator`, which an administrator creates; who has the rights of the catalog's\n"
-        "owner may do all. A function that asks for work records a request, wakes the service and returns the\n"
-        "request's id; it warns where no service runs. What it may do is decided by the rights of the role\n"
-        "that asks. Names are looked up along the `search_path` of the session that asks."
+        "the role `millstream_operator`, which an administrator creates; roles with the privileges of the\n"
+        "catalog's owner may call all of them. A function that requests work records a request, wakes the service and returns the\n"
+        "request's id; it warns if no service runs. The request is executed with the privileges of the calling\n"
+        "role. Names are looked up along the `search_path` of the calling session."
     )
     example = (
         "```sql\n"
@@ -255,10 +255,10 @@ def sql_functions() -> str:
         "until they are older than `history_retention`.\n\n"
         "`wait_visible` commits, too. It returns when the stream table, and those that it reads, contain\n"
         "every change that the snapshot `seen` sees: by default all that was committed before the call, by\n"
-        "the caller and by others. It asks for no refresh: the schedule decides how long it takes. Where a\n"
-        "source is captured from WAL and nothing changes there, it has the service write down how far WAL is\n"
-        "read, which takes about a second. A snapshot that is given must have been taken outside the transaction\n"
-        "that writes, since PostgreSQL's snapshots do not tell whether they see their own."
+        "the caller and by others. It requests no refresh: the schedule decides how long it takes. If a\n"
+        "source is captured from WAL and nothing changes there, it has the service record the position of its\n"
+        "reader, which takes about a second. A given snapshot must have been taken outside of the transaction\n"
+        "that writes, because PostgreSQL's snapshots do not say whether they see their own transaction."
     )
     rows = map(sql_function_row, SQL_FUNCTIONS)
     return page("SQL functions", head, example, waiting, table(("function", "what it does", "who may", "test"), rows))

@@ -30,50 +30,52 @@ _NEW = (
 
 SQL_FUNCTIONS = (
     SqlFunction(
-        "create_stream_table", _NEW, "Create a stream table that belongs to the role that asks.", "operators", _LIFE
+        "create_stream_table", _NEW, "Create a stream table that belongs to the calling role.", "operators", _LIFE
     ),
-    SqlFunction(
-        "create_or_replace_stream_table", _NEW, "Create it, alter it, or leave it as it is.", "operators", _REPLACED
-    ),
+    SqlFunction("create_or_replace_stream_table", _NEW, "Create it, alter it, or do nothing.", "operators", _REPLACED),
     SqlFunction(
         "alter_stream_table",
         "name, schedule => NULL, refresh_mode => NULL, status => NULL, query => NULL, cdc_mode => NULL",
-        "Change what is given. Status ACTIVE resumes it, SUSPENDED stops it.",
+        "Change the given properties. Status ACTIVE resumes it, SUSPENDED stops it.",
         f"{_OWNERS}; with `query` {_ALL_RIGHTS} only",
         _LIFE,
     ),
     SqlFunction(
         "drop_stream_table",
         "name, cascade => false",
-        "Drop it; with `cascade` what depends on it, too.",
+        "Drop it; with `cascade` also the objects that depend on it.",
         _ALL_RIGHTS,
         _LIFE,
     ),
     SqlFunction("refresh_stream_table", "name", "Refresh it now.", _OWNERS, _LIFE),
     SqlFunction("verify_stream_table", "name", "Refresh it and compare it with its query.", _OWNERS, _LIFE),
     SqlFunction(
-        "validate_query", "query", "What a stream table over it would be, or why it is refused.", "operators", _LIFE
+        "validate_query",
+        "query",
+        "Show how a stream table over it would be maintained, or why it is refused.",
+        "operators",
+        _LIFE,
     ),
-    SqlFunction("explain_query", "query", "How it would be maintained: its blocks.", "operators", _LIFE),
+    SqlFunction("explain_query", "query", "Show the blocks by which it would be maintained.", "operators", _LIFE),
     SqlFunction(
         "wait_for",
         "request, timeout => '1 minute'",
         "Procedure. Wait until a request is done; returns the answer as `result`, raises the error if it failed.",
-        "whoever may ask",
+        "operators and owners",
         f"{REQUESTS}::test_waiting_raises_the_services_error_as_its_own",
     ),
     SqlFunction(
         "wait_visible",
         "name, timeout => '1 minute', seen => pg_current_snapshot()",
         "Procedure. Wait until the stream table, and those that it reads, have everything that the caller sees now.",
-        "readers; whoever may ask",
+        "readers, operators and owners",
         "tests/catalog/test_visibility.py::test_it_is_visible_only_when_everything_that_was_seen_is_there",
     ),
     SqlFunction(
         "service_is_running",
         "",
         "True if a service works on this database.",
-        "whoever may ask",
+        "operators and owners",
         f"{REQUESTS}::test_a_request_wakes_the_service_and_warns_where_none_runs",
     ),
 )
