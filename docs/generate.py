@@ -238,7 +238,8 @@ def sql_functions() -> str:
     head = (
         "Functions and procedures of schema `millstream`, for users of the database. Operators are members of\n"
         "the role `millstream_operator`, which an administrator creates; roles with the privileges of the\n"
-        "catalog's owner may call all of them. A function that requests work records a request, wakes the service and returns the\n"
+        "catalog's owner may call all of them. A function that requests work records a request, wakes the\n"
+        "service and returns the\n"
         "request's id; it warns if no service runs. The request is executed with the privileges of the calling\n"
         "role. Names are looked up along the `search_path` of the calling session."
     )

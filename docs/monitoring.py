@@ -47,7 +47,7 @@ COLUMNS = {
     "confirmed_lag_seconds": "Since when the reader is behind, at most; 0 if it is not.",
     "confirmed_lsn": "Everything before it is confirmed to the server.",
     "consecutive_errors": "Consecutive failures with errors that are not transient.",
-    "data_timestamp": "Everything committed before it is in the rows: the time of its cut, or an older data timestamp of a stream table that it read.",
+    "data_timestamp": "Everything committed before it is in the rows: the time of its cut or of an older upstream.",
     "decoder_status": "STREAMING, STOPPED or LOST; NULL where triggers capture.",
     "detail": "What was found.",
     "differential": "How many of them read changes only.",
