@@ -62,7 +62,7 @@ class Proxy:
 
 @contextmanager
 def proxy(target: Path) -> Iterator[Proxy]:
-    """A proxy for the length of a `with` block."""
+    """Run a proxy for the length of a `with` block."""
     made = Proxy(target)
     try:
         yield made

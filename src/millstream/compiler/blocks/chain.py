@@ -142,7 +142,7 @@ class Chain:
         return split
 
     def _over_one_table(self, limit: Limit) -> Limit:
-        """The same over one table or block; rows of a join are kept first."""
+        """Return the same over one table or block; the rows of a join are materialized first."""
         below = self.cleared(limit.input)
         if is_one_table(below):
             return replace(limit, input=below)
@@ -168,7 +168,7 @@ class Chain:
         return rows, dict(zip(wanted, _exprs(rows), strict=True))
 
     def _expand(self, expand: Expand) -> Expand:
-        """A function over rows of a join: those rows are kept first."""
+        """Call a function for the rows of a join, which are materialized first."""
         flats = flatten(expand.input)
         if all(find_scan_for(flat, expand.expansion.substitute(flat.outputs)) for flat in flats):
             return expand

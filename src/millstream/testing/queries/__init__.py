@@ -63,12 +63,12 @@ class RandomQueries:
         return _finished(maker, discarded.discarding(maker))
 
     def leaving_out(self) -> Query:
-        """A query over a cased schema that raises errors for strays unless LIMIT or a filter leaves them out first."""
+        """Return a query over a cased schema whose LIMIT or filter leaves out the strays that it would fail for."""
         maker = self._maker(1)
         return _finished(maker, left_out.leaving_out(maker))
 
     def numbered(self) -> Query:
-        """A query over a cased schema with arithmetic of numerics across tables."""
+        """Return a query over a cased schema with arithmetic of numerics across tables."""
         maker = self._maker(1)
         return _finished(maker, numbers.numbered(maker))
 

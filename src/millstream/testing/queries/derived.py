@@ -219,7 +219,7 @@ def _padded(m: Maker) -> Body:
 
 
 def _over_both(m: Maker, one: Item, other: Item) -> dict[str, RandomTerm]:
-    """Columns over both sides of an outer join, most of them not NULL for a missing row."""
+    """Return columns over both sides of an outer join, most of them not NULL for a missing row."""
     a, b = one.alias, other.alias
     wide = "int8" if other.column("h").kind == "int8" else "int4"
     either_j, either_g = RandomTerm(f"coalesce({a}.j, {b}.j)", "int4"), RandomTerm(f"coalesce({a}.g, {b}.g)", "text")

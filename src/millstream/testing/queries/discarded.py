@@ -37,7 +37,7 @@ def discarding(m: Maker) -> str:
 
 
 def raising(m: Maker, item: Item) -> RandomTerm:
-    """An expression that raises an error for some strays."""
+    """Return an expression that raises an error for some strays."""
     term = m.one_of([term for term in free(item.columns) if term.kind in _RAISING and term.name != "id"])
     text, kind = m.one_of(_RAISING[term.kind])
     value = _NOT_NAN.get(term.kind, "{x}").format(x=term.sql)
@@ -45,7 +45,7 @@ def raising(m: Maker, item: Item) -> RandomTerm:
 
 
 def raising_number(m: Maker, item: Item) -> RandomTerm:
-    """A number that raises an error for some strays."""
+    """Return a number that raises an error for some strays."""
     while (found := raising(m, item)).kind == "date":
         pass
     return found

@@ -48,7 +48,7 @@ def _joined(m: Maker, one: Item, call: str, value: str) -> str:
 
 
 def _called(m: Maker, one: Item) -> tuple[str, str, str]:
-    """A function under an alias, what it gives as an integer, and the number of the row or what stands for it."""
+    """Return a function call under an alias, its value as an integer, and the number of its row or another one."""
     m.aliases += 1
     alias = f"f{m.aliases}"
     name = m.part("unnest", "generate_series", "jsonb_array_elements", "string_to_table", "ROWS FROM")

@@ -64,7 +64,7 @@ def _groups(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
 
 
 def _aggregate(m: Maker, host: Around, case: str) -> tuple[str, Columns]:
-    """One row, whatever there is; the case is what it is given."""
+    """Return aggregates, which have one row whatever there is; its case is that of the row around it."""
     one = m.item()
     shown = {
         "j": RandomTerm(f"max({one.alias}.j)", "int4"),

@@ -11,7 +11,7 @@ from millstream.testing.queries.terms import Item
 
 
 def leaving_out(m: Maker) -> str:
-    """A query over tables with strays that it does not show."""
+    """Return a query over tables with strays that it does not show."""
     keyed = [table for table in m.tables if table.key] or list(m.tables)
     one = m.table(m.one_of(keyed))
     other = m.table(one.table)
@@ -20,7 +20,7 @@ def leaving_out(m: Maker) -> str:
 
 
 def _of_several_rows(one: Item, other: Item) -> str:
-    """A scalar subquery over the same table, of one row; for a stray of all that stray with it."""
+    """Return a scalar subquery over the same table, of one row; for a stray of all that stray with it."""
     a, b = (item.column("cid").sql for item in (one, other))
     once = f"{other.column('id').sql} = {one.column('id').sql}"
     return f"(SELECT {other.column('j').sql} FROM {other.sql} WHERE {b} = {a} AND ({once} OR {a} < 0))"
@@ -45,7 +45,7 @@ def _limited_inside(m: Maker, one: Item, other: Item) -> str:
 
 
 def _lateral_limit(m: Maker, one: Item, other: Item) -> str:
-    """The first rows of each case; of a stray's case none are asked for."""
+    """Return the first rows of each case; of a stray's case none are asked for."""
     third = m.table(one.table)
     inner = f"SELECT {other.column('id').sql} AS id, {_of_several_rows(other, third)} AS x FROM {other.sql}"
     tie = f"{other.column('cid').sql} = {one.column('cid').sql} AND {one.column('cid').sql} > 0"

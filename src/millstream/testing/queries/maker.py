@@ -92,7 +92,7 @@ class Maker:
 
     @contextmanager
     def apart(self) -> Iterator[None]:
-        """A text of its own, such as a view's: the CTEs around it are not to be seen."""
+        """Make a text of its own, such as a view's, which does not see the CTEs around it."""
         around, self.ctes = self.ctes, {}
         try:
             yield

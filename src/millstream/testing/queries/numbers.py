@@ -15,7 +15,7 @@ _CONSTANTS = ("0", "2.5", "-1e-100", "1e200", "'NaN'::numeric", "'-Infinity'::nu
 
 
 def numbered(m: Maker) -> str:
-    """A query over tables that are joined by case, with a number over two of them."""
+    """Return a query over tables that are joined by case, with a number over two of them."""
     one, other = (m.table(table) for table in m.dice.sample(list(m.tables), 2))
     shape = m.part(
         "filtered", "outer join", "full join", "exists", "not exists", "third table", "summed", "grouped", "ordered",
@@ -25,13 +25,13 @@ def numbered(m: Maker) -> str:
 
 
 def _operand(m: Maker, item: Item) -> str:
-    """A number of an item, nearly always a numeric."""
+    """Return a number of an item, nearly always a numeric."""
     numerics = [term.sql for term in item.columns if term.family == "numeric"]
     return m.one_of([*numerics * 2, f"{item.column('j').sql}::numeric", item.column("h").sql])
 
 
 def _across(m: Maker, one: Item, other: Item) -> RandomTerm:
-    """A number over two items."""
+    """Return a number over two items."""
     a, b = _operand(m, one), _operand(m, other)
     chosen = f"CASE WHEN {a} > {b} THEN {a} ELSE {b}::numeric END"
     sums = [f"{a} + {b}", f"{a} - {b}", f"- ({a} - {b})", f"{a} + {b} - {_operand(m, one)}"]
@@ -40,7 +40,7 @@ def _across(m: Maker, one: Item, other: Item) -> RandomTerm:
 
 
 def _product(m: Maker, one: Item, other: Item) -> Sequence[str]:
-    """Products whose digits Spark has a type for; in an outer join all have, and in a filter too."""
+    """Return products whose digits Spark has a type for; in an outer join all have, and in a filter too."""
     declared = [[term for term in item.columns if term.kind in ("money2", "rate4", "int4")] for item in (one, other)]
     return [f"{m.one_of(declared[0]).sql}::numeric * {m.one_of(declared[1]).sql}"] * 2
 
@@ -112,7 +112,7 @@ def _ordered(m: Maker, one: Item, other: Item) -> str:
 
 
 def _null_extended(m: Maker, one: Item, other: Item) -> str:
-    """A number over the optional side: NULL where that has no match."""
+    """Return a number over the optional side: NULL where that has no match."""
     third = m.table()
     listed = f"{other.column('cid').sql} AS cid, {_across(m, other, third).sql} AS x"
     inner = f"SELECT {listed} FROM {other.sql} JOIN {third.sql} ON {_tie(other, third)}"

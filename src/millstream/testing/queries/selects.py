@@ -148,7 +148,7 @@ def _beside_its_group(m: Maker) -> str:
 
 
 def null_extended(m: Maker) -> str:
-    """A query as an item of an outer join; its constants, and what hides NULLs, shown and asked for above the join."""
+    """Return an outer join to a query whose constants, and what hides NULLs, are used above the join."""
     with m.deeper():
         one, other, kind = m.item(), constant_item(m), m.one_of(OUTER)
     m.parts.add(f"{kind} join of a query")
