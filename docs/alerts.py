@@ -27,7 +27,8 @@ ALERTS = (
         "stale",
         "A stream table is older than twice its schedule, and a second. Once for each episode. Not for suspended ones, "
         "nor for the time before the service started. `cause`: `failing`, `held back` by a stream table that it "
-        "reads, or `behind`: the refresh waits for others or takes too long.",
+        "reads, or `behind`: the refresh waits for others or takes too long. Of many that are sent together the log "
+        "has the first ten, and how many more there are.",
         "stream_table, age_seconds, target_seconds, data_timestamp, cause",
         "tests/scheduler/test_freshness.py::test_an_alert_tells_age_target_and_cause",
     ),

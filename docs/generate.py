@@ -145,7 +145,12 @@ def alerts() -> str:
         "bytes has shortened texts, and the key `shortened`."
     )
     rows = ((f"`{one.kind}`", one.when, one.facts, _shown_by(one.test)) for one in ALERTS)
-    return page("Alerts", head, table(("alert", "sent when", "facts", "shown by"), rows))
+    test = _shown_by("tests/postgres/test_notifications.py::test_a_transition_names_the_source_and_both_modes")
+    transitions = (
+        "`LISTEN millstream_cdc_transition` tells of each source whose capture mode has changed: `source`,\n"
+        f"`old_mode`, `new_mode` (TRIGGER, TRANSITIONING or WAL) and `slot`; shown by {test}."
+    )
+    return page("Alerts", head, table(("alert", "sent when", "facts", "shown by"), rows), transitions)
 
 
 def _shown_by(test: str) -> str:
