@@ -114,7 +114,9 @@ def test_an_expression_raises_for_the_rows_that_have_an_error(conn: Connection, 
         try:
             types(conn, [Expr.parse(text)])
             error = row_error(Expr.parse(text), lambda parts: types(conn, parts))
-        except (Unforeseen, psycopg.Error):
+        except psycopg.Error:
+            continue
+        if isinstance(error, Unforeseen):
             continue
         for _ in range(8):
             row = [dice.choice([None, *values, *values]) for _, values in EDGES.values()]
@@ -124,7 +126,7 @@ def test_an_expression_raises_for_the_rows_that_have_an_error(conn: Connection, 
     assert raising > 30
 
 
-def told(text: str) -> Expr | None:
+def told(text: str) -> Expr | Unforeseen | None:
     def of(parts: Sequence[Expr]) -> list[PgType]:
         return [
             pg_type("text" if part.sql == "t.word" else "float8" if "t.f" in part.sql else "int4") for part in parts
@@ -142,8 +144,7 @@ def test_what_never_raises_has_no_error(text: str) -> None:
     "text", ["CAST(t.word AS INT)", "anything(t.a)", "t.f * t.f", "repeat(t.word, t.a)", "t.a BETWEEN 1 AND 2 / t.b"]
 )
 def test_what_nothing_tells_is_unforeseen(text: str) -> None:
-    with pytest.raises(Unforeseen):
-        told(text)
+    assert told(text) == Unforeseen()
 
 
 def test_texts_that_a_type_has_written_are_read_back() -> None:
@@ -151,11 +152,10 @@ def test_texts_that_a_type_has_written_are_read_back() -> None:
 
 
 def test_long_chains_are_unforeseen() -> None:
-    with pytest.raises(Unforeseen):
-        told(" + ".join(["t.a"] * 30))
+    assert told(" + ".join(["t.a"] * 30)) == Unforeseen()
 
 
 def test_a_scalar_subquery_raises_for_more_than_one_row() -> None:
     error = told("(SELECT t.a FROM generate_series(CAST(1 AS BIGINT), t.n))")
-    assert error is not None
+    assert isinstance(error, Expr)
     assert SEVERAL_ROWS in error.sql

@@ -83,7 +83,7 @@ class Placer:
         self.server = server
         self.lenient = options.lenient
         self._around: tuple[OuterJoin, ...] = ()
-        self._errors: dict[Expr, Expr | Unsupported | None] = {}
+        self._errors: dict[Expr, Expr | Unforeseen | None] = {}
         self._eager = options.lenient
         self.types = self._types_of_parts(expressions)
         if options.sharpen:
@@ -256,16 +256,14 @@ class Placer:
             return None
         if expression not in self._errors:
             expanded = self.branch_names.expanded(expression)
-            try:
-                self._errors[expression] = row_error(
-                    expanded, lambda parts: accepted(self._types(parts)), self._is_binding
-                )
-            except Unforeseen:
-                # PostgreSQL computes a column of a subquery before it null-extends the row.
-                if self._eager or expression.as_ref is not None:
-                    return None
-                return refuse_before_join(expression)
-        return self._errors[expression]
+            self._errors[expression] = row_error(expanded, lambda parts: accepted(self._types(parts)), self._is_binding)
+        error = self._errors[expression]
+        if not isinstance(error, Unforeseen):
+            return error
+        # PostgreSQL computes a column of a subquery before it null-extends the row.
+        if self._eager or expression.as_ref is not None:
+            return None
+        return refuse_before_join(expression)
 
     def _is_binding(self, ref: Ref) -> bool:
         """True for a column of outer bindings: types whose equal values can differ visibly are stored as text."""

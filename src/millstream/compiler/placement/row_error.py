@@ -80,14 +80,17 @@ TypesOf = Callable[[Sequence[Expr]], Sequence[PgType]]
 HoldsText = Callable[[Ref], bool]
 
 
-class Unforeseen(Exception):
+@dataclass(frozen=True)
+class Unforeseen:
     """Nothing tells for which rows an expression raises."""
 
 
-def row_error(expression: Expr, types_of: TypesOf, holds_text: HoldsText = lambda ref: False) -> Expr | None:
+def row_error(
+    expression: Expr, types_of: TypesOf, holds_text: HoldsText = lambda ref: False
+) -> Expr | Unforeseen | None:
     """Return the text of the error that an expression raises, NULL for rows for which it raises none.
 
-    Return None if it never raises; raise `Unforeseen` if nothing tells when it does.
+    Return None if it never raises, and `Unforeseen` if nothing tells when it does.
     """
     node = unwrapped(expression.tree)
     if isinstance(node, exp.Column | exp.Literal | exp.Boolean | exp.Null):
@@ -95,8 +98,8 @@ def row_error(expression: Expr, types_of: TypesOf, holds_text: HoldsText = lambd
     wanted = list(dict.fromkeys(_typed_parts(node)))
     found = _RowErrors(dict(zip(wanted, types_of(wanted), strict=True)) if wanted else {}, holds_text)
     error = found.of(node)
-    if found.checks > _MOST:
-        raise Unforeseen
+    if found.is_unforeseen or found.checks > _MOST:
+        return Unforeseen()
     return Expr.parse(error) if error else None
 
 
@@ -129,6 +132,8 @@ class _RowErrors:
     types: Mapping[Expr, PgType]
     holds_text: HoldsText
     checks: int = 0
+    is_unforeseen: bool = False
+    """True if nothing tells when some part raises; what is returned for the parts does not matter then."""
     _rules: Mapping[type[exp.Expression], Callable[[_RowErrors, exp.Expression], str]] = field(
         default_factory=lambda: _RULES
     )
@@ -136,13 +141,13 @@ class _RowErrors:
     def of(self, node: exp.Expression) -> str:
         """Return the error of a part; empty if it never raises."""
         node = unwrapped(node)
-        if node.find(exp.Column) is None:
-            # It raises for all rows or for none.
+        # A part without columns raises for all rows or for none.
+        if self.is_unforeseen or node.find(exp.Column) is None:
             return ""
         if rule := self._rules.get(type(node)):
             return rule(self, node)
         if not isinstance(node, _NEVER):
-            raise Unforeseen
+            return self.unforeseen()
         return self.all(child for child in children(node) if isinstance(child, exp.Expression))
 
     def all(self, nodes: Iterator[exp.Expression] | Sequence[exp.Expression]) -> str:
@@ -157,7 +162,12 @@ class _RowErrors:
     def never(self, *nodes: exp.Expression) -> None:
         """Require that some parts never raise."""
         if any(self.of(node) for node in nodes):
-            raise Unforeseen
+            self.unforeseen()
+
+    def unforeseen(self) -> str:
+        """Note that nothing tells when a part raises."""
+        self.is_unforeseen = True
+        return ""
 
     # -- operators ---------------------------------------------------------------------------
 
@@ -177,7 +187,7 @@ class _RowErrors:
             return self.check(f"NOT ({finite})", "cannot subtract infinite dates")
         if result in _TIMES and isinstance(node, exp.Add | exp.Sub) and operands <= {*_TIMES, "date"}:
             return ""
-        raise Unforeseen
+        return self.unforeseen()
 
     def _number(self, node: exp.Expression, result: str) -> str:
         left, right = _sql(node.this), _sql(node.expression)
@@ -216,13 +226,13 @@ class _RowErrors:
             return inner if low > least else _first([inner, self.check(f"{_sql(node.this)} = ({least})", error)])
         if base in {"numeric", *_FLOATS}:
             return inner
-        raise Unforeseen
+        return self.unforeseen()
 
     def concatenation(self, node: exp.Expression) -> str:
-        """Return the error of `||`; raise Unforeseen for arrays, whose dimensions must fit."""
+        """Return the error of `||`; unforeseen for arrays, whose dimensions must fit."""
         if any(self.types[Expr.of(unwrapped(part))].kind == "array" for part in (node.this, node.expression)
                if not isinstance(unwrapped(part), exp.Null)):  # fmt: skip
-            raise Unforeseen
+            return self.unforeseen()
         return self.all([node.this, node.expression])
 
     def _base(self, node: exp.Expression) -> str:
@@ -264,7 +274,7 @@ class _RowErrors:
             return self.of(inner)
         if is_record(inner):
             # A row that is cast to a composite type has its values cast.
-            raise Unforeseen
+            return self.unforeseen()
         if isinstance(inner, exp.Null) or (isinstance(inner, exp.Column) and self.holds_text(ref_of(inner))):
             return ""
         source, target = self.types[Expr.of(inner)], self.types[Expr.of(node)]
@@ -275,11 +285,11 @@ class _RowErrors:
         if target.base in _TEXTS or source == target:
             return ""
         if target.kind != "base" or source.kind not in ("base", "domain"):
-            raise Unforeseen
+            return self.unforeseen()
         value = _sql(inner)
         if target.precision is not None:
             if target.base != "numeric" or source.base not in {*_INTEGERS, "numeric"}:
-                raise Unforeseen
+                return self.unforeseen()
             return self._shortened(value, target)
         if source.base == target.base or (source.base, target.base) in _WIDER:
             return ""
@@ -290,7 +300,7 @@ class _RowErrors:
         if source.base == "date" and target.base in ("timestamp", "timestamptz"):
             late = f"isfinite({value}) AND {value} > DATE '294276-12-31'"
             return self.check(late, "date out of range for timestamp")
-        raise Unforeseen
+        return self.unforeseen()
 
     def _to_integer(self, value: str, source: str, target: str) -> str:
         least, most, error = _INTEGERS[target]
@@ -326,12 +336,12 @@ class _RowErrors:
         if name in _WITH_CONSTANTS:
             first, *others = arguments
             if not all(map(_is_constant, others)) or (name == "mod" and any(map(_is_zero, others))):
-                raise Unforeseen
+                return self.unforeseen()
             return self.of(first)
         if name in _PARTS and not _is_constant(arguments[0]):
-            raise Unforeseen
+            return self.unforeseen()
         if name not in _FUNCTIONS | _PARTS:
-            raise Unforeseen
+            return self.unforeseen()
         errors = self.all(arguments)
         if name == "abs" and self._base(node) in _INTEGERS:
             least, _, error = _INTEGERS[self._base(node)]
@@ -339,10 +349,10 @@ class _RowErrors:
         return errors
 
     def with_constant(self, node: exp.Expression) -> str:
-        """Return the error of LIKE or AT TIME ZONE; raise Unforeseen unless the pattern or the zone is a constant."""
+        """Return the error of LIKE or AT TIME ZONE; unforeseen unless the pattern or the zone is a constant."""
         constant = node.args.get("zone") or node.expression
         if not _is_constant(constant):
-            raise Unforeseen
+            return self.unforeseen()
         return self.of(node.this)
 
     # -- parts that are not always evaluated -------------------------------------------------
@@ -385,7 +395,7 @@ class _RowErrors:
         """Return the error of a scalar subquery: more than one row."""
         found = several_rows(node)
         if found is None:
-            raise Unforeseen
+            return self.unforeseen()
         return self.check(f"{found} > 1", SEVERAL_ROWS)
 
 
