@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import os
@@ -69,6 +70,25 @@ def test_sql_is_not_edited_by_regular_expressions() -> None:
     modules = [path for path in source.rglob("*.py") if "testing" not in path.relative_to(source).parts]
     found = {path.relative_to(source).as_posix() for path in modules if "\nimport re\n" in path.read_text()}
     assert found == set(READ_BY_REGEX)
+
+
+# Words of ours that an earlier version showed to users, where the field has one of its own (see docs/glossary.md).
+_PRIVATE = re.compile(
+    r"\b(hand-?over|handed over|padded|gathered|netted|flip(s|ped)?|moving filter|tied (to|by)|meets? (none|nothing)|"
+    r"way round|made anew|the log (tells|does not tell|has come))\b"
+)
+
+
+def test_messages_have_no_private_words() -> None:
+    found = list[str]()
+    for path in sorted((ROOT / "src" / "millstream").rglob("*.py")):
+        if "testing" in path.parts:
+            continue
+        texts = (node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant))
+        found += [
+            f"{path.name}: {word[0]}" for text in texts if isinstance(text, str) and (word := _PRIVATE.search(text))
+        ]
+    assert found == []
 
 
 def locked() -> dict[str, str]:

@@ -90,7 +90,8 @@ def _demand(block: Block) -> str:
             sent = ", ".join(str(message) for message in messages(branch, [one.name])) or "nothing else is read"
             lines.append(f"a change of {one.scan.alias} ({one.name}): {sent}")
             by = {scan.table.title for temporal_filters in one.temporal_filters for scan in temporal_filters.by}
-            lines += [f"a change of {title}: what it flips of {one.scan.alias} ({one.name})" for title in sorted(by)]
+            crossing = f"the rows of {one.scan.alias} ({one.name}) that cross its temporal filter"
+            lines += [f"a change of {title}: {crossing}" for title in sorted(by)]
         if isinstance(block, GroupedBlock) and block.head.consolidated and block.head.keys:
             lines.append(_recompute(block, branch))
     return "\n".join(lines)

@@ -246,7 +246,7 @@ class AccessPaths:
             return self.everything(
                 one, before=1, why=f"more than {self.max_lookup_rows} rows crossed a temporal filter"
             )
-        self._note(one, "filter" if estimate.sequential else "lookup", rows.num_rows, "flipped")
+        self._note(one, "filter" if estimate.sequential else "lookup", rows.num_rows, "crossing")
         return rows
 
     def settle(self) -> None:

@@ -96,7 +96,7 @@ class SingleRowVersions:
                     for action, at in (("D", self.since), ("I", self.now)))  # fmt: skip
         return f"({old} UNION ALL {new})"
 
-    # -- where flipped rows lie ------------------------------------------------------------
+    # -- the range of crossing rows ---------------------------------------------------------
 
     def _range(self, one: Input, was: _Side, now: _Side) -> str:
         """Return a condition that all crossing rows meet and an index supports; "" if there is none."""
