@@ -175,6 +175,15 @@ def _check_without_key(table: Table) -> None:
         raise ValueError(f"{table.title} has no key")
 
 
+def literal(text: str) -> str:
+    """Return a text as a string constant.
+
+    >>> print(literal("it's"))
+    'it''s'
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
 def quoted(name: str) -> str:
     """Return an identifier in double quotes."""
     return '"' + name.replace('"', '""') + '"'

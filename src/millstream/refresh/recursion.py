@@ -26,17 +26,13 @@ from millstream.errors import RecursionTooDeep, TargetDiffers
 from millstream.frontier.snapshot import Snapshot
 from millstream.observe.failpoint import failpoint
 from millstream.postgres.connection import Connection
-from millstream.postgres.copy import fetch, send_each
-from millstream.refresh.apply.merge import plain
+from millstream.postgres.copy import fetch
 from millstream.refresh.evaluate import Evaluation
 from millstream.refresh.reads.access_paths import AccessPaths
+from millstream.refresh.staging_tables import StagingTables
 from millstream.spark.parts import Result
 from millstream.store import recursion, staging, state
 from millstream.store.names import BlockNames
-
-# Temporary tables from this size on are planned with statistics.
-_ANALYZED = 5_000
-_RUN = pa.field("__run", pa.int32())
 
 
 class RecursionRefresh:
@@ -56,6 +52,7 @@ class RecursionRefresh:
         self.names = names
         self.terms = list(zip(block.terms, evaluations, strict=True))
         self.access = access
+        self.staged = StagingTables(conn)
         self.most_steps = most_steps
         self.runs = 0
         self.each_once = block.each_once
@@ -93,7 +90,7 @@ class RecursionRefresh:
             level = min(waiting)
             waiting.remove(level)
             found = self._run(recursion.level_sql(self.block, self.names, level))
-            self._analyze(self.names.steps, found)
+            self.staged.analyze(self.names.steps, found)
             if found and self._step(self.names.steps, level, level + 1):
                 waiting.add(level + 1)
 
@@ -105,8 +102,7 @@ class RecursionRefresh:
             return
         self._run(recursion.take_out_sql(self.names))
         # The changes are evaluated again, because some results came from rows that are now deleted.
-        for statement in recursion.forget_sql(self.block, self.names):
-            self._run(statement)
+        self._run(*recursion.forget_sql(self.block, self.names))
         self._changes(frontier, again=True)
         self._rederive()
 
@@ -114,7 +110,7 @@ class RecursionRefresh:
         number, found = 0, self._run(recursion.lost_sql(self.block, self.names))
         some = found > 0
         while found:
-            self._analyze(self.names.gone, found)
+            self.staged.analyze(self.names.gone, found)
             run = self._next_run()
             if not self._step(self.names.gone, number, run):
                 break
@@ -151,8 +147,7 @@ class RecursionRefresh:
     def _begin(self) -> None:
         staging.clear(self.conn, self.names.staging(len(self.block.terms)))
         self._run(state.changes_table_sql(self.block, self.names))
-        for statement in recursion.tables_sql(self.block, self.names):
-            self._run(statement)
+        self._run(*recursion.tables_sql(self.block, self.names))
 
     def _changes(self, frontier: Snapshot, *, again: bool = False) -> bool:
         """Run 0; False if nothing has changed. Again, only what reads the recursion."""
@@ -184,14 +179,8 @@ class RecursionRefresh:
         return self.runs
 
     def _stage(self, number: int, rows: Result, run: int) -> int:
-        to = self.names.of_term(number).delta
         with self.access.tally.phase("apply"):
-            schema = plain(rows.schema)
-            numbered = (_numbered(table.cast(schema), run) for table in rows.tables)
-            count = send_each(self.conn, to, schema.append(_RUN), numbered)
-            self._analyze(to, count)
-        failpoint("staged")
-        return count
+            return self.staged.append(self.names.of_term(number).delta, rows, run)
 
     def _carry_out(self, *, full: bool) -> None:
         if self.each_once:
@@ -199,8 +188,7 @@ class RecursionRefresh:
         else:
             self._check_there(full=full)
             statements = recursion.carry_out_levels_sql(self.block, self.names, full=full)
-        for statement in statements:
-            self._run(statement)
+        self._run(*statements)
         failpoint("state_merged")
 
     def _check_there(self, *, full: bool) -> None:
@@ -208,14 +196,6 @@ class RecursionRefresh:
         if row and row[0]:
             raise TargetDiffers.at(self.names.name, f"{row[0]} rows of a recursion to delete do not exist.")
 
-    def _analyze(self, relation: str, rows: int) -> None:
-        if rows > _ANALYZED:
-            self._run(f"ANALYZE {relation}")
-
-    def _run(self, statement: str) -> int:
+    def _run(self, *statements: str) -> int:
         with self.access.tally.phase("apply"):
-            return self.conn.execute(statement.encode()).rowcount
-
-
-def _numbered(rows: pa.Table, run: int) -> pa.Table:
-    return rows.append_column(_RUN, pa.repeat(pa.scalar(run, pa.int32()), rows.num_rows))
+            return self.staged.run(*statements)

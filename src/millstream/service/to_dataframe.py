@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, functions
 
 from millstream.algebra.table import quoted
+from millstream.algebra.types import Column
 from millstream.algebra.wire import number_wire_of, wire_of
 from millstream.postgres.copy import fetch
 from millstream.service.app import App
@@ -32,13 +34,14 @@ def to_dataframe(app: App, name: str) -> DataFrame:
     schema = pa.schema([*zip(names, types, strict=True), ("__one", pa.int32())])
     rows = fetch(app.conn, f"SELECT {', '.join(listed)}, 1 FROM {table.qualified}", schema)
     made = app.engine().spark.createDataFrame(rows.select(names))
-    exprs = [
-        f"CAST({n} AS {_spark_type(c.type.base, number_wire_of(c.type))}) AS `{c.name.replace('`', '``')}`"
-        if _spark_type(c.type.base, number_wire_of(c.type))
-        else f"{n} AS `{c.name.replace('`', '``')}`"
-        for n, c in zip(names, columns, strict=True)
-    ]
-    return made.selectExpr(*exprs)
+    return made.select(*(_converted(name, column) for name, column in zip(names, columns, strict=True)))
+
+
+def _converted(name: str, column: Column) -> SparkColumn:
+    """Return the values of a column that was read, in Spark's own type and under the column's name."""
+    type_ = _spark_type(column.type.base, number_wire_of(column.type))
+    value = functions.col(name)
+    return (value.cast(type_) if type_ else value).alias(column.name)
 
 
 def _spark_type(base: str, number: object) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from millstream.algebra.block import AggregateHead, Block
-from millstream.algebra.table import quoted
+from millstream.store.decode import decoded_columns
 from millstream.store.names import BlockNames
 from millstream.store.state import empty_select, id_sql, sent_keys
 
@@ -44,10 +44,8 @@ def holistic_sql(block: Block, head: AggregateHead, names: BlockNames) -> str:
 def group_rows_sql(block: Block, head: AggregateHead, names: BlockNames) -> str:
     """Return a FROM item `r` of the group rows, each as often as it occurs, in the query's own types."""
     columns = (*head.keys, *head.row_columns)
-    decoded = [f"{c.wire.decode_sql(f'd.{quoted(c.name)}', c.type)} AS {quoted(c.name)}" for c in columns]
-    rows = (
-        f"SELECT {', '.join(decoded) or '1 AS one'} FROM {names.group_rows} AS d CROSS JOIN generate_series(1, d.__net)"
-    )
+    decoded = ", ".join(decoded_columns(columns)) or "1 AS one"
+    rows = f"SELECT {decoded} FROM {names.group_rows} AS d CROSS JOIN generate_series(1, d.__net)"
     if len(block.branches) == 1 and any(c.type.collation != "none" for c in columns):
         # A cast has the database's collation; in a union that of the query's own column comes first.
         rows = f"{empty_select(block, [c.name for c in columns], names)} UNION ALL {rows}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from millstream.algebra.block import LEVEL, Block, LimitBlock, RecursionBlock, WindowBlock
 from millstream.algebra.table import ROW, quoted
 from millstream.algebra.text_io import staged_sql
-from millstream.store.decode import decoded_rows
+from millstream.store.decode import consolidated_sql, decoded_rows
 from millstream.store.group_rows import group_rows_sql
 from millstream.store.names import PART, BlockNames, row_hash
 from millstream.store.staging_columns import columns_of, stage, stages, unstage
@@ -131,22 +131,29 @@ def _source(block: LimitBlock, names: BlockNames) -> str:
 def _bag_rows(block: Block, names: BlockNames) -> str:
     """Return a query of each distinct row: its hash, and the change of its number of copies."""
     rows = f"SELECT {_outputs(block)}, d.__net AS __ms_net FROM {decoded_rows(block, names)}"
-    part = f"encode({row_hash([quoted(output.column.name) for output in block.outputs])}, 'hex')::uuid AS part"
-    summed = f"SELECT {part}, x.*, sum(x.__ms_net) OVER w AS total, row_number() OVER w AS nth FROM ({rows}) AS x"
-    hashed = part.removesuffix(" AS part")
-    windowed = f"{summed} WINDOW w AS (PARTITION BY {hashed})"
-    return f"SELECT part, {_columns(block)}, total AS __ms_net FROM ({windowed}) AS y WHERE nth = 1 AND total <> 0"
+    part = f"encode({row_hash([f'r.{quoted(output.column.name)}' for output in block.outputs])}, 'hex')::uuid"
+    consolidated = consolidated_sql(f"SELECT {part} AS part, r.* FROM ({rows}) AS r", "x.part", "__ms_net")
+    return f"SELECT part, {_columns(block)}, total AS __ms_net FROM ({consolidated}) AS z"
 
 
 def _bag(block: Block, names: BlockNames) -> str:
-    have = f"(SELECT count(*) FROM {names.materialized} AS k WHERE k.part = b.part)"
-    columns = ", ".join(f"b.{quoted(output.column.name)}" for output in block.outputs)
-    return (
-        f"SELECT b.part, {columns} FROM ({_bag_rows(block, names)}) AS b "
-        f"CROSS JOIN LATERAL generate_series(1, {have} + b.__ms_net)"
-    )
+    return copies_sql(block, names, f"({_bag_rows(block, names)})", full=False)
 
 
 def _bag_full(block: Block, names: BlockNames) -> str:
+    return copies_sql(block, names, f"({_bag_rows(block, names)})", full=True)
+
+
+def copies_sql(block: Block, names: BlockNames, changes: str, *, full: bool) -> str:
+    """Return a query of the rows that are then stored: each as often as it is stored now, and its change more.
+
+    With `full`, what is stored now does not count.
+    """
     columns = ", ".join(f"b.{quoted(output.column.name)}" for output in block.outputs)
-    return f"SELECT b.part, {columns} FROM ({_bag_rows(block, names)}) AS b CROSS JOIN generate_series(1, b.__ms_net)"
+    copies = "b.__ms_net" if full else f"{stored_copies_sql(names)} + b.__ms_net"
+    return f"SELECT b.part, {columns} FROM {changes} AS b CROSS JOIN LATERAL generate_series(1, {copies})"
+
+
+def stored_copies_sql(names: BlockNames) -> str:
+    """Return the number of stored copies of the row `b`."""
+    return f"(SELECT count(*) FROM {names.materialized} AS k WHERE k.part = b.part)"

@@ -17,8 +17,8 @@ from millstream.algebra.table import ROW, quoted
 from millstream.algebra.text_io import staged_sql
 from millstream.algebra.wire import wire_of
 from millstream.postgres.copy import postgres_type
-from millstream.store.decode import decoded_rows
-from millstream.store.materialized_rows import change_sql, filled_sql
+from millstream.store.decode import consolidated_sql, decoded_rows
+from millstream.store.materialized_rows import change_sql, copies_sql, filled_sql, stored_copies_sql
 from millstream.store.names import PART, BlockNames, row_hash
 from millstream.store.staging_columns import columns_of, sent_key_sql, stages, unstage
 
@@ -115,29 +115,19 @@ def levels_sql(block: RecursionBlock, names: BlockNames) -> str:
 def level_sql(block: RecursionBlock, names: BlockNames, level: int) -> str:
     """Return the statement that computes the net of each row of a level, from the changes and from the level before."""
     given = _given(block, names, f"__run IN (0, {level})", "<> 0", level=level)
-    summed = f"SELECT y.*, sum(__ms_net) OVER w AS total, row_number() OVER w AS nth FROM ({given}) AS y"
-    return (
-        f"INSERT INTO {names.steps} SELECT part, {_staged(block, 'z.')}, total, {level} "
-        f"FROM ({summed} WINDOW w AS (PARTITION BY part)) AS z WHERE nth = 1 AND total <> 0"
-    )
+    consolidated = consolidated_sql(given, "x.part", "__ms_net")
+    staged = _staged(block, "z.")
+    return f"INSERT INTO {names.steps} SELECT part, {staged}, total, {level} FROM ({consolidated}) AS z"
 
 
 def overdrawn_sql(names: BlockNames) -> str:
     """Return a query of the number of rows of which more copies are to be deleted than exist."""
-    return f"SELECT count(*) FROM {names.steps} AS b WHERE {_have(names)} + b.__ms_net < 0"
-
-
-def _have(names: BlockNames) -> str:
-    return f"(SELECT count(*) FROM {names.materialized} AS k WHERE k.part = b.part)"
+    return f"SELECT count(*) FROM {names.steps} AS b WHERE {stored_copies_sql(names)} + b.__ms_net < 0"
 
 
 def carry_out_levels_sql(block: RecursionBlock, names: BlockNames, *, full: bool) -> list[str]:
     """Return the statements that record the images and apply them to the stored rows."""
-    have = "" if full else f"{_have(names)} + "
-    rows = (
-        f"SELECT b.part, {_columns(block, 'b.')} FROM {_typed(block, names.steps)} AS b "
-        f"CROSS JOIN LATERAL generate_series(1, {have}b.__ms_net)"
-    )
+    rows = copies_sql(block, names, _typed(block, names.steps), full=full)
     return [*filled_sql(block, names, rows), *change_sql(block, names, full=full)]
 
 

@@ -11,10 +11,10 @@ the table is complete. Rows are compared by their exact text.
 from __future__ import annotations
 
 from millstream.algebra.block import AggregateBlock, Block
-from millstream.algebra.table import quoted
+from millstream.algebra.table import literal, quoted
 from millstream.algebra.text_io import staged_sql, unstaged_sql
 from millstream.algebra.types import PgType
-from millstream.store.decode import decoded_rows
+from millstream.store.decode import consolidated_sql, decoded_rows
 from millstream.store.names import ROW_ID, BlockNames, row_hash
 
 # A btree's entry has 2704 bytes at most, with its header.
@@ -59,20 +59,16 @@ def long_columns(block: Block) -> dict[str, str]:
 
 def unique_index_sql(block: Block, names: BlockNames) -> str:
     """Return the name of the unique index on the key."""
-    columns = ", ".join(map(_literal, block.key.columns))
+    columns = ", ".join(map(literal, block.key.columns))
     own = (
         "SELECT array_agg(a.attname::text ORDER BY k.place) FROM unnest(i.indkey) WITH ORDINALITY AS k (attnum, place) "
         "JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum"
     )
     return (
         "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid "
-        f"JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE i.indrelid = {_literal(names.target)}::regclass "
+        f"JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE i.indrelid = {literal(names.target)}::regclass "
         f"AND i.indisunique AND i.indpred IS NULL AND ({own}) = ARRAY[{columns}]"
     )
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def long_index_sql(block: Block, names: BlockNames) -> list[str]:
@@ -283,10 +279,7 @@ def _bag_rows(block: Block, names: BlockNames) -> str:
         f"SELECT {row_hash(outputs)} AS h, r.* "
         f"FROM (SELECT {', '.join(_outputs(block))}, d.__net AS net FROM {decoded_rows(block, names)}) AS r"
     )
-    return (
-        f"SELECT * FROM (SELECT x.*, sum(x.net) OVER w AS total, row_number() OVER w AS nth "
-        f"FROM ({hashed}) AS x WINDOW w AS (PARTITION BY x.h)) AS y WHERE y.nth = 1 AND y.total <> 0"
-    )
+    return consolidated_sql(hashed, "x.h", "net")
 
 
 def _bag_columns(block: Block) -> str:

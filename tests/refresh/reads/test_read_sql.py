@@ -40,7 +40,7 @@ def test_every_read_applies_the_filters_of_the_input() -> None:
         all_sql(ORDERS, "public.orders", before=1),
         images_sql(ORDERS, "images"),
         slice_sql(ORDERS, "true"),
-        lookup_sql(ORDERS, "public.orders", Lookup(["id"], "keys", 9), before=1),
+        lookup_sql(ORDERS, "public.orders", Lookup(["id"], "keys"), before=1),
         crossing_sql(ORDERS, "public.orders", MOVED, limit=9),
     ]
     assert [query for query in reads if ORDERS.filters[0].sql not in query] == []
@@ -85,14 +85,13 @@ def test_images_are_filtered_by_the_version_before() -> None:
 
 def test_nulls_are_equal_only_at_the_positions_named() -> None:
     columns = ["id", "note"]
-    query = lookup_sql(ORDERS, "public.orders", Lookup(columns, "keys", 9, (1,)), before=1)
+    query = lookup_sql(ORDERS, "public.orders", Lookup(columns, "keys", (1,)), before=1)
     assert "__ms_k.k1 IS NULL" in query
     assert "__ms_k.k0 IS NULL" not in query
 
 
-def test_a_lookup_is_limited_and_says_where_rows_are_stored() -> None:
-    query = lookup_sql(ORDERS, "public.orders", Lookup(["id"], "keys", 9), before=1)
-    assert query.endswith(" LIMIT 9")
+def test_a_lookup_says_where_rows_are_stored() -> None:
+    query = lookup_sql(ORDERS, "public.orders", Lookup(["id"], "keys"), before=1)
     assert '"o".tableoid::text || "o".ctid::text' in query
     assert schema_of(ORDERS, located=True).names[-1] == ROW
     assert ROW not in schema_of(ORDERS).names

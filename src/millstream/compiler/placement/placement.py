@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from millstream.algebra.expr import Expr, Ref, ref_of, unwrapped
+from millstream.algebra.table import literal as string_constant
 from millstream.algebra.types import PgType
 from millstream.algebra.wire import Wire
 from millstream.compiler.server.questions import Constant
@@ -41,9 +42,8 @@ def literal(value: Constant, wire: Wire) -> Expr:
         return Expr.parse(f"CAST(NULL AS {_SPARK_TO_SQL.get(wire.spark, wire.spark)})")
     if isinstance(value, bool):
         return Expr("TRUE" if value else "FALSE")
-    text = value.replace("'", "''") if isinstance(value, str) else repr(value)
-    quoted = f"'{text}'" if isinstance(value, str | float) else text
-    return Expr.parse(f"CAST({quoted} AS {_SPARK_TO_SQL.get(wire.spark, wire.spark)})")
+    text = string_constant(str(value)) if isinstance(value, str | float) else str(value)
+    return Expr.parse(f"CAST({text} AS {_SPARK_TO_SQL.get(wire.spark, wire.spark)})")
 
 
 # PostgreSQL's names of Spark's types: an Expr is written in PostgreSQL's SQL.

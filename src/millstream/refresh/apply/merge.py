@@ -20,8 +20,9 @@ from millstream.errors import TargetDiffers, TriggerInterferes
 from millstream.observe import log
 from millstream.observe.failpoint import failpoint
 from millstream.postgres.connection import Connection, users_path
-from millstream.postgres.copy import fetch, postgres_type, send_each
+from millstream.postgres.copy import fetch
 from millstream.refresh.report import Tally
+from millstream.refresh.staging_tables import StagingTables
 from millstream.spark.parts import Result
 from millstream.store import group_rows, materialized_rows, staging, state, target
 from millstream.store.names import BlockNames
@@ -55,14 +56,14 @@ class Apply:
         self.inner = inner
         self.row_triggers = row_triggers
         """Triggers of the user's that may change a row before it is written."""
-        self._staged = set[str]()
+        self.staged = StagingTables(conn)
 
     def difference(self, rows: Result | None, evaluation: Groups) -> None:
         """Apply a change, if there is one."""
         if rows is not None or self.inner:
             staging.clear(self.conn, self.names.staging())
         if self.inner:
-            self._run(state.changes_table_sql(self.block, self.names))
+            self.staged.run(state.changes_table_sql(self.block, self.names))
         if rows is not None:
             self._apply(rows, evaluation, full=False)
 
@@ -70,7 +71,7 @@ class Apply:
         """Apply a complete result, as the difference from what is stored."""
         staging.clear(self.conn, self.names.staging())
         if isinstance(self.block, MaterializedBlock):
-            self._run(state.changes_table_sql(self.block, self.names))
+            self.staged.run(state.changes_table_sql(self.block, self.names))
         self._apply(rows, evaluation, full=True)
 
     def _apply(self, rows: Result, evaluation: Groups, *, full: bool) -> None:
@@ -97,12 +98,12 @@ class Apply:
 
     def _stage_delta(self, rows: Result) -> None:
         with self.tally.phase("apply"):
-            self._stage(rows)
+            self.staged.fill(self.names.delta, rows)
 
     def _stage_groups(self, head: AggregateHead, rows: Result, *, full: bool) -> None:
         """Stage the touched groups; of a complete result, also the stored groups that it does not have."""
         with self.tally.phase("apply"):
-            self._stage(rows)
+            self.staged.fill(self.names.delta, rows)
             self._groups(head, absolute=full)
             if full:
                 self._vanished(head)
@@ -118,7 +119,7 @@ class Apply:
         if head.holistic:
             rows = evaluation.everything(group_rows=True)
             with self.tally.phase("apply"):
-                self._stage(rows, self.names.group_rows)
+                self.staged.fill(self.names.group_rows, rows)
         self._merge_state(head)
 
     def _apply_to_target(self, *, full: bool) -> None:
@@ -132,8 +133,7 @@ class Apply:
             *materialized_rows.change_sql(self.block, self.names, full=full),
         ]
         with self.tally.phase("apply"):
-            for statement in statements:
-                self._run(statement)
+            self.staged.run(*statements)
 
     def _stage_group_rows(self, head: AggregateHead, evaluation: Groups, *, full: bool) -> None:
         """Bring the rows of the touched partitions."""
@@ -142,34 +142,22 @@ class Apply:
         else:
             keys = self._keys(head, group_rows.wanted_sql(head, self.names))
             if head.keys and keys.num_rows == 0:
-                self._stage(Result.of(group_rows.no_rows_sql(head)), self.names.group_rows)
+                self.staged.fill(self.names.group_rows, Result.of(group_rows.no_rows_sql(head)))
                 return
             found = evaluation.groups(head, keys, group_rows=True)
-        self._stage(found, self.names.group_rows)
+        self.staged.fill(self.names.group_rows, found)
 
     # -- steps -----------------------------------------------------------------------------
 
-    def _stage(self, rows: Result, relation: str | None = None) -> None:
-        schema = plain(rows.schema)
-        columns = ", ".join(f'"{field.name}" {postgres_type(field.type)}' for field in schema)
-        to = relation or self.names.delta
-        if to in self._staged:
-            staging.clear(self.conn, [to])
-        self._staged.add(to)
-        self._run(f"CREATE TEMPORARY TABLE IF NOT EXISTS {to.removeprefix('pg_temp.')} ({columns})")
-        count = send_each(self.conn, to, schema, (table.cast(schema) for table in rows.tables))
-        self._analyze(to, count)
-        failpoint("staged")
-
     def _groups(self, head: AggregateHead, *, absolute: bool) -> None:
-        self._run(state.groups_table_sql(head, self.names))
-        self._run(state.decode_sql(head, self.names, absolute=absolute))
+        self.staged.run(state.groups_table_sql(head, self.names))
+        self.staged.run(state.decode_sql(head, self.names, absolute=absolute))
 
     def _vanished(self, head: AggregateHead) -> None:
         """Note the stored groups that a full read has not found."""
         if renamed := state.renamed_sql(head, self.names):
-            self._run(renamed)
-        self._run(state.vanished_sql(head, self.names))
+            self.staged.run(renamed)
+        self.staged.run(state.vanished_sql(head, self.names))
 
     def _keys(self, head: AggregateHead, query: str) -> pa.Table:
         with self.tally.phase("apply"):
@@ -184,7 +172,7 @@ class Apply:
         some = keys.num_rows or not head.keys
         rows = evaluation.groups(head, keys, group_rows=True) if some else Result.of(group_rows.no_rows_sql(head))
         with self.tally.phase("apply"):
-            self._stage(rows, self.names.group_rows)
+            self.staged.fill(self.names.group_rows, rows)
 
     def _recompute(self, head: AggregateHead, evaluation: Groups) -> None:
         lost = self._keys(head, state.lost_sql(head, self.names))
@@ -192,25 +180,25 @@ class Apply:
             return
         rows = evaluation.groups(head, lost)
         with self.tally.phase("apply"):
-            self._stage(rows)
-            self._run(state.forget_sql(head, self.names))
+            self.staged.fill(self.names.delta, rows)
+            self.staged.run(state.forget_sql(head, self.names))
             self._groups(head, absolute=True)
 
     @contextmanager
     def _images(self) -> Iterator[None]:
         """Record the old and new rows of an inner block as images, for the blocks that read it."""
         if self.inner:
-            self._run(state.images_sql(self.block, self.names, "D"))
+            self.staged.run(state.images_sql(self.block, self.names, "D"))
         yield
         if self.inner:
-            self._run(state.images_sql(self.block, self.names, "I"))
-            self._run(state.unchanged_sql(self.block, self.names))
+            self.staged.run(state.images_sql(self.block, self.names, "I"))
+            self.staged.run(state.unchanged_sql(self.block, self.names))
 
     def _merge_state(self, head: AggregateHead) -> None:
         with self.tally.phase("apply"):
             try:
                 holistic = group_rows.holistic_sql(self.block, head, self.names)
-                self._run(state.merge_sql(head, self.names, holistic))
+                self.staged.run(state.merge_sql(head, self.names, holistic))
             except psycopg.errors.CheckViolation as error:
                 raise TargetDiffers.at(
                     self.names.name, f"The stored state of a group has fewer rows than were removed from it: {error}"
@@ -219,9 +207,8 @@ class Apply:
 
     def _merge_target(self, *, full: bool) -> None:
         with self.tally.phase("apply"):
-            self._run(target.rows_table_sql(self.block, self.names))
-            for statement in target.plan_sql(self.block, self.names, full=full):
-                self._run(statement)
+            self.staged.run(target.rows_table_sql(self.block, self.names))
+            self.staged.run(*target.plan_sql(self.block, self.names, full=full))
             counts = self._counts()
             if not counts:
                 return
@@ -241,16 +228,15 @@ class Apply:
             return
         for (index,) in self.conn.execute(target.unique_index_sql(self.block, self.names).encode()).fetchall():
             log.warning("keys too long for a unique index", table=self.names.name, index=index)
-            self._run(f"DROP INDEX {index}")
-            for statement in target.long_index_sql(self.block, self.names):
-                self._run(statement)
+            self.staged.run(f"DROP INDEX {index}")
+            self.staged.run(*target.long_index_sql(self.block, self.names))
             targets.mark(self.conn, self.names.id)
 
     def _carry_out(self, statement: str, expected: int) -> None:
         try:
             # The triggers that fire here are the user's, so the path is too; the statement itself needs none.
             with write_guard.write_permit(self.conn, self.names.target), users_path(self.conn):
-                done = self._run(statement)
+                done = self.staged.run(statement)
         except psycopg.errors.UniqueViolation as error:
             raise TargetDiffers.at(self.names.name, f"A row to insert already exists: {error}") from error
         if self.row_triggers:
@@ -271,17 +257,3 @@ class Apply:
         if "?" in counts:
             raise TargetDiffers.at(self.names.name, f"{counts['?']} rows to delete do not exist.")
         return counts
-
-    def _analyze(self, relation: str, rows: int) -> None:
-        # Without statistics a large temporary table is planned as if it were tiny.
-        if rows > 5_000:
-            self._run(f"ANALYZE {relation}")
-
-    def _run(self, statement: str) -> int:
-        return self.conn.execute(statement.encode()).rowcount
-
-
-def plain(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with only one of Arrow's large and small variants of each type."""
-    types = [pa.string() if pa.types.is_large_string(field.type) else field.type for field in schema]
-    return pa.schema(list(zip(schema.names, types, strict=True)))

@@ -90,14 +90,15 @@ class AccessPaths:
         """
         nulls = [place for place in nulls if keys.column(place).null_count > 0]
         distinct = read_sql.keys_sql(one, columns, self._keys_relation(keys))
-        lookup = read_sql.Lookup(columns, distinct, self.max_lookup_rows + 1, nulls)
+        lookup = read_sql.Lookup(columns, distinct, nulls)
         relation = self.names.source(one.scan.table)
         filter_versions = self.versions.filter_versions(one)
         query = read_sql.lookup_sql(one, relation, lookup, before=before, filter_versions=filter_versions)
-        estimate = self._estimate(query.rsplit(" LIMIT ", 1)[0], one)
+        estimate = self._estimate(query, one)
         if estimate.rows > self.max_lookup_rows and self._has_statistics(one):
             return self.everything(one, before=before, why=f"a lookup would return about {estimate.rows:.0f} rows")
-        rows = fetch(self.cut.conn, query, read_sql.schema_of(one, located=True))
+        limited = f"{query} LIMIT {self.max_lookup_rows + 1}"
+        rows = fetch(self.cut.conn, limited, read_sql.schema_of(one, located=True))
         if rows.num_rows > self.max_lookup_rows:
             return self.everything(one, before=before, why=f"a lookup returned more than {self.max_lookup_rows} rows")
         self._note(one, "filter" if estimate.sequential else "lookup", rows.num_rows, f"{keys.num_rows} keys")

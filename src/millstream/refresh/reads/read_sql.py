@@ -147,12 +147,11 @@ def crossing_sql(input_: Input, relation: str, filter_versions: FilterVersions, 
 
 @dataclass(frozen=True)
 class Lookup:
-    """Which rows a lookup returns: those whose leaf columns equal a key, up to a limit."""
+    """Which rows a lookup returns: those whose leaf columns equal a key."""
 
     columns: Sequence[str]
     keys: str
     """A FROM item __ms_k (k0, k1, ...)."""
-    limit: int
     nulls: Sequence[int] = ()
     """Positions of the columns at which a NULL equals a NULL."""
 
@@ -171,7 +170,7 @@ def lookup_sql(
     item = input_.scan.item(relation)
     source = f"{lookup.keys} JOIN {f'({item})' if input_.scan.expansions else item} ON {' AND '.join(same)}"
     counts, passed = filter_versions.stored(before)
-    return _select(input_, source, [*counts, _located(input_)], passed, filter_versions) + f" LIMIT {lookup.limit}"
+    return _select(input_, source, [*counts, _located(input_)], passed, filter_versions)
 
 
 def _located(input_: Input) -> str:
