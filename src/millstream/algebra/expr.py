@@ -17,7 +17,7 @@ from typing import Self
 from sqlglot import exp
 
 from millstream.algebra.dialect import parsed, printed
-from millstream.algebra.places import place_of, set_place
+from millstream.algebra.places import is_placed, place_of, set_place
 from millstream.algebra.table import quoted
 
 
@@ -212,10 +212,14 @@ def any_of(parts: Iterable[Expr]) -> Expr:
 
 
 def _combined(parts: list[Expr], kind: type[exp.And | exp.Or]) -> Expr:
-    whole = parts[0].node if len(parts) == 1 else exp.Paren(this=parts[0].node)
+    if len(parts) == 1:
+        return parts[0]
+    whole: exp.Paren | exp.And | exp.Or = exp.Paren(this=parts[0].node)
     for part in parts[1:]:
         whole = kind(this=whole, expression=exp.Paren(this=part.node))
-    return parts[0] if len(parts) == 1 else Expr.of(whole)
+    if any(part.places for part in parts):
+        set_place(whole, 0)
+    return Expr.of(whole)
 
 
 def _common(node: exp.Or) -> Iterator[Expr]:
@@ -275,13 +279,15 @@ def _tree_of_parts(text: str, parts: list[Expr]) -> exp.Expression:
         part = next((part for part in parts if part.tree == node), None)
         for own, other in zip(node.walk(), part.tree.walk(), strict=True) if part else ():
             set_place(own, place_of(other))
+    set_place(tree, place_of(tree))
     return tree
 
 
 def _places(node: exp.Expression) -> tuple[int, ...]:
-    """Return the places of a node and its parts, depth first; () if none has one."""
-    places = tuple(place_of(part) for part in node.walk(bfs=False))
-    return places if any(places) else ()
+    """Return the places of a node and its parts, depth first; () if neither it nor its operands have one."""
+    if not is_placed(node) and not any(map(is_placed, node.iter_expressions())):
+        return ()
+    return tuple(place_of(part) for part in node.walk(bfs=False))
 
 
 def placed_like(column: exp.Expression, value: exp.Expression) -> exp.Expression:

@@ -28,6 +28,11 @@ def place_of(node: exp.Expr) -> int:
     return int(node._meta.get(_PLACE, 0)) if node._meta else 0
 
 
+def is_placed(node: exp.Expr) -> bool:
+    """Return True if a node has a place, or is known to have none of its own: its parts may."""
+    return node._meta is not None and _PLACE in node._meta
+
+
 def set_place(node: exp.Expr, place: int) -> None:
     """Give a node a place."""
     node.meta[_PLACE] = place
