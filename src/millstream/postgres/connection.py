@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from millstream.errors import BadSetting, ServerDown, WrongVersion
@@ -93,6 +94,12 @@ def pinned_since(version: int) -> dict[str, str]:
     return {name: value for since, own in PINNED_SINCE.items() if version >= since for name, value in own.items()}
 
 
+def pin_newer(conn: Connection) -> None:
+    """Set what this server version has and older ones lack, in an open session."""
+    for name, value in pinned_since(conn.info.server_version).items():
+        conn.execute(sql.SQL("SET {} = {}").format(sql.Identifier(name), sql.Literal(value)))
+
+
 def _with_settings(dsn: str, application_name: str, settings: Mapping[str, str]) -> str:
     try:
         parts = conninfo_to_dict(dsn)
@@ -148,8 +155,7 @@ def _pinned_too(first: Connection, dsn: str, application_name: str) -> Connectio
     try:
         second = _connected(dsn, application_name, first.info.server_version)
     except ServerDown:
-        for name, value in pinned_since(first.info.server_version).items():
-            first.execute(f"SET {name} = {value}".encode())
+        pin_newer(first)
         return first
     first.close()
     return second

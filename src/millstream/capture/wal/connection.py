@@ -20,7 +20,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from millstream.capture.wal.messages.protocol import status
 from millstream.errors import MillstreamError, ServerDown, SlotLost, WalBroken
 from millstream.frontier import lsn
-from millstream.postgres.connection import Connection, pinned, pinned_since, without_password
+from millstream.postgres.connection import Connection, pin_newer, pinned, without_password
 
 # Half-open connections are found by the kernel too, if it is asked to look.
 _SOCKET = {
@@ -47,8 +47,7 @@ def replication(dsn: str, application_name: str, **settings: str) -> Connection:
         conn = psycopg.connect(conninfo, autocommit=True)
     except psycopg.OperationalError as error:
         raise ServerDown.unreachable(without_password(dsn), str(error)) from error
-    for name, value in pinned_since(conn.info.server_version).items():
-        conn.execute(f"SET {name} = {value}".encode())
+    pin_newer(conn)
     return conn
 
 
@@ -70,11 +69,13 @@ class Stream:
         self._poll.register(self._pgconn.socket, select.POLLIN)
 
     def _start(self, publication: str, start: int, in_chunks: bool) -> None:
-        options = ["proto_version '2', streaming 'on'" if in_chunks else "proto_version '1'", "messages 'true'"]
-        name = sql.Literal(f'"{publication}"').as_string()
-        options.append(f"publication_names {name}")
-        command = f'START_REPLICATION SLOT "{self.slot}" LOGICAL {lsn.printed(start)} ({", ".join(options)})'
-        result = self._pgconn.exec_(command.encode())
+        version = "proto_version '2', streaming 'on'" if in_chunks else "proto_version '1'"
+        names = sql.Literal(sql.Identifier(publication).as_string())
+        # A position is not a string here.
+        command = sql.SQL("START_REPLICATION SLOT {} LOGICAL {} ({}, messages 'true', publication_names {})").format(
+            sql.Identifier(self.slot), sql.SQL(lsn.printed(start)), sql.SQL(version), names
+        )
+        result = self._pgconn.exec_(command.as_string().encode())
         if result.status != ExecStatus.COPY_BOTH:
             raise self._refused(result)
         # A status that cannot be sent must not hold the lock.

@@ -39,6 +39,7 @@ from millstream.compiler.server.node_tree import converted_types
 from millstream.compiler.server.queries import Canonical
 from millstream.compiler.server.questions import Constant
 from millstream.compiler.server.upstreams import upstreams_under
+from millstream.compiler.server.viewdef import comparable_text
 from millstream.compiler.workaround import for_function
 from millstream.errors import BadQuery, LockNotHad, MillstreamError, PlanningFailed, QueryError, Unsupported, Volatile
 from millstream.large_stack import on_large_stack
@@ -320,7 +321,7 @@ def _check_faithful(conn: Connection, canonical: Canonical) -> None:
         again = queries.reread(conn, printed(_name_casts(parsed(canonical.text))))
     except (BadQuery, SqlglotError) as error:
         raise _unfaithful(str(error)) from error
-    read, meant = _without_space_before_values(again.text), _without_space_before_values(canonical.text)
+    read, meant = comparable_text(again.text), comparable_text(canonical.text)
     if read != meant:
         differs = next((n for n, (one, other) in enumerate(zip(read, meant, strict=False)) if one != other), 0)
         part = slice(max(differs - 30, 0), differs + 60)
@@ -335,11 +336,6 @@ def _unfaithful(where: str) -> Unsupported:
         reason=f"It could not be read without changing its meaning. {where}",
         way_round="Write that part in another way (a cast of a varchar to text often helps), and please report it.",
     )
-
-
-def _without_space_before_values(text: str) -> str:
-    """Return a text without the space before VALUES, which the server prints or not, depending on their origin."""
-    return text.replace("( VALUES", "(VALUES")
 
 
 def _name_casts(tree: exp.Expression) -> exp.Expression:

@@ -19,6 +19,11 @@ from millstream.compiler.server.parentheses import remove_parentheses
 _CLAUSE = re.compile(r"^ *\) (SEARCH|CYCLE) ", re.MULTILINE)
 
 
+def comparable_text(text: str) -> str:
+    """Return a text in which only its meaning is left: the space before VALUES depends on where they come from."""
+    return text.replace("( VALUES", "(VALUES")
+
+
 def readable_text(text: str) -> str:
     """Return a text that the server can read; unchanged if it already is."""
     text = remove_parentheses(text)
