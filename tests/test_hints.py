@@ -84,12 +84,6 @@ REFUSED = [
     Refused("SELECT o.id FROM orders o WHERE o.note ~ ANY (SELECT w FROM words)", TWO_STEPS,
             ("SELECT o.id, o.note ~ w.w AS x FROM orders o CROSS JOIN words w",
              "SELECT DISTINCT id FROM step1 WHERE x")),
-    Refused("SELECT id::numeric AS x FROM orders UNION ALL "
-            "SELECT o.amount * c.id FROM orders o JOIN customers c ON c.id = o.customer",
-            "Make each part of the UNION ALL a stream table of its own",
-            ("SELECT id::numeric AS x FROM orders",
-             "SELECT o.amount * c.id AS x FROM orders o JOIN customers c ON c.id = o.customer",
-             "SELECT x FROM step1 UNION ALL SELECT x FROM step2")),
     # -- grouping
     Refused("SELECT doc, count(*) AS n FROM orders GROUP BY doc", "Group by x::text",
             ("SELECT doc::text AS doc, count(*) AS n FROM orders GROUP BY doc::text",), same=False),
