@@ -17,7 +17,7 @@ from typing import Self
 from sqlglot import exp
 
 from millstream.algebra.dialect import parsed, printed
-from millstream.algebra.places import is_placed, place_of, set_place
+from millstream.algebra.positions import has_position, position_of, set_position
 from millstream.algebra.table import quoted
 
 
@@ -41,21 +41,21 @@ class Expr:
     """One expression, as PostgreSQL would read it."""
 
     sql: str
-    places: tuple[int, ...] = field(default=(), compare=False, repr=False)
-    """The places of its nodes in the user's text, depth first; empty unless the query was parsed with places."""
+    positions: tuple[int, ...] = field(default=(), compare=False, repr=False)
+    """The positions of its nodes in the user's text, depth first; empty unless the query was parsed with positions."""
 
     @classmethod
     def of(cls, node: exp.Expression) -> Self:
         """Return the expression of a syntax tree."""
-        return cls(printed(node), _places(node))
+        return cls(printed(node), _positions(node))
 
     @classmethod
     def parse(cls, text: str, *parts: Expr) -> Self:
         """Return the expression of a text, printed in the one form that equality compares.
 
-        The expressions `parts`, of which the text is made, keep their places in it.
+        The expressions `parts`, of which the text is made, keep their positions in it.
         """
-        placed = [part for part in parts if part.places]
+        placed = [part for part in parts if part.positions]
         return cls.of(_tree_of_parts(text, placed) if placed else _tree(text))
 
     @classmethod
@@ -71,16 +71,16 @@ class Expr:
     @property
     def tree(self) -> exp.Expression:
         """The cached syntax tree, shared by all equal expressions: never change it."""
-        return _placed_tree(self.sql, self.places) if self.places else _tree(self.sql)
+        return _tree_with_positions(self.sql, self.positions) if self.positions else _tree(self.sql)
 
-    def placed_at(self, place: int) -> Self:
-        """Return the same expression with a place of its own."""
-        return replace(self, places=(place, *self.places[1:])) if place else self
+    def at_position(self, position: int) -> Self:
+        """Return the same expression with a position of its own."""
+        return replace(self, positions=(position, *self.positions[1:])) if position else self
 
     @property
-    def place(self) -> int:
-        """The place of the expression in the user's text; 0 if it is unknown."""
-        return self.places[0] if self.places else 0
+    def position(self) -> int:
+        """The position of the expression in the user's text; 0 if it is unknown."""
+        return self.positions[0] if self.positions else 0
 
     @cached_property
     def refs(self) -> frozenset[Ref]:
@@ -110,7 +110,7 @@ class Expr:
             if isinstance(node, exp.Column) and (found := replacements.get(ref_of(node))):
                 # ROW(a, b) = ROW(c, d) would be a comparison of a with c and b with d, and not of two values.
                 value = Expr(f"CAST({found} AS RECORD)").node if is_row(found.tree) else parenthesised(found.node)
-                return placed_like(node, value)
+                return with_position_of(node, value)
             return node
 
         return Expr.of(transform(self.tree, replaced))
@@ -217,8 +217,8 @@ def _combined(parts: list[Expr], kind: type[exp.And | exp.Or]) -> Expr:
     whole: exp.Paren | exp.And | exp.Or = exp.Paren(this=parts[0].node)
     for part in parts[1:]:
         whole = kind(this=whole, expression=exp.Paren(this=part.node))
-    if any(part.places for part in parts):
-        set_place(whole, 0)
+    if any(part.positions for part in parts):
+        set_position(whole, 0)
     return Expr.of(whole)
 
 
@@ -263,37 +263,37 @@ def _tree(text: str) -> exp.Expression:
 
 
 @lru_cache(maxsize=1_000)
-def _placed_tree(text: str, places: tuple[int, ...]) -> exp.Expression:
-    """Return the tree of a text with the places of its nodes; of the root only, if its shape differs."""
+def _tree_with_positions(text: str, positions: tuple[int, ...]) -> exp.Expression:
+    """Return the tree of a text with the positions of its nodes; of the root only, if its shape differs."""
     tree = _tree(text).copy()
     nodes = list(tree.walk(bfs=False))
-    for node, place in zip(nodes, places if len(nodes) == len(places) else places[:1], strict=False):
-        set_place(node, place)
+    for node, position in zip(nodes, positions if len(nodes) == len(positions) else positions[:1], strict=False):
+        set_position(node, position)
     return tree
 
 
 def _tree_of_parts(text: str, parts: list[Expr]) -> exp.Expression:
-    """Return the tree of a text with the places of the parts that it is made of."""
+    """Return the tree of a text with the positions of the parts that it is made of."""
     tree = _tree(text).copy()
     for node in tree.walk():
         part = next((part for part in parts if part.tree == node), None)
         for own, other in zip(node.walk(), part.tree.walk(), strict=True) if part else ():
-            set_place(own, place_of(other))
-    set_place(tree, place_of(tree))
+            set_position(own, position_of(other))
+    set_position(tree, position_of(tree))
     return tree
 
 
-def _places(node: exp.Expression) -> tuple[int, ...]:
-    """Return the places of a node and its parts, depth first; () if neither it nor its operands have one."""
-    if not is_placed(node) and not any(map(is_placed, node.iter_expressions())):
+def _positions(node: exp.Expression) -> tuple[int, ...]:
+    """Return the positions of a node and its parts, depth first; () if neither it nor its operands have one."""
+    if not has_position(node) and not any(map(has_position, node.iter_expressions())):
         return ()
-    return tuple(place_of(part) for part in node.walk(bfs=False))
+    return tuple(position_of(part) for part in node.walk(bfs=False))
 
 
-def placed_like(column: exp.Expression, value: exp.Expression) -> exp.Expression:
-    """Return the expression that replaces a column: at its own place if it has one, else at that of the column."""
+def with_position_of(column: exp.Expression, value: exp.Expression) -> exp.Expression:
+    """Return the expression that replaces a column: at its own position if it has one, else at that of the column."""
     inner = unwrapped(value)
     for node in (value, inner):
-        if place := place_of(inner) or place_of(column):
-            set_place(node, place)
+        if position := position_of(inner) or position_of(column):
+            set_position(node, position)
     return value

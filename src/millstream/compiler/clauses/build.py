@@ -175,7 +175,7 @@ class _Builder:
         whole = self._select_rows(select, source, ctes)
         outputs, binding_refs = output_refs(whole, len(pairs))
         correlations = tuple(
-            Expr.parse(f"({value.sql}) = {ref.sql}").placed_at(min(own.place, value.place))
+            Expr.parse(f"({value.sql}) = {ref.sql}").at_position(min(own.position, value.position))
             for (own, value), ref in zip(pairs, binding_refs, strict=True)
         )
         return Correlated(whole, tuple(Expr(ref.sql) for ref in outputs), correlations)

@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from millstream.algebra.dialect import parsed
 from millstream.algebra.expr import Expr, Ref, all_of, unwrapped
-from millstream.algebra.places import place_of, set_places
+from millstream.algebra.positions import position_of, set_positions
 from millstream.algebra.relation import Expand, Expansion, Join, JoinKind, Named, Project, Relation, Scan
 from millstream.algebra.table import Table
 from millstream.compiler.clauses import clock
@@ -240,7 +240,7 @@ class FromClause:
         found = self._look_up(item)
         if isinstance(found, str):
             # What is refused in a view is shown where the view is read.
-            view = set_places(parsed(found), place_of(item))
+            view = set_positions(parsed(found), position_of(item))
             return _name_columns(item, self.builder.tree(view), scope)
         if item.args.get("only"):
             raise Unsupported.construct(

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from millstream.algebra.expr import Expr, Ref, placed_like, transform, unwrapped
+from millstream.algebra.expr import Expr, Ref, transform, unwrapped, with_position_of
 from millstream.algebra.relation import Aggregate, Filter, Join, Project, Relation, Scan
 from millstream.errors import Unsupported
 
@@ -161,7 +161,7 @@ class Scope:
         """
 
         def replace(part: exp.Expression) -> exp.Expression:
-            return placed_like(part, self._resolve_column(part).node) if isinstance(part, exp.Column) else part
+            return with_position_of(part, self._resolve_column(part).node) if isinstance(part, exp.Column) else part
 
         return Expr.of(transform(unwrapped(node), replace))
 

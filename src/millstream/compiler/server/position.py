@@ -15,7 +15,7 @@ from sqlglot.errors import SqlglotError
 
 from millstream.algebra.dialect import parsed
 from millstream.algebra.expr import Expr
-from millstream.algebra.places import parse_with_places, place_of, set_place
+from millstream.algebra.positions import parse_with_positions, position_of, set_position
 from millstream.errors import QueryError
 
 _QUERIES = exp.Select | exp.SetOperation | exp.Values
@@ -28,7 +28,7 @@ def parse_canonical(text: str, query: str) -> exp.Expression | None:
     """
     try:
         tree = parsed(text)
-        _align(parse_with_places(query), tree)
+        _align(parse_with_positions(query), tree)
     except SqlglotError:
         return None
     return tree
@@ -43,8 +43,8 @@ def add_position(error: QueryError, query: str) -> None:
 
 def _position(node: object) -> int:
     if isinstance(node, Expr):
-        return node.place
-    return place_of(node) if isinstance(node, exp.Expr) else 0
+        return node.position
+    return position_of(node) if isinstance(node, exp.Expr) else 0
 
 
 def excerpt(query: str, position: int | None) -> str:
@@ -70,7 +70,7 @@ def excerpt(query: str, position: int | None) -> str:
 def _align(written: exp.Expr, read: exp.Expr) -> None:
     """Give the nodes of a tree that the server wrote the places of the user's nodes that they stand for."""
     written, read = _unwrap_written(written), _unwrap_read(written, read)
-    set_place(read, place_of(written))
+    set_position(read, position_of(written))
     if isinstance(written, exp.Select) and isinstance(read, exp.Select):
         _align_select(written, read)
     elif type(written) is type(read):
@@ -90,7 +90,7 @@ def _unwrap_read(written: exp.Expr, read: exp.Expr) -> exp.Expr:
     """Return a node without the parentheses and casts that the server put around it, which get its place."""
     cast = isinstance(_unwrap_written(written), exp.Cast)
     while isinstance(read, exp.Paren) or _is_bare_subquery(read) or (isinstance(read, exp.Cast) and not cast):
-        set_place(read, place_of(written))
+        set_position(read, position_of(written))
         read = read.this
     return read
 
@@ -123,7 +123,7 @@ def _align_rewritten(written: exp.Expr, read: exp.Expr) -> None:
     """Align what the server wrote in another way: each comparison of BETWEEN has its place, IN's left side its own."""
     if isinstance(written, exp.Between):
         for part in read.find_all(exp.And, exp.Or, exp.Binary):
-            set_place(part, place_of(written))
+            set_position(part, position_of(written))
     elif isinstance(written, exp.In) and isinstance(read, exp.Binary):
         _align(written.this, read.this)
 
@@ -150,11 +150,11 @@ def _align_items(written: Sequence[exp.Expr], read: Sequence[exp.Expr]) -> None:
             _align_item(one, other)
     if first + last + 1 == len(written):
         for other in read[first : len(read) - last]:
-            set_place(other, place_of(written[first]))
+            set_position(other, position_of(written[first]))
 
 
 def _align_item(written: exp.Expr, read: exp.Expr) -> None:
-    set_place(read, place_of(written))
+    set_position(read, position_of(written))
     _align(_value(written), _value(read))
 
 
@@ -175,12 +175,12 @@ def _align_from(written: exp.Select, read: exp.Select) -> None:
     if [_name(item) for item in items] != [_name(item) for item in other_items]:
         return
     for one, other in zip(items, other_items, strict=True):
-        set_place(other, place_of(one))
+        set_position(other, position_of(one))
         _align_parts(one, other, skip=("joins", "alias"))
     ons, other_ons = list(_joins_with_on(written)), list(_joins_with_on(read))
     if len(ons) == len(other_ons):
         for one, other in zip(ons, other_ons, strict=True):
-            set_place(other, place_of(one))
+            set_position(other, position_of(one))
             _align(one.args["on"], other.args["on"])
 
 
