@@ -3,7 +3,7 @@
     SELECT id FROM orders --> FOR UPDATE
 
 A query without an arrow is refused for what has no place of its own (it has no columns, no table), or for what cannot
-be traced to the text yet (a recursion's term, SEARCH and CYCLE): then no place is shown.
+be traced to the text yet (a recursion's term as a whole, the columns of SEARCH): then no place is shown.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 from docs.capabilities import REFUSED
+from sqlglot import exp
 from tests.test_hints import REFUSED as HINTS
 from tests.test_hints import TABLES
 
+from millstream.algebra.positions import position_of
 from millstream.compiler.server.plan_query import plan_query
-from millstream.compiler.server.position import excerpt
+from millstream.compiler.server.position import excerpt, parse_canonical
 from millstream.errors import QueryError
 from millstream.postgres.connection import Connection
 
@@ -87,3 +89,37 @@ def test_a_refusal_of_the_text_that_is_recorded_marks_that_text(shop: Connection
     with pytest.raises(QueryError) as raised:
         plan_query(shop, query, qualified=True)
     assert query[raised.value.position - 1 :].startswith("random()")
+
+
+# A query, and the server's text of it; each condition LIKE of the text stands for what follows the arrow.
+READ_AS = (
+    (
+        "SELECT o.id FROM t AS o WHERE EXISTS (SELECT FROM t AS o JOIN u ON --> o.a LIKE u.b)",
+        "SELECT o.id FROM t o WHERE (EXISTS ( SELECT FROM (t o_1 JOIN u ON ((o_1.a ~~ u.b)))))",
+    ),
+    ("SELECT *, --> a LIKE b FROM t", 'SELECT t.a, t.b, (t.a ~~ t.b) AS "?column?" FROM t'),
+    ("SELECT 1 FROM t, u JOIN w ON --> u.a LIKE w.a", "SELECT 1 FROM t, (u JOIN w ON ((u.a ~~ w.a)))"),
+    (
+        "SELECT 1 FROM t WHERE a IN (1, 2) AND --> b LIKE c",
+        "SELECT 1 FROM t WHERE ((a = ANY (ARRAY[1, 2])) AND (b ~~ c))",
+    ),
+)
+
+
+@pytest.mark.parametrize(("query", "text"), READ_AS, ids=[query for query, _ in READ_AS])
+def test_a_node_of_the_servers_text_has_the_position_of_what_the_user_wrote(query: str, text: str) -> None:
+    tree = parse_canonical(text, unmarked(query))
+    like = tree.find(exp.Like) if tree else None
+    assert like is not None
+    assert position_of(like) == query.index(ARROW) + 1
+
+
+def test_where_the_trees_do_not_agree_a_node_has_no_position() -> None:
+    tree = parse_canonical("SELECT 1 FROM x JOIN y ON x.a ~~ y.a", "SELECT 1 FROM t JOIN u ON t.a LIKE u.a")
+    like = tree.find(exp.Like) if tree else None
+    assert like is not None
+    assert position_of(like) == 0
+
+
+def test_a_query_that_only_the_server_can_read_has_no_tree() -> None:
+    assert parse_canonical("SELECT 1 FROM", "SELECT 1") is None

@@ -172,7 +172,7 @@ def _is_star(item: exp.Expr) -> bool:
 def _align_from(written: exp.Select, read: exp.Select) -> None:
     """Align the items of FROM, and the conditions, in the order of the text: the server adds parentheses to joins."""
     items, other_items = list(_items(written)), list(_items(read))
-    if [_name(item) for item in items] != [_name(item) for item in other_items]:
+    if len(items) != len(other_items) or not all(map(_is_same_item, items, other_items)):
         return
     for one, other in zip(items, other_items, strict=True):
         set_position(other, position_of(one))
@@ -184,8 +184,11 @@ def _align_from(written: exp.Select, read: exp.Select) -> None:
             _align(one.args["on"], other.args["on"])
 
 
-def _name(item: exp.Expr) -> str:
-    return item.alias_or_name.lower()
+def _is_same_item(written: exp.Expr, read: exp.Expr) -> bool:
+    """True if two items have one name; the server adds a number to a name that an outer query has too: `t AS t_1`."""
+    name, other = written.alias_or_name.lower(), read.alias_or_name.lower()
+    before, _, number = other.rpartition("_")
+    return name == other or (name == before and number.isdigit())
 
 
 def _items(node: exp.Expr) -> Iterator[exp.Expr]:
