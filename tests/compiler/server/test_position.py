@@ -17,6 +17,7 @@ from tests.test_hints import REFUSED as HINTS
 from tests.test_hints import TABLES
 
 from millstream.algebra.positions import position_of
+from millstream.compiler.server import position
 from millstream.compiler.server.plan_query import plan_query
 from millstream.compiler.server.position import excerpt, parse_canonical
 from millstream.errors import QueryError
@@ -50,8 +51,8 @@ def wrongly_marked(conn: Connection, queries: list[str]) -> list[str]:
 def marked_by_refusal(conn: Connection, query: str) -> str:
     with pytest.raises(QueryError) as raised:
         plan_query(conn, query)
-    position = raised.value.facts["position"]
-    return query if position is None else query[: position - 1] + ARROW + query[position - 1 :]
+    place = raised.value.facts["position"]
+    return query if place is None else query[: place - 1] + ARROW + query[place - 1 :]
 
 
 def test_a_refusal_marks_the_construct(shop: Connection) -> None:
@@ -123,3 +124,15 @@ def test_where_the_trees_do_not_agree_a_node_has_no_position() -> None:
 
 def test_a_query_that_only_the_server_can_read_has_no_tree() -> None:
     assert parse_canonical("SELECT 1 FROM", "SELECT 1") is None
+
+
+def test_a_refusal_is_not_hidden_by_an_error_while_its_place_is_looked_for(
+    shop: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(position, "parse_canonical", broken)
+    with pytest.raises(QueryError, match="FOR UPDATE") as raised:
+        plan_query(shop, "SELECT id FROM orders FOR UPDATE")
+    assert raised.value.position is None

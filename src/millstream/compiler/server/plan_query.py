@@ -208,6 +208,9 @@ def _find_position(conn: Connection, asked: _Asked, refusal: QueryError) -> None
         if error.message == refusal.message:
             refusal.about(error.node)
             position.add_position(refusal, asked.query)
+    except Exception as error:
+        # The refusal itself is known: what fails while its place is looked for must not hide it.
+        log.warning("the place of a refusal was not found", query=asked.query, error=repr(error))
 
 
 def _parse_expressions(blocks: Sequence[Block]) -> None:
