@@ -211,7 +211,7 @@ def test_nothing_is_raised_for_random_rows_that_limit_or_a_filter_leaves_out(num
     changes = filled(law, dice)
     changes.strays()
     queries = RandomQueries(changes.tables, dice)
-    assert sum(created(law, f"s{n}", queries.leaving_out()) for n in range(10)) >= 8
+    assert sum(created(law, f"s{n}", queries.leaving_out()) for n in range(7)) >= 6
     for change in (changes.strays, changes.batch):
         changes.touched.clear()
         change()
@@ -226,7 +226,7 @@ def test_random_arithmetic_across_tables_equals_postgres(number: int, law: Law) 
     dice = random.Random(f"{SEED} numbers {number}")
     changes = filled(law, dice)
     queries = RandomQueries(changes.tables, dice)
-    assert sum(created(law, f"s{n}", queries.numbered()) for n in range(12)) >= 9
+    assert sum(created(law, f"s{n}", queries.numbered()) for n in range(8)) >= 6
     for change in (changes.extremes, changes.batch):
         changes.touched.clear()
         change()

@@ -276,10 +276,26 @@ class GroupedBranch:
         return None
 
     def _place_rows(self) -> Unsupported | None:
-        names = {f"g{number}": ref for number, ref in enumerate(self.rows)}
-        self.final = {ref: Expr(f"r.{quoted(name)}") for name, ref in names.items()}
-        self.row_columns = frozenset(names)
-        return self._add((name, self.plan.placer.place(self.rows[ref], "carry")) for name, ref in names.items())
+        before = len(self.named)
+        for number, ref in enumerate(self.rows):
+            if refusal := self._place_row_column(f"g{number}", ref):
+                return refusal
+        self.row_columns = frozenset(name for name, _ in self.named[before:])
+        return None
+
+    def _place_row_column(self, name: str, ref: Ref) -> Unsupported | None:
+        """Place a column of the rows; of a null-extended number across tables, the columns that it is computed from."""
+        if not (self.alone and self.plan.placer.is_computed_number(ref)):
+            self.final[ref] = Expr(f"r.{quoted(name)}")
+            return self._add([(name, self.plan.placer.place(self.rows[ref], "carry"))])
+        over = self.plan.placer.over_columns(Expr(ref.sql))
+        if isinstance(over, Unsupported):
+            return over
+        expression, columns = over
+        names = {column: f"{name}_{number}" for number, column in enumerate(columns)}
+        read = {column: Expr(f"r.{quoted(own)}") for column, own in names.items()}
+        self.final[ref] = Expr(f"({qualify_columns(expression, read)})")
+        return self._add((names[column], placed) for column, placed in columns.items())
 
     def finish(self) -> Branch | Unsupported:
         """Return the finished branch; all its columns must be placed."""

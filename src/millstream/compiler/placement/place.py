@@ -146,11 +146,6 @@ class Placer:
         finally:
             self._around = before
 
-    @property
-    def is_inside(self) -> bool:
-        """True while expressions are placed inside an outer join."""
-        return bool(self._around)
-
     def _sharpened(self, expression: Expr, type_: PgType) -> PgType:
         """Return a numeric type with the digits that follow from its columns."""
         if type_.base != "numeric" or type_.precision is not None:
@@ -422,7 +417,7 @@ class Placer:
     def _defined(self, expression: Expr) -> tuple[Expr, dict[Ref, Placement]]:
         """Replace null-extended numbers across tables by their definitions: PostgreSQL has numbers of any size."""
         definitions, markers = dict[Ref, Expr](), dict[Ref, Placement]()
-        for ref in filter(self._is_computed_number, sorted(expression.refs)):
+        for ref in filter(self.is_computed_number, sorted(expression.refs)):
             side = Expr(self.marker(ref))
             marker = Ref("there", side.sql)
             markers[marker] = Placement(side, wire_of(BOOL), BOOL)
@@ -433,7 +428,8 @@ class Placer:
         expression, more = self._defined(expression.substitute(definitions))
         return expression, markers | more
 
-    def _is_computed_number(self, ref: Ref) -> bool:
+    def is_computed_number(self, ref: Ref) -> bool:
+        """True for a null-extended column that is arithmetic of numerics across tables."""
         if not self.branch_names.is_null_extended_column(ref) or self.is_over_one_table(Expr(ref.sql)):
             return False
         definition = unwrapped(self.branch_names.definition(ref).tree)

@@ -49,9 +49,6 @@ class OperandPlacer(Protocol):
 
     def chain(self, node: exp.Expression) -> list[exp.Expression]: ...
 
-    @property
-    def is_inside(self) -> bool: ...
-
     def within(self, ref: Ref) -> AbstractContextManager[Expr]: ...
 
     def marker(self, ref: Ref) -> str: ...
@@ -174,11 +171,8 @@ _SHOWN: tuple[Use, ...] = ("carry", "key", "printed")
 
 
 def _refusal_of_shown(placer: OperandPlacer, node: exp.Expression, use: Use) -> Unsupported | None:
-    """Return the refusal of a numeric that would leave Spark: it may be NaN, and has its digits after the point.
-
-    On the optional side of a join it does, for want of another way; then NaN is an error.
-    """
-    if use not in _SHOWN or placer.is_inside or not _numeric(placer, Expr.of(node)):
+    """Return the refusal of a numeric that would leave Spark: it may be NaN, and has its digits after the point."""
+    if use not in _SHOWN or not _numeric(placer, Expr.of(node)):
         return None
     return refuse_across_tables(Expr.of(node), "Spark has no number for some values, nor the digits that are shown.")
 
@@ -324,8 +318,8 @@ def _inner_of_is(placer: OperandPlacer, expression: Expr) -> Expr | Unsupported:
 
 
 def _is_number(expression: Expr) -> bool:
-    """True if an expression computes a number, or chooses one."""
-    kinds = (exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Cast, exp.Case, exp.Coalesce)
+    """True if an expression computes a number, chooses one, or is a column that does."""
+    kinds = (exp.Column, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Cast, exp.Case, exp.Coalesce)
     return isinstance(unwrapped(expression.tree), kinds)
 
 

@@ -117,6 +117,10 @@ def _null_extended(m: Maker, one: Item, other: Item) -> str:
     listed = f"{other.column('cid').sql} AS cid, {_across(m, other, third).sql} AS x"
     inner = f"SELECT {listed} FROM {other.sql} JOIN {third.sql} ON {_tie(other, third)}"
     joined = f"{one.sql} LEFT JOIN ({inner}) AS q ON q.cid = {one.column('cid').sql}"
+    if m.chance(0.4):
+        measures = f"{m.one_of(['min', 'max'])}(trim_scale(q.x)) AS x, count(q.x) AS n, max(q.x) IS NULL AS none"
+        case = one.column("cid").sql
+        return f"SELECT {case} AS cid, {measures} FROM {joined} GROUP BY {case}"
     where = m.one_of([f"coalesce(q.x, 0) >= {m.one_of(_CONSTANTS)}", "q.x IS NULL", f"q.x <= {_operand(m, one)}"])
     return f"SELECT {_ids(one)} FROM {joined} WHERE {where}"
 

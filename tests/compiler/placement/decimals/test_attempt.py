@@ -66,6 +66,9 @@ QUERIES = {
     "a sum of what is chosen": f"SELECT t.k, sum(CASE WHEN t.n > u.m THEN t.n ELSE u.m END) AS s {BY_K}",
     "counted": f"SELECT t.k, sum(t.n + u.m) FILTER (WHERE t.n + u.m > 1) AS s, count(*) FILTER (WHERE t.p + u.m > 1) "
     f"AS n, max(t.p * u.q) AS m {BY_K}",
+    "extremes of optional rows": "SELECT t.k, max(x.s) AS most, count(x.s) AS n, "
+    "string_agg(x.s::text, ',' ORDER BY x.s) AS listed FROM t "
+    "LEFT JOIN (SELECT u.k, u.m + v.n AS s FROM u JOIN v ON v.k = u.k) AS x ON x.k = t.k GROUP BY t.k",
     "of a union": "SELECT t.p + u.q AS x FROM t JOIN u ON t.k = u.k "
     "UNION ALL SELECT t.p - u.q FROM t JOIN u ON t.k = u.k",
 }
