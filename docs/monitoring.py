@@ -70,7 +70,7 @@ COLUMNS = {
     "interrupted_by": "Why it was interrupted.",
     "invalidation_reason": "Why the server has invalidated the slot.",
     "is_populated": "True if it was filled.",
-    "is_stale": "True if its rows are older than twice its schedule; false for a schedule that is not a duration.",
+    "is_stale": "True if its rows are older than twice its schedule (by cron: the time between two firings).",
     "last_action": "What its last refresh did.",
     "last_error": "Text of the last error; NULL for roles without the rights of the owner.",
     "last_error_code": "The [code](errors.md) of the last error that does not pass by itself.",

@@ -5,7 +5,7 @@ The frontier of a stream table is None until its first refresh has committed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -68,6 +68,8 @@ class StreamTable:
     last_transient_error: str | None = None
     next_try_at: datetime | None = None
     """After a failed refresh: the scheduler does not try again before."""
+    promised_age: timedelta | None = None
+    """By a cron schedule: how old its rows may become, as the service has last worked it out."""
     no_data_refreshes: int = 0
     """Scheduled refreshes that found no change."""
     last_verified_at: datetime | None = None
@@ -222,6 +224,11 @@ def advance(
         "no_data": int(is_counted),
     }  # fmt: skip
     return dict(conn.execute(_SQL["advance"], row).fetchall())
+
+
+def record_promises(conn: Connection, ages: Mapping[int, timedelta]) -> None:
+    """Record how old the rows of these may become by their cron schedules, where that is not recorded yet."""
+    conn.execute(_SQL["record_promises"], (list(ages), list(ages.values())))
 
 
 def set_planned(conn: Connection, id: int, *, planned_by: str, reads_clock: bool) -> None:

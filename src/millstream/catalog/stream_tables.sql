@@ -84,6 +84,12 @@ SET frontier = %(frontier)s::pg_snapshot,
 WHERE id = ANY (%(ids)s)
 RETURNING id, data_timestamp;
 
+-- record_promises --
+UPDATE millstream.stream_tables AS s
+SET promised_age = p.age
+FROM unnest(%s::int8[], %s::interval[]) AS p (id, age)
+WHERE s.id = p.id AND s.promised_age IS DISTINCT FROM p.age;
+
 -- set_planned --
 UPDATE millstream.stream_tables SET planned_by = %s, reads_clock = %s WHERE id = %s;
 

@@ -62,6 +62,8 @@ class Watched:
     """What its last refresh failed with."""
     seconds: float = 0.0
     """How long a refresh of it is expected to take; 0 if that is unknown."""
+    is_cron: bool = False
+    """True if its schedule is a cron expression."""
 
     def __post_init__(self) -> None:
         if self.target <= timedelta(0):
@@ -83,14 +85,16 @@ def watched(table: StreamTable, *, looked_at: datetime | None = None, seconds: f
     """
     if table.status not in REFRESHED or table.data_timestamp is None or table.cut_at is None:
         return None
-    target = _target(Cadence.parse(table.schedule), table.cut_at)
+    cadence = Cadence.parse(table.schedule)
+    target = _target(cadence, table.cut_at)
     if target is None:
         return None
     is_held_back = table.data_timestamp < table.cut_at
     as_of = table.data_timestamp if is_held_back or looked_at is None else max(table.data_timestamp, looked_at)
     cause: Cause = "failing" if table.failed_tries else "held back" if is_held_back else "behind"
     error = (table.last_error or table.last_transient_error or "") if cause == "failing" else ""
-    return Watched(table.id, table.qualified, target, as_of, cause, error.partition("\n")[0], seconds)
+    first_line = error.partition("\n")[0]
+    return Watched(table.id, table.qualified, target, as_of, cause, first_line, seconds, cadence.kind == "cron")
 
 
 def _target(cadence: Cadence, last: datetime) -> timedelta | None:

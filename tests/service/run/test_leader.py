@@ -19,6 +19,7 @@ from millstream.capture.wal import follower
 from millstream.capture.wal.pipeline import Options
 from millstream.postgres.connection import Connection
 from millstream.service.run import upkeep
+from millstream.service.run.wake_ups import WakeUps
 from millstream.testing.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -139,6 +140,29 @@ def test_a_refresh_that_takes_longer_than_the_shutdown_may_is_rolled_back(
         wait_until(lambda: writer.execute(sleeping).fetchall())
     wait_until(lambda: not writer.execute(sleeping).fetchall())
     assert writer.execute("SELECT count(*) FROM names").fetchone() == (2,)
+
+
+def test_a_setting_that_changes_while_the_service_starts_is_heeded(
+    database: str,
+    spark: SparkSession,
+    ms: Millstream,
+    writer: psycopg.Connection,
+    seen: Seen,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It had read the settings, did not listen yet, and never heard of the change."""
+    ms.create_stream_table("totals", TOTALS, schedule="200ms")
+    writer.execute("INSERT INTO millstream.settings (name, value) VALUES ('enabled', 'false')")
+    writer.execute("INSERT INTO orders VALUES (1000, 1, 1)")
+    listen = WakeUps.listen
+
+    def change_first(wake_ups: WakeUps, conn: Connection) -> None:
+        writer.execute("DELETE FROM millstream.settings")
+        listen(wake_ups, conn)
+
+    monkeypatch.setattr(WakeUps, "listen", change_first)
+    with serving(database, spark, scheduler_interval="50ms"):
+        seen("totals", TOTALS)
 
 
 def test_it_survives_the_loss_of_all_its_sessions(

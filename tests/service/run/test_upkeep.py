@@ -17,7 +17,7 @@ from millstream.catalog.processes.leadership import Epoch
 from millstream.errors import Deposed
 from millstream.postgres.connection import Connection
 from millstream.scheduler.agenda import Agenda
-from millstream.scheduler.freshness import Watched
+from millstream.scheduler.freshness import Watched, watched
 from millstream.scheduler.graph import Graph
 from millstream.service.run.upkeep import Upkeep
 from millstream.settings import Settings
@@ -78,6 +78,30 @@ def test_what_a_dead_process_left_is_settled_at_once_and_old_entries_go_in_parts
     assert left[0] == ["FAILED", *["COMPLETED"] * 3]
     assert left[1:] == [["FAILED", "COMPLETED"], *[["FAILED"]] * 3]
     assert not upkeep.is_due()
+
+
+def test_sql_tells_which_stream_tables_with_a_cron_schedule_are_stale(conn: Connection, epoch: Epoch) -> None:
+    """Of an hourly one, what is older than two hours; in SQL nobody works out a cron expression."""
+    new = stream_tables.NewStreamTable("public", "t", query="", canonical_query="", schedule="@hourly")
+    id = stream_tables.add(conn, new).id
+    aged = (
+        "UPDATE millstream.stream_tables SET status = 'ERROR', frontier = '1:1:', cut_at = clock_timestamp(),"
+        " data_timestamp = clock_timestamp() - interval '1 minute' * %s"
+    )
+    stale = "SELECT is_stale FROM millstream.stream_tables_info"
+
+    def is_stale(minutes: int) -> bool:
+        conn.execute(aged, (minutes,))
+        return bool(conn.execute(stale).fetchall()[0][0])
+
+    assert not is_stale(180)
+    upkeep = Upkeep(epoch)
+    found = [watched(table) for table in stream_tables.every(conn)]
+    upkeep.look(conn, SETTINGS, [one for one in found if one], NOON)
+    assert upkeep.promised == {id: timedelta(hours=1)}
+    assert [is_stale(minutes) for minutes in (60, 119, 123, 180)] == [False, False, True, True]
+    conn.execute("UPDATE millstream.stream_tables SET schedule = 'manual'")
+    assert not is_stale(180)
 
 
 def test_the_agenda_tells_what_is_to_be_watched() -> None:

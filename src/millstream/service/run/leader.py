@@ -109,7 +109,8 @@ class Leader:
         self._index = SourceIndex()
         # Of these only a cut can tell whether anything has changed.
         self._unsure = set[int]()
-        self._words = {"stream_tables"}
+        # What has changed before we listen is not notified.
+        self._words = {"stream_tables", "settings"}
         # By the server's clock, and when that was read by ours.
         self._server_time = datetime.now(UTC), time.monotonic()
         self._times = _Times()

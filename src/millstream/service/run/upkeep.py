@@ -1,6 +1,7 @@
 """The leader's periodic work besides refreshing: alerts about freshness, and cleaning the history.
 
 every 5 seconds    which stream tables are stale, and does the service fall behind (`scheduler/freshness.py`)
+every 5 seconds    what cron schedules promise is recorded where it has changed, for `is_stale` in SQL
 every minute       alerts about change buffers that are held back (`held_back.py`)
 every minute       entries RUNNING of processes that have ended become FAILED; also when it takes over
 every hour         delete entries of the history that are older than `history_retention`, some thousand at a time
@@ -11,10 +12,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 
-from millstream.catalog import history
+from millstream.catalog import history, stream_tables
 from millstream.catalog.processes.leadership import Epoch
 from millstream.observe import log
 from millstream.postgres import notifications
@@ -38,6 +39,8 @@ class Upkeep:
     orphans_at: float = float("-inf")
     retention_at: float = float("-inf")
     held_back_at: float = float("-inf")
+    promised: dict[int, timedelta] = field(default_factory=dict)
+    """By stream table with a cron schedule: how old its rows may become, as it was recorded last."""
     watch: FreshnessWatch = field(default_factory=FreshnessWatch)
     held_back: HeldBackWatch = field(default_factory=HeldBackWatch)
 
@@ -48,7 +51,9 @@ class Upkeep:
     def look(self, conn: Connection, settings: Settings, tables: Iterable[Watched], now: datetime) -> None:
         """Do what is due."""
         self.clock = time.monotonic()
-        self._tell_freshness(conn, settings, tables, now)
+        watched = list(tables)
+        self._tell_freshness(conn, settings, watched, now)
+        self._record_promises(conn, {table.id: table.target for table in watched if table.is_cron})
         if self.clock - self.orphans_at >= ORPHANS:
             self.orphans_at = self.clock
             if failed := history.fail_orphans(conn):
@@ -60,6 +65,13 @@ class Upkeep:
             removed = history.prune_some(conn, settings.history_retention)
             if removed < history.PRUNED_AT_ONCE:
                 self.retention_at = self.clock
+
+    def _record_promises(self, conn: Connection, promised: dict[int, timedelta]) -> None:
+        if changed := dict(promised.items() - self.promised.items()):
+            with conn.transaction():
+                self.epoch.hold(conn)
+                stream_tables.record_promises(conn, changed)
+        self.promised = promised
 
     def _tell_held_back(self, conn: Connection, settings: Settings) -> None:
         if large := self.held_back.look(held_back.read(conn), settings):
