@@ -53,6 +53,23 @@ def test_an_inner_with_query_reads_the_outer_one_of_its_name() -> None:
     assert text.replace('"', "").endswith("(WITH x AS (SELECT x.a FROM (SELECT t.a) AS x) SELECT x.a FROM x) AS q")
 
 
+def test_a_name_means_the_same_query_where_an_inlined_one_is_written() -> None:
+    """Its tables were taken for the WITH queries around the use that have their names: wrong rows."""
+    text = inlined(
+        "WITH y AS (SELECT u.b FROM u), x AS (SELECT y.b, t.a FROM y) "
+        "SELECT q.b FROM (WITH y AS (SELECT 100 AS c) SELECT x.b, y.c FROM x, y) AS q"
+    ).replace('"', "")
+    assert "(WITH y_1 AS (SELECT 100 AS c) SELECT x.b, y.c FROM (SELECT y.b, t.a FROM y) AS x, y_1 AS y) AS q" in text
+    text = inlined("WITH x AS (SELECT y.b, t.a FROM y), y AS (SELECT u.b FROM u) SELECT x.b FROM x, y").replace('"', "")
+    assert text == "WITH y_1 AS (SELECT u.b FROM u) SELECT x.b FROM (SELECT y.b, t.a FROM y) AS x, y_1 AS y"
+
+
+def test_a_with_query_before_an_inlined_one_reads_the_outer_one_of_its_name() -> None:
+    """The name was replaced there too: wrong rows."""
+    text = inlined("WITH y AS (SELECT x.b FROM x), x AS (SELECT t.a) SELECT x.a, y.b FROM x, y").replace('"', "")
+    assert text == "WITH y AS (SELECT x.b FROM x) SELECT x.a, y.b FROM (SELECT t.a) AS x, y"
+
+
 def test_other_with_queries_stay_out() -> None:
     text = "WITH x AS (SELECT u.b FROM u) SELECT x.b FROM x WHERE x.b > t.a"
     assert inlined(text) == printed(parsed(text))

@@ -9,9 +9,11 @@ subquery in each place that names it, so that every use joins the bindings by it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
+
 from sqlglot import exp
 
-from millstream.algebra.expr import transform
 from millstream.compiler.decorrelate.correlation import outer_columns
 from millstream.compiler.decorrelate.scope import Scope
 from millstream.errors import Unsupported
@@ -29,8 +31,7 @@ def inline_correlated_with(query: exp.Expression, scope: Scope | None) -> exp.Ex
     while (cte := _first_correlated(query.args["with_"], scope)) is not None:
         if query.args["with_"].args.get("recursive"):
             raise _refuse_recursive(cte)
-        cte.pop()
-        query = _inline(query, cte)
+        _inline(query, cte)
     if not query.args["with_"].expressions:
         query.set("with_", None)
     return query
@@ -51,39 +52,72 @@ def _refuse_recursive(cte: exp.CTE) -> Unsupported:
     )
 
 
-def _inline(query: exp.Expression, cte: exp.CTE) -> exp.Expression:
+def _inline(query: exp.Expression, cte: exp.CTE) -> None:
     """Replace each table that names a WITH query by the query."""
+    uses = _uses(query, cte)
+    for use in uses:
+        _rename_what_would_capture(query, cte, use)
+    cte.pop()
+    for use in uses:
+        # The joins that hang on a table stay in the tree, with the uses in them.
+        joins = [join.pop() for join in use.args.get("joins") or ()]
+        use.replace(exp.Subquery(this=cte.this.copy(), alias=_alias(use, cte), joins=joins))
 
-    def replace(node: exp.Expression) -> exp.Expression:
-        if not isinstance(node, exp.Table) or node.db or node.name != cte.alias or _is_shadowed(node):
-            return node
-        # transform does not descend into the replacement, so the joins that hang on this table are done here.
-        joins = [transform(join, replace) for join in node.args.get("joins") or ()]
-        return exp.Subquery(this=cte.this.copy(), alias=_alias(node, cte), joins=joins)
 
-    return transform(query, replace)
+def _uses(query: exp.Expression, cte: exp.CTE) -> list[exp.Table]:
+    """Return the tables of a query that name a WITH query."""
+    return [table for table in query.find_all(exp.Table) if next(_named(table, table), None) is cte]
 
 
-def _is_shadowed(table: exp.Table) -> bool:
-    """Return True if a WITH clause around a table, inside the query, gives its name to another query."""
-    node: exp.Expression = table
+def _named(place: exp.Expression, table: exp.Table) -> Iterator[exp.CTE]:
+    """Yield the WITH queries that would have the name of a table at a place, the innermost first."""
+    if table.db or not isinstance(table.this, exp.Identifier):
+        return
+    node = place
     while isinstance(node.parent, exp.Expression):
-        parent = node.parent
-        if table.name in _visible_names(parent, node):
-            return True
-        node = parent
-    return False
+        yield from (cte for cte in _visible(node.parent, node) if cte.alias == table.name)
+        node = node.parent
 
 
-def _visible_names(parent: exp.Expression, child: exp.Expression) -> list[str]:
-    """Return the names of the WITH queries that a node defines and one of its children may use."""
+def _visible(parent: exp.Expression, child: exp.Expression) -> list[exp.CTE]:
+    """Return the WITH queries that a node defines and one of its children may use."""
     if isinstance(parent, exp.With):
         # Without RECURSIVE, a WITH query sees those before it.
         place = next(n for n, cte in enumerate(parent.expressions) if cte is child)
         seen = parent.expressions if parent.args.get("recursive") else parent.expressions[:place]
-        return [cte.alias for cte in seen]
+        return list(seen)
     clause = parent.args.get("with_")
-    return [cte.alias for cte in clause.expressions] if clause is not None and clause is not child else []
+    return list(clause.expressions) if clause is not None and clause is not child else []
+
+
+def _rename_what_would_capture(query: exp.Expression, cte: exp.CTE, use: exp.Table) -> None:
+    """Rename the WITH queries around a use that have a name by which the inlined query means another."""
+    for table in list(cte.this.find_all(exp.Table)):
+        meant = next(_named(table, table), None)
+        if meant is not None and cte in _ancestors(meant):
+            continue
+        for other in list(_named(use, table)):
+            if other is meant:
+                break
+            if other is not cte:
+                _rename(query, other)
+
+
+def _ancestors(node: exp.Expression) -> Iterator[exp.Expression]:
+    while isinstance(node.parent, exp.Expression):
+        node = node.parent
+        yield node
+
+
+def _rename(query: exp.Expression, cte: exp.CTE) -> None:
+    """Give a WITH query a name that nothing else in a query has; its uses keep theirs as aliases."""
+    taken = {table.name for table in query.find_all(exp.Table)} | {one.alias for one in query.find_all(exp.CTE)}
+    name = next(name for n in count(1) if (name := f"{cte.alias}_{n}") not in taken)
+    for use in _uses(query, cte):
+        if not use.alias:
+            use.set("alias", exp.TableAlias(this=use.this.copy()))
+        use.set("this", exp.to_identifier(name, quoted=True))
+    cte.args["alias"].set("this", exp.to_identifier(name, quoted=True))
 
 
 def _alias(table: exp.Table, cte: exp.CTE) -> exp.TableAlias:
