@@ -42,6 +42,15 @@ def test_conditions_on_measures_and_other_aggregates_stay_where_they_are() -> No
         assert filter_groups_first(relation) == relation
 
 
+def test_a_condition_stays_behind_the_one_further_in_that_guards_it() -> None:
+    """The outer one was evaluated first: an error that PostgreSQL does not raise."""
+    relation, _ = filtered(SUBQUERY, '10 / "q"."a" > 1')
+    (project,) = relation.inputs
+    found = filter_groups_first(Filter(Filter(project, Expr.parse('"q"."a" <> 0')), Expr.parse('10 / "q"."a" > 1')))
+    (inner,) = found.inputs
+    assert below(inner) == Filter(T, Expr.parse('("t"."id" <> 0) AND (10 / "t"."id" > 1)'))
+
+
 SETUP = """
     CREATE TABLE t (id int PRIMARY KEY, g int);
     CREATE TABLE v (k int, y int);

@@ -31,9 +31,9 @@ def filter_groups_first(relation: Relation) -> Relation:
 
 
 def _with_conditions(relation: Relation, conditions: list[Expr]) -> Relation:
-    """Pass on the conditions above a relation; they are over its columns."""
+    """Pass on the conditions above a relation, over its columns: an inner one first, which may guard others."""
     if isinstance(relation, Filter):
-        below = _with_conditions(relation.input, [*conditions, *conjuncts(relation.predicate)])
+        below = _with_conditions(relation.input, [*conjuncts(relation.predicate), *conditions])
         return replace(relation, input=below)
     if isinstance(relation, Project):
         outputs = {Ref(relation.alias, output.name): output.expr for output in relation.outputs}
@@ -41,7 +41,7 @@ def _with_conditions(relation: Relation, conditions: list[Expr]) -> Relation:
         return replace(relation, input=below)
     if isinstance(relation, Join):
         own = list(conjuncts(relation.condition)) if relation.kind == "inner" and relation.condition else []
-        left, right = (_of(side, [*conditions, *own]) for side in (relation.left, relation.right))
+        left, right = (_of(side, [*own, *conditions]) for side in (relation.left, relation.right))
         below = _with_conditions(relation.right, right) if relation.kind == "inner" else relation.right
         kept = _with_conditions(relation.left, left) if relation.kind != "full" else relation.left
         return replace(relation, left=kept, right=below)
