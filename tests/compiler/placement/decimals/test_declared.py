@@ -26,6 +26,8 @@ def digits(text: str) -> Digits | None:
         ("price * 1.5", Digits(11, 3)),
         ("CAST(price AS numeric)", Digits(10, 2)),
         ("CAST(free AS numeric(5, 1))", Digits(4, 1)),
+        ("CAST(free AS numeric(3, -2)) * quantity", Digits(15, 0)),
+        ("CAST(free AS numeric(4))", Digits(4, 0)),
         ("coalesce(price, NULL)", Digits(10, 2)),
         ("CASE WHEN true THEN price ELSE price + 1.25 END", Digits(11, 2)),
     ],

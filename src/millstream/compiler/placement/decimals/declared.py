@@ -88,9 +88,8 @@ def _cast(node: exp.Cast, known: Known) -> Digits | None:
         return None
     if not to.expressions:
         return _digits(node.this, known)
-    numbers = [int(part.name) for part in to.expressions if part.name.isdigit()]
-    precision, scale = numbers[0], numbers[1] if len(numbers) > 1 else 0
-    return Digits(max(precision - scale, 0), scale)
+    precision, scale = [*(int(part.name) for part in to.expressions), 0][:2]
+    return Digits(max(precision - scale, 0), max(scale, 0))
 
 
 def _alternatives(node: exp.Expression) -> list[exp.Expression]:
