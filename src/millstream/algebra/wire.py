@@ -264,11 +264,10 @@ def untried_wire_of(type_: PgType) -> Wire:
 def _untried(type_: PgType) -> str:
     if number_wire_of(type_) is None:
         return "({x} IS NOT NULL)"
-    return (
-        "({x} = 'NaN')"
-        if type_.precision is not None
-        else f"(abs({{x}}) >= {_FREE_LIMIT} OR scale({{x}}) > {FREE_SCALE})"
-    )
+    if type_.precision is None or type_.scale is None:
+        return f"(abs({{x}}) >= {_FREE_LIMIT} OR scale({{x}}) > {FREE_SCALE})"
+    # The digits of an expression are those that its columns declare, but no more than Spark's decimals have.
+    return f"(abs({{x}}) >= 1e{type_.precision - type_.scale})" if type_.precision == 38 else "({x} = 'NaN')"
 
 
 def extreme_wire_of(type_: PgType) -> Wire | None:

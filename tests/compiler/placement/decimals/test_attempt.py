@@ -14,7 +14,7 @@ from millstream import Millstream
 from millstream.algebra.expr import Expr
 from millstream.algebra.relation import Scan
 from millstream.compiler.blocks.region import BranchNames, Region
-from millstream.compiler.placement.decimals.attempt import EXACT
+from millstream.compiler.placement.decimals.attempt import EXACT, Attempts
 from millstream.compiler.placement.place import Placer
 from millstream.compiler.refusal import accepted
 from millstream.refresh.evaluate import Evaluation
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from millstream.spark.engine import Evaluated, Rows
 
 TABLES = """
-    CREATE TABLE t (id int PRIMARY KEY, k int, n numeric, p numeric(12,2), i int, w numeric(60,2));
+    CREATE TABLE t (id int PRIMARY KEY, k int, n numeric, p numeric(12,2), i int, w numeric(60,2),
+        b numeric(30,5));
     CREATE TABLE u (id int PRIMARY KEY, k int, m numeric, q numeric(8,4), j int);
     CREATE TABLE v (id int PRIMARY KEY, k int, n numeric);
     CREATE INDEX ON t (k);
@@ -39,6 +40,7 @@ TABLES = """
         (8, 4, '-Infinity', 1, 8, 5);
     INSERT INTO u VALUES (1, 1, '-Infinity', 1.5, 1), (2, 1, 0, 2, 2), (3, 1, -1e200, 'NaN', 3), (4, 2, 1e-100, 0, 4),
         (5, 2, 2.5, 7, 5), (6, 3, 6.50, -7, 6), (7, 3, 1, NULL, 7), (8, 5, 9e19, 1, 8);
+    UPDATE t SET b = CASE WHEN id % 2 = 0 THEN 1e24 ELSE 1.5 END;
     INSERT INTO v VALUES (1, 1, 'NaN'), (2, 2, 5.0), (3, 3, 5), (4, 1, 0);
 """
 CHANGES = (
@@ -56,6 +58,8 @@ QUERIES = {
     "beside integers": f"{JOINED} t.p - u.m <> u.j + t.i",
     "of more digits than are declared anywhere": f"{JOINED} t.w - u.q > 1",
     "chosen": f"{JOINED} CASE WHEN t.n > u.m THEN t.n - u.m ELSE u.m END > 2",
+    "of parts with more digits than Spark's": f"{JOINED} t.b * t.b + u.m > 5",
+    "rounded before the point": f"{JOINED} (t.i * 777)::numeric(3, -2) * 2 + u.q > 5",
     "left, a product": "SELECT t.id, u.id AS other FROM t LEFT JOIN u ON t.k = u.k AND t.n * u.m > 4",
     "full": "SELECT t.id, u.id AS other FROM t FULL JOIN u ON t.k = u.k AND t.p + u.m > 4",
     "exists": "SELECT id FROM t WHERE EXISTS (SELECT FROM u WHERE u.k = t.k AND t.n - u.m > 1)",
@@ -64,6 +68,8 @@ QUERIES = {
     "of an optional row": "SELECT t.id, x.s FROM t LEFT JOIN (SELECT u.k, u.m + v.n AS s FROM u JOIN v ON v.k = u.k) "
     "AS x ON x.k = t.k WHERE coalesce(x.s, 0) >= 0",
     "a sum of what is chosen": f"SELECT t.k, sum(CASE WHEN t.n > u.m THEN t.n ELSE u.m END) AS s {BY_K}",
+    "of parts that raise where they are not chosen": "SELECT t.k, sum(CASE WHEN t.i > 2 AND u.j <> 2 "
+    f"THEN round(u.m / (u.j - 2), 2) * t.n ELSE coalesce(t.n, u.j / (u.k - 1)) + u.j END) AS s {BY_K}",
     "counted": f"SELECT t.k, sum(t.n + u.m) FILTER (WHERE t.n + u.m > 1) AS s, count(*) FILTER (WHERE t.p + u.m > 1) "
     f"AS n, max(t.p * u.q) AS m {BY_K}",
     "extremes of optional rows": "SELECT t.k, max(x.s) AS most, count(x.s) AS n, "
@@ -134,11 +140,15 @@ def test_a_comparison_that_takes_all_such_numbers_for_equal_is_noticed(
 # -- what Spark is told ------------------------------------------------------------------------
 
 
-def placed(condition: str) -> str:
+def placer_of(expression: Expr) -> Placer:
     orders = Scan(table("orders", "id int4, n numeric, p numeric(12,2), i int4", key="id"), "o")
     prices = Scan(table("prices", "id int4, m numeric, q numeric(8,4), j int4", key="id"), "p")
+    return Placer(BranchNames(Region((orders, prices), ())), [expression], PlanningServerDouble())
+
+
+def placed(condition: str) -> str:
     expression = Expr.parse(condition)
-    placer = Placer(BranchNames(Region((orders, prices), ())), [expression], PlanningServerDouble())
+    placer = placer_of(expression)
     return accepted(placer.place(expression, "carry")).expr.sql
 
 
@@ -156,6 +166,14 @@ def test_integers_among_themselves_leave_their_range_with_an_error() -> None:
 
 def test_a_comparison_of_integers_alone_stays_as_it_was() -> None:
     assert COMPARE not in placed('"o"."i" + "p"."j" > "o"."id"')
+
+
+def test_an_operand_is_read_only_where_it_is_chosen() -> None:
+    placer = placer_of(Expr.parse('CASE WHEN "o"."i" > "p"."j" THEN "o"."n" ELSE coalesce("p"."m", "o"."n") END'))
+    attempts = Attempts(placer)
+    attempts.of(Expr.parse('CASE WHEN "o"."i" > "p"."j" THEN "o"."n" ELSE coalesce("p"."m", "o"."n") END').node)
+    assert [operand.split(" THEN")[0].count("WHEN") for operand in attempts.operands] == [0, 1, 1, 1]
+    assert attempts.operands[3].count("THEN NULL") == 2, "of the CASE and of the COALESCE"
 
 
 def test_a_product_of_too_many_digits_is_left_to_postgresql_where_it_can_be() -> None:

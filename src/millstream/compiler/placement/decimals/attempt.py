@@ -15,7 +15,8 @@ to leave their range is an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -205,19 +206,38 @@ class Attempts:
         conditions = [self._placed(Expr.of(branch.this), "carry").expr.sql for branch in node.args["ifs"]]
         default = node.args.get("default")
         values = [branch.args["true"] for branch in node.args["ifs"]] + ([default] if default is not None else [])
-        placed = [f"({self._parameter(one)})::boolean" for one in conditions]
-        return self._chosen(values, conditions, placed)
+        written, found = list[str](), list[Attempt | None]()
+        for place, condition in enumerate(conditions):
+            with self._unless(conditions[:place]):
+                written.append(f"({self._parameter(condition)})::boolean")
+        for place, value in enumerate(values):
+            with self._unless(conditions[:place], *conditions[place : place + 1]):
+                found.append(self._alternative(value))
+        return _united(found, conditions, written)
 
     def _coalesce(self, node: exp.Coalesce) -> Attempt:
-        values = [node.this, *node.expressions]
-        found = [self._of(value) if not _is_null(value) else None for value in values]
+        found = list[Attempt | None]()
+        for value in (node.this, *node.expressions):
+            with self._unless([one.present for one in found if one]):
+                found.append(self._alternative(value))
         present = [one.present if one else "FALSE" for one in found[:-1]]
         written = [f"({one.written}) IS NOT NULL" if one else "false" for one in found[:-1]]
         return _united(found, present, written)
 
-    def _chosen(self, values: Sequence[exp.Expression], conditions: Sequence[str], written: Sequence[str]) -> Attempt:
-        found = [self._of(value) if not _is_null(value) else None for value in values]
-        return _united(found, conditions, written)
+    def _alternative(self, value: exp.Expression) -> Attempt | None:
+        return self._of(value) if not _is_null(value) else None
+
+    @contextmanager
+    def _unless(self, others: Sequence[str], wanted: str = "TRUE") -> Iterator[None]:
+        """Evaluate the operands that are added only where PostgreSQL does: no other condition holds, and this one does.
+
+        An operand may raise an error.
+        """
+        first = len(self.operands)
+        yield
+        whens = " ".join([*(f"WHEN {other} THEN NULL" for other in others), f"WHEN {wanted} THEN"])
+        if others or wanted != "TRUE":
+            self.operands[first:] = [f"CASE {whens} {operand} END" for operand in self.operands[first:]]
 
 
 def _has_numeric(placer: OperandPlacer, expression: Expr) -> bool:
