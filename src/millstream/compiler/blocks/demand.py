@@ -6,13 +6,16 @@ they can be ordered; with n inputs there are at most 2(n-1).
 
     orders - customers - regions,  orders changed:    orders -> customers, customers -> regions
 
-A message is planned only if some input on the sender's side holds rows to begin with.
+A message is planned only if some input on the sender's side holds rows to begin with (a *holder*).
 
-A left, full or mark join asks whether a row has a match, so the optional side must be complete for each row of the
-other. A second round completes it: over such an edge the rows found by the first round are sent back, and the rows that
-this finds are sent on, away from where they came.
+A left, full or mark join (EXISTS, IN) asks whether a row has a match, so the optional side must be complete for each
+row of the other. A second round completes it: over such an edge the rows found by the first round are sent back, and
+the rows that this finds are sent on, away from where they came.
 
     customers left join orders,  orders changed:    orders -> customers, then customers -> orders, for completeness
+
+The end of the module says by which columns all this looks up rows of inner blocks, whose state then gets an index for
+them: `lookups`, `crossing_lookups`, and for the rows of certain groups `group_seed`.
 """
 
 from __future__ import annotations
@@ -64,21 +67,23 @@ def messages(
 
     `sizes` are the sizes of the inputs' tables, as far as they are known.
     """
-    plan = _Plan(branch, set(holders))
+    plan = _MessagePlan(branch, set(holders))
     ends = [(name, plan.other(edge, name)) for edge in branch.edges for name in (edge.left, edge.right)]
     # Messages that find few rows go first, small tables before large ones: rows without a match there send nothing on.
     ends.sort(key=lambda pair: (not plan.finds_few(*pair), sizes.get(pair[1], inf)))
     for sender, receiver in ends:
-        plan.first(sender, receiver)
+        plan.plan_first(sender, receiver)
     for sender, receiver in ends:
-        plan.second(sender, receiver)
+        plan.plan_second(sender, receiver)
     return list(plan.sent.values())
 
 
-class _Plan:
-    def __init__(self, branch: Branch, starts: set[str]) -> None:
+class _MessagePlan:
+    """The messages planned so far, each after those that it depends on."""
+
+    def __init__(self, branch: Branch, holders: set[str]) -> None:
         self.branch = branch
-        self.starts = starts
+        self.holders = holders
         self.sent: dict[Id, KeyMessage] = {}
 
     def other(self, edge: Edge, sender: str) -> str:
@@ -89,40 +94,40 @@ class _Plan:
         if not self._edge(sender, receiver).reduces(sender):
             return False
         further = [name for name in self._neighbours(receiver) if name != sender]
-        one = self.branch.input(receiver)
-        return bool(one.filters or one.temporal_filters) or any(self.finds_few(receiver, name) for name in further)
+        found = self.branch.input(receiver)
+        return bool(found.filters or found.temporal_filters) or any(self.finds_few(receiver, name) for name in further)
 
-    def first(self, sender: str, receiver: str) -> bool:
+    def plan_first(self, sender: str, receiver: str) -> bool:
         """Plan sender -> receiver after the messages it depends on; return False if no holder is behind it."""
         if (sender, receiver, 1) in self.sent:
             return True
         behind = [name for name in self._neighbours(sender) if name != receiver]
-        heard = tuple((name, sender, 1) for name in behind if self.first(name, sender))
-        if not heard and sender not in self.starts:
+        after = tuple((name, sender, 1) for name in behind if self.plan_first(name, sender))
+        if not after and sender not in self.holders:
             return False
-        self._send(sender, receiver, heard, 1)
+        self._send(sender, receiver, after, 1)
         return True
 
-    def second(self, sender: str, receiver: str) -> bool:
+    def plan_second(self, sender: str, receiver: str) -> bool:
         """Plan sender -> receiver in the second round; return False if it has nothing to complete."""
         if (sender, receiver, 2) in self.sent:
             return True
         behind = [name for name in self._neighbours(sender) if name != receiver]
-        heard = tuple((name, sender, 2) for name in behind if self.second(name, sender))
+        after = tuple((name, sender, 2) for name in behind if self.plan_second(name, sender))
         if self._edge(sender, receiver).complete(sender) and (receiver, sender, 1) in self.sent:
-            heard = ((receiver, sender, 1), *heard)
-        if not heard:
+            after = ((receiver, sender, 1), *after)
+        if not after:
             return False
-        self._send(sender, receiver, heard, 2)
+        self._send(sender, receiver, after, 2)
         return True
 
-    def _send(self, sender: str, receiver: str, heard: tuple[Id, ...], number: int) -> None:
+    def _send(self, sender: str, receiver: str, after: tuple[Id, ...], round_: int) -> None:
         edge = self._edge(sender, receiver)
         ends = edge.ends(sender)
         assert ends is not None
         spreads = edge.complete(receiver)
         behind = self._behind(sender, receiver)
-        message = KeyMessage(sender, receiver, ends[1], ends[2], heard, number, behind, spreads, edge.nulls)
+        message = KeyMessage(sender, receiver, ends[1], ends[2], after, round_, behind, spreads, edge.nulls)
         self.sent[message.id] = message
 
     def _behind(self, sender: str, receiver: str) -> frozenset[str]:
@@ -136,11 +141,14 @@ class _Plan:
         for edge in self.branch.edges:
             if {edge.left, edge.right} == {one, other}:
                 return edge
-        raise ValueError(f"no edge ties {one} to {other}")
+        raise ValueError(f"no edge joins {one} to {other}")
 
 
 def group_seed(branch: Branch, keys: Iterable[str]) -> tuple[str, tuple[tuple[str, str], ...]] | None:
-    """Return the input by which groups are looked up, and its leaf of each key; None if no input has a key."""
+    """Return the input in which rows of groups are looked up, with pairs (key, leaf); None if no key is a leaf.
+
+    It is the input with the most of the keys; from its rows, messages find those of the other inputs.
+    """
     by_input = dict[str, list[tuple[str, str]]]()
     wanted = set(keys)
     for name, ref in branch.sources:
@@ -156,7 +164,7 @@ def lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, tuple[str, 
     """Yield the leaf columns by which rows of inner blocks are looked up, once each: (block, its reader, columns)."""
     seen = set[tuple[int, tuple[Expr, ...]]]()
     for block in blocks:
-        for one, columns in (found for branch in block.branches for found in _asked(block, branch)):
+        for one, columns in (found for branch in block.branches for found in _lookup_columns(block, branch)):
             exprs = tuple(one.leaf(column).expr.substitute(_bare(one)) for column in columns)
             table = one.scan.table
             if not isinstance(table, BlockRows) or not columns or (table.block, exprs) in seen:
@@ -177,7 +185,7 @@ def crossing_lookups(blocks: Sequence[Block]) -> Iterator[tuple[Block, Input, Ex
             yield from ((blocks[table.block], one, value) for value in values)
 
 
-def _asked(block: Block, branch: Branch) -> Iterator[tuple[Input, tuple[str, ...]]]:
+def _lookup_columns(block: Block, branch: Branch) -> Iterator[tuple[Input, tuple[str, ...]]]:
     """Yield the columns by which inputs are looked up: along edges, and for recomputed groups."""
     for edge in branch.edges:
         yield from ((branch.input(name), columns) for name, columns in edge.both())

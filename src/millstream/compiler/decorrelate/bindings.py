@@ -10,7 +10,11 @@ distinct values D (the "domain" of Neumann and Kemper):
     c joined to Q by c.bound IS NOT DISTINCT FROM Q.bound
 
 Each SELECT of the subquery that refers to an outer column joins D in its FROM, and passes D's columns on as its last
-output columns. On the way they become group keys, PARTITION BY keys of windows, and columns of set operations.
+output columns: the *binding columns*. On the way these become group keys, PARTITION BY keys of windows, and columns
+of set operations.
+
+D has the text of a value if equal values can look different: 1.0 and 1.00 are equal, but a subquery that prints the
+value has another result for each.
 """
 
 from __future__ import annotations
@@ -30,7 +34,9 @@ class Correlated:
 
     relation: Relation
     outputs: tuple[Expr, ...]
+    """The columns of its own select list, without the binding columns."""
     correlations: tuple[Expr, ...]
+    """The conditions; none if the subquery refers to no outer column."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class Bindings:
 
     @property
     def keys(self) -> tuple[Expr, ...]:
-        """The values, as text for types whose equal values can differ visibly, such as 1.0 and 1.00."""
+        """The columns of D: each value, or its text if equal values of its type can look different."""
         return tuple(Expr.parse(f"CAST({v.sql} AS TEXT)") if v in self.casts else v for v in self.values)
 
     @property
@@ -64,7 +70,7 @@ class Bindings:
 
     @property
     def casts(self) -> dict[Expr, str]:
-        """The type of each value whose key is its text."""
+        """The values whose key is their text, each with the type to cast the text back to."""
         typed = zip(self.values, self.types, strict=True)
         return {value: type_.name for value, type_ in typed if not _equal_is_identical(type_)}
 
@@ -90,12 +96,13 @@ class BoundRows(ScopedRows):
     """The rows that the select list of a subquery is over, and the binding columns that it passes on."""
 
     binding_refs: tuple[Expr, ...] = ()
+    """The binding columns: columns of D, or `o.customer` for the condition `o.customer = c.id`, which needs no D."""
     bindings: Bindings | None = None
-    """None if the subquery has no bindings, or if its own sides of equalities take their place."""
+    """None if no D is joined."""
 
 
 _TEXT = PgType(25, "text", "text")
-# Types with no distinguishable equal values.
+# Types whose equal values look the same.
 _IDENTICAL_IF_EQUAL = frozenset(
     ["bool", "int2", "int4", "int8", "text", "varchar", "date", "time", "timestamp", "timestamptz", "uuid", "oid",
      "bytea", "char", "name"]
