@@ -45,15 +45,16 @@ def read_demanded(
     held = {name: InputRows.starting_with(first.get(name), crossing.get(name)) for name in names}
     holders = [name for name, rows in held.items() if rows.starting_rows()]
     answers = dict[Id, "pa.Table | Scanned"]()
-    alls = set[Id]()
+    # Messages because of which everything behind their receiver is read in full, if rows can appear without a match.
+    in_full = set[Id]()
     # Sizes order the messages; two inputs leave no choice of order.
     planned = messages(branch, holders, access.sizes(branch.inputs) if len(branch.inputs) > 2 else {})
     waiting = {message.id for message in planned}
     reading = _Reading(branch, held, access, SemiJoinReduction(branch, held, waiting), before)
     for message in planned:
-        if any(id_ in alls for id_ in message.after) or _asks_for_all(message, held):
-            alls.add(message.id)
-        everything = message.id in alls and (message.spreads or not message.sender_columns)
+        if any(id_ in in_full for id_ in message.after) or _asks_for_all(message, held):
+            in_full.add(message.id)
+        everything = message.id in in_full and (message.spreads or not message.sender_columns)
         answer = reading.answer(message, answers, everything=everything)
         waiting.remove(message.id)
         if answer is not None:
@@ -102,7 +103,8 @@ class _Reading:
     ) -> pa.Table | Scanned | None:
         """Look up the keys of these rows in the receiver, except keys that were looked up before."""
         joining = [
-            self.reduction.rows(message.sender, rows, away=message.receiver, number=message.round) for rows in tables
+            self.reduction.rows(message.sender, rows, receiver=message.receiver, round_=message.round)
+            for rows in tables
         ]
         keys = distinct_keys(joining, message.sender_columns, message.nulls)
         if keys.num_rows == 0:

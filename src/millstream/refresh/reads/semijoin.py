@@ -2,15 +2,23 @@
 
     lineitem -> part, with a filter that 1 part in 20 passes:    1 row of lineitem in 20 looks up its order
 
-A row of an inner join reaches the result only with a match at the other end. When an input is about to send its keys to
-the next neighbour, the answers of the neighbours that it has sent keys to are at hand, and these were reduced in turn.
-A stored row counts before and after, and is compared with the rows of both versions, so a dropped row is in neither
-result. An image has the values of the stored row that it corrects, so both are dropped together.
+    1   lineitem sends its keys to part, and part answers with the rows that pass the filter
+    2   lineitem drops its rows whose part is not in the answer
+    3   lineitem sends the keys of the others to orders
 
-The remaining rows that are equal in all columns go to Spark as one row with summed counts (`count_duplicates`).
+A row of an inner join reaches the result only with a match at the other end. So before an input sends keys to its next
+neighbour, its rows are compared with those of each neighbour that has answered; the neighbour's rows have been compared
+with those of its own other neighbours before that.
 
-Spark decides which columns are equal. Rows are dropped only by columns whose transmitted values are equal exactly if
-Spark finds them equal: integers and texts.
+This is exact for both versions of the result, before and after the refresh. The rows compared with are those of both
+versions, so a dropped row has a match in neither. An image (counts -1, 0 or 1, 0) has the same values as the stored row
+that it corrects (counts 1, 1), so both are dropped or neither.
+
+Two values are compared here only if their Arrow values are equal exactly if Spark finds them equal: integers and texts
+(`compares_exactly`). Rows are not dropped by other columns.
+
+`count_duplicates` then merges the rows of an input that are equal in all columns into one row with the sums of their
+counts, for Spark.
 """
 
 from __future__ import annotations
@@ -38,40 +46,43 @@ class SemiJoinReduction:
         self.waiting = waiting
         """The messages that have not been sent yet; the caller removes each one that it sends."""
 
-    def rows(self, name: str, rows: pa.Table, *, away: str = "", number: int = 2) -> pa.Table:
-        """Return the rows of an input that have a match in each neighbour that they need, as far as it is known.
+    def rows(self, name: str, rows: pa.Table, *, receiver: str = "", round_: int = 2) -> pa.Table:
+        """Return the rows of an input that have a match in each neighbour that must have one and has answered.
 
-        `away` is the neighbour that gets the keys next: its rows are not known yet. `number` is the current round:
-        messages of this round and of earlier ones bring rows to compare with.
+        `receiver` is the neighbour that gets the keys next, and is not compared with: its rows are not known yet.
+        `round_` is the current round: a neighbour has answered if no message to it of this or an earlier round waits.
         """
         for edge in self.branch.edges:
             ends = edge.ends(name)
-            if rows.num_rows <= FEW or ends is None or ends[0] == away or not edge.reduces(name):
+            if rows.num_rows <= FEW or ends is None or ends[0] == receiver or not edge.reduces(name):
                 continue
-            answered = not any((name, ends[0], earlier) in self.waiting for earlier in range(1, number + 1))
+            answered = not any((name, ends[0], earlier) in self.waiting for earlier in range(1, round_ + 1))
             if answered:
-                rows = self._with_match(rows, name, edge, number)
+                rows = self._with_match(rows, name, edge, round_)
         return rows
 
-    def _with_match(self, rows: pa.Table, name: str, edge: Edge, number: int) -> pa.Table:
+    def _with_match(self, rows: pa.Table, name: str, edge: Edge, round_: int) -> pa.Table:
         """Return the rows that have a match at the other end of an edge, by each comparable column on its own."""
         ends = edge.ends(name)
         assert ends is not None
-        other, own, theirs = ends
+        other, own_columns, other_columns = ends
         pairs = [
-            (place, mine, its)
-            for place, (mine, its) in enumerate(zip(own, theirs, strict=True))
-            if compares_exactly(self.branch.input(name).leaf(mine), self.branch.input(other).leaf(its))
+            (position, own, theirs)
+            for position, (own, theirs) in enumerate(zip(own_columns, other_columns, strict=True))
+            if compares_exactly(self.branch.input(name).leaf(own), self.branch.input(other).leaf(theirs))
         ]
-        partners = self._partners(other, name, number) if pairs else None
+        partners = self._partners(other, name, round_) if pairs else None
         if partners is None:
             return rows
-        for place, mine, its in pairs:
-            rows = rows.filter(is_in(rows[mine], partners[its], nulls=place in edge.nulls))
+        for position, own, theirs in pairs:
+            rows = rows.filter(is_in(rows[own], partners[theirs], nulls=position in edge.nulls))
         return rows
 
-    def _partners(self, name: str, asking: str, number: int) -> pa.Table | None:
-        """Return the key columns of an input's rows; None if the driver does not hold them."""
+    def _partners(self, name: str, compared: str, round_: int) -> pa.Table | None:
+        """Return the key columns of the rows of `name`, a neighbour of `compared`; None if the driver lacks them.
+
+        They are reduced first by the other neighbours of `name`.
+        """
         tables = self.held[name].tables()
         if tables is None:
             return None
@@ -79,18 +90,19 @@ class SemiJoinReduction:
         columns = list(dict.fromkeys(column for _, own, _ in edges for column in own))
         empty = pa.schema([(c, self.branch.input(name).leaf(c).wire.arrow_type) for c in columns]).empty_table()
         keys = pa.concat_tables([empty, *(table.select(columns) for table in tables)])
-        return self.rows(name, keys, away=asking, number=number)
+        return self.rows(name, keys, receiver=compared, round_=round_)
 
 
-# From this many joined tables on, each row is sent once, not as a stored row and the image that corrects it: a join of
-# n tables that have a row twice has 2^n rows.
+# A stored row and the image that corrects it are two rows. A join of n tables with two rows each has 2^n rows, so from
+# this many tables on they are merged into one.
 LONG_JOIN = 4
 
 
 def count_duplicates(input_: Input, rows: pa.Table, *, corrected: bool = False) -> pa.Table:
     """Return equal rows as one row with summed counts; drop rows whose counts cancel.
 
-    Few rows, and rows with a key among their columns, are returned as they are, unless images correct them.
+    Few rows, and rows with a key among their columns, are returned as they are. With `corrected` they are not: images
+    correct stored rows, also of a table with a key.
     """
     columns = [leaf.name for leaf in input_.leaves]
     columns_read = {leaf.expr.as_ref.column for leaf in input_.leaves if leaf.expr.as_ref is not None}
