@@ -39,7 +39,7 @@ def split_arithmetic(placer: Placer, expression: Expr) -> ArithmeticArgument | U
     tried = attempts.of(expression.node)
     if tried is None or isinstance(tried, Unsupported):
         return tried
-    if tried.is_integer or not tried.certain:
+    if tried.is_integer or not tried.has_decimal:
         return None
     value = Expr.parse(f"COALESCE({tried.value}, CASE WHEN {tried.present} THEN CAST(0 AS {tried.wire.spark}) END)")
     listed = ", ".join(f"'p{n}', {text}" for n, text in enumerate(attempts.operands))

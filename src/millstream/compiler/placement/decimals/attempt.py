@@ -1,16 +1,21 @@
-"""Try a number across tables as a decimal of Spark, with its operands beside it for the rows that have none.
+"""Try numeric arithmetic over columns of several tables in Spark, and carry the operands for rows where that fails.
+
+`t.n + u.q` cannot be computed by PostgreSQL while it reads t or u. Spark computes it after the join, but its decimals
+have no NaN, no infinities, and at most 38 digits. So an attempt has the number, and what replaces it:
 
     t.n + u.q       value      TRY_ADD(i0_c0, i1_c0)       NULL if an operand is, or if Spark has no number for it
                     present    i0_c0 IS NOT NULL OR ...    true if no operand is NULL
-                    postfix    ['1e200', '-0.5', '+']      the operands as texts, each operator after its operands
+                    postfix    ['2.5', '-0.5', '+']        the operands as texts, each operator after its operands
+                    written    p0::numeric + p1::numeric   the same for PostgreSQL, over operands sent as JSON
 
-Spark has no number for NaN, an infinity, and more digits than its decimals have. It then compares by the operands, by
-each digit (see `spark/numbers.py`); of a sum, PostgreSQL computes the value from them.
+A row in which `value` is NULL and `present` is true needs the replacement. A comparison uses `postfix`, compared by
+every digit (see `spark/numbers.py`); the argument of a sum uses `written`, which PostgreSQL computes when it decodes
+the sum (see `placement/arithmetic.py`):
 
-    COALESCE(value > 5, CASE WHEN present THEN EXACT(MILLSTREAM_COMPARE(postfix, ['5']) > 0) END)
+    COALESCE(value > 5, CASE WHEN present THEN MILLSTREAM_EXACT(MILLSTREAM_COMPARE(postfix, ['5']) > 0) END)
 
 `+`, `-`, `*` of numbers, `CASE`, `COALESCE` and casts to numeric are tried. Integers among themselves stay integers:
-to leave their range is an error.
+if they leave their range, that is an error, as in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -41,7 +46,11 @@ if TYPE_CHECKING:
     from millstream.compiler.placement.spark_exact import OperandPlacer
 
 EXACT = "MILLSTREAM_EXACT"
-"""Around a condition that is needed only if a row has a number that Spark has not."""
+"""Marks a condition that is evaluated only for rows that need the replacement.
+
+`lowering/context.py` removes the mark, or with `exact=False` replaces the condition by an error: the statement is then
+much smaller, and is run first.
+"""
 
 _TRIED: dict[type[exp.Expression], str] = {exp.Add: "TRY_ADD", exp.Sub: "TRY_SUBTRACT", exp.Mul: "TRY_MULTIPLY"}
 _SIGNS: dict[type[exp.Expression], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
@@ -49,7 +58,7 @@ _NO_DIGITS = Wire("string", "decimal(38,0)", number="decimal")
 
 
 class _NotTried(Exception):
-    """Raised for an expression that is not made of operators over numbers, or with the refusal of a part of it."""
+    """Ends an attempt: with the refusal of a part, or without one if the expression is not arithmetic."""
 
     def __init__(self, refusal: Unsupported | None = None) -> None:
         super().__init__(refusal)
@@ -58,19 +67,19 @@ class _NotTried(Exception):
 
 @dataclass(frozen=True)
 class Attempt:
-    """A number as Spark computes it, and as its operands."""
+    """A number as Spark computes it, and as its operands; the header has an example of each text."""
 
     value: str
     wire: Wire
     type: PgType | None
-    """None for a numeric that Spark computes."""
+    """PostgreSQL's type of an operand or an integer; None for a numeric that Spark computes."""
     present: str
     postfix: tuple[str, ...]
-    """Arrays of texts, one after the other."""
+    """Spark's expressions of arrays of texts, to be concatenated."""
     written: str
     """PostgreSQL's expression; in it, `{p}` stands for the JSON object of the operands."""
-    certain: bool = True
-    """False if Spark has no decimal for any row."""
+    has_decimal: bool = True
+    """False if the declared types have too many digits for a decimal of Spark: `value` is then NULL in every row."""
 
     @property
     def is_integer(self) -> bool:
@@ -88,11 +97,12 @@ class Attempts:
 
     placer: OperandPlacer
     lenient: bool = False
-    """Try a product of too many digits too: it is compared by its operands in every row."""
+    """Accept numbers without a decimal of Spark, too: they are compared by their operands in every row."""
     operands: list[str] = field(default_factory=list)
+    """Spark's expressions of the JSON object's values, `p0`, `p1`, ..."""
 
     def of(self, node: exp.Expression) -> Attempt | Unsupported | None:
-        """Try an expression; None if it is not made of operators over numbers."""
+        """Return the attempt, or the refusal of a part; None if the expression is not arithmetic."""
         try:
             return self._of(node)
         except _NotTried as error:
@@ -128,6 +138,7 @@ class Attempts:
     # -- operands ----------------------------------------------------------------------------
 
     def _operand(self, expression: Expr) -> Attempt:
+        """Return an expression that is not split: a numeric of one table, or an integer."""
         type_ = self.placer.types[expression] if self.placer.is_over_one_table(expression) else None
         if type_ is not None and type_.base == "numeric" and type_.kind == "base":
             return self._numeric(expression, type_)
@@ -137,9 +148,8 @@ class Attempts:
         if placed.wire.number != "int" or placed.type is None:
             raise _NotTried
         value_sql = placed.expr.sql
-        return self._noted(
-            Attempt(value_sql, placed.wire, placed.type, f"({value_sql}) IS NOT NULL", (), ""), value_sql
-        )
+        attempt = Attempt(value_sql, placed.wire, placed.type, f"({value_sql}) IS NOT NULL", (), "")
+        return self._with_operand(attempt, value_sql)
 
     def _placed(self, expression: Expr, use: Use) -> Placement:
         placed = self.placer.place(expression, use)
@@ -148,14 +158,16 @@ class Attempts:
         return placed
 
     def _numeric(self, expression: Expr, type_: PgType) -> Attempt:
+        """Return a numeric of one table: it travels in two columns, as a decimal or, where there is none, as text."""
         placed = self._placed(expression, "tried")
-        value, beyond = placed.expr.sql, self._placed(expression, "untried").expr.sql
-        present = f"(({value}) IS NOT NULL OR ({beyond}) IS NOT NULL)"
-        certain = number_wire_of(type_) is not None
-        attempt = Attempt(value, placed.wire, type_, present, (), "", certain)
-        return self._noted(attempt, f"COALESCE({beyond}, CAST({value} AS TEXT))")
+        value, untried = placed.expr.sql, self._placed(expression, "untried").expr.sql
+        present = f"(({value}) IS NOT NULL OR ({untried}) IS NOT NULL)"
+        has_decimal = number_wire_of(type_) is not None
+        attempt = Attempt(value, placed.wire, type_, present, (), "", has_decimal)
+        return self._with_operand(attempt, f"COALESCE({untried}, CAST({value} AS TEXT))")
 
-    def _noted(self, attempt: Attempt, text: str) -> Attempt:
+    def _with_operand(self, attempt: Attempt, text: str) -> Attempt:
+        """Add the operand's text to the postfix array and to the JSON object."""
         assert attempt.type is not None
         name = attempt.type.name if attempt.type.base != "numeric" else "numeric"
         return replace(
@@ -163,6 +175,7 @@ class Attempts:
         )  # fmt: skip
 
     def _parameter(self, text: str) -> str:
+        """Add a text to the JSON object, and return PostgreSQL's expression that reads it."""
         self.operands.append(f"CAST({text} AS TEXT)")
         return f"({{p}} ->> 'p{len(self.operands) - 1}')"
 
@@ -177,13 +190,13 @@ class Attempts:
             assert not isinstance(travels, Unsupported)
             return Attempt(f"(({left.value}) {sign} ({right.value}))", *travels, present, postfix, written)
         digits = (digits_of_wire(one.wire, one.type) for one in (left, right))
-        wire_or_none, certain = decimal_of(node, *digits), left.certain and right.certain
-        if wire_or_none is not None and certain:
+        wire_or_none, have_decimals = decimal_of(node, *digits), left.has_decimal and right.has_decimal
+        if wire_or_none is not None and have_decimals:
             value = f"{tried}({left.value}, {right.value})"
             return Attempt(value, wire_or_none, None, present, postfix, written)
         if not self.lenient:
             raise _NotTried(refuse_digits(node))
-        return Attempt("CAST(NULL AS DECIMAL(38, 0))", _NO_DIGITS, None, present, postfix, written, certain=False)
+        return Attempt("CAST(NULL AS DECIMAL(38, 0))", _NO_DIGITS, None, present, postfix, written, has_decimal=False)
 
     def _negative(self, node: exp.Neg) -> Attempt:
         inner = self._of(node.this)
@@ -213,7 +226,7 @@ class Attempts:
         for place, value in enumerate(values):
             with self._unless(conditions[:place], *conditions[place : place + 1]):
                 found.append(self._alternative(value))
-        return _united(found, conditions, written)
+        return _first_that_holds(found, conditions, written)
 
     def _coalesce(self, node: exp.Coalesce) -> Attempt:
         found = list[Attempt | None]()
@@ -222,16 +235,17 @@ class Attempts:
                 found.append(self._alternative(value))
         present = [one.present if one else "FALSE" for one in found[:-1]]
         written = [f"({one.written}) IS NOT NULL" if one else "false" for one in found[:-1]]
-        return _united(found, present, written)
+        return _first_that_holds(found, present, written)
 
     def _alternative(self, value: exp.Expression) -> Attempt | None:
+        """Return the attempt of a value; None for NULL."""
         return self._of(value) if not _is_null(value) else None
 
     @contextmanager
     def _unless(self, others: Sequence[str], wanted: str = "TRUE") -> Iterator[None]:
-        """Evaluate the operands that are added only where PostgreSQL does: no other condition holds, and this one does.
+        """Guard the operands that are added meanwhile: NULL if one of the `others` holds, or if `wanted` does not.
 
-        An operand may raise an error.
+        PostgreSQL does not evaluate them then, and an operand may raise an error.
         """
         first = len(self.operands)
         yield
@@ -261,8 +275,11 @@ def _guarded(found: Attempt, condition: str) -> Attempt:
     return replace(found, value=value, postfix=(array,), present=f"({condition} AND {found.present})")
 
 
-def _united(found: Sequence[Attempt | None], conditions: Sequence[str], written: Sequence[str]) -> Attempt:
-    """Return the alternative of the first condition that holds; None stands for NULL."""
+def _first_that_holds(found: Sequence[Attempt | None], conditions: Sequence[str], written: Sequence[str]) -> Attempt:
+    """Return the alternative of the first condition that holds, else the last one or NULL; None stands for NULL.
+
+    `conditions` are for Spark, `written` the same for PostgreSQL.
+    """
     known = [one for one in found if one is not None]
     if not known:
         raise _NotTried
@@ -289,21 +306,21 @@ def _united(found: Sequence[Attempt | None], conditions: Sequence[str], written:
         f"({of([f'({one.present})' if one else 'FALSE' for one in found], 'FALSE', conditions)})",
         (of([one.array if one else "NULL" for one in found], "NULL", conditions),),
         of([one.written if one else "NULL" for one in found], "NULL", written),
-        all(one.certain for one in known),
+        all(one.has_decimal for one in known),
     )
 
 
 def compare(operator: str, left: Attempt, right: Attempt) -> str:
-    """Return Spark's comparison of two numbers by `=`, `<>`, `<`, `<=`, `>` or `>=`."""
+    """Return Spark's comparison of two numbers by `=`, `<>`, `<`, `<=`, `>` or `>=`; NULL if one is not present."""
     both = f"{left.present} AND {right.present}"
     exact = f"{COMPARE}({left.array}, {right.array}) {operator} 0"
-    if not (left.certain and right.certain):
+    if not (left.has_decimal and right.has_decimal):
         return f"CASE WHEN {both} THEN {exact} END"
     return f"COALESCE(({left.value}) {operator} ({right.value}), CASE WHEN {both} THEN {EXACT}({exact}) END)"
 
 
 def compare_null_safe(left: Attempt, right: Attempt, *, distinct: bool) -> str:
-    """Return Spark's `IS DISTINCT FROM`, or its contrary, of two numbers."""
+    """Return Spark's `IS DISTINCT FROM` of two numbers, or `IS NOT DISTINCT FROM`."""
     both, one = f"{left.present} AND {right.present}", f"{left.present} OR {right.present}"
     equal = f"CASE WHEN {both} THEN {compare('=', left, right)} ELSE NOT ({one}) END"
     return f"NOT ({equal})" if distinct else equal
