@@ -1,16 +1,23 @@
 """The agenda of the service: which stream tables are due, the most overdue first.
 
-It is a copy of the catalog in memory. A look at it costs no statement, so that a thousand idle stream tables cost
-little:
+It has in memory what it needs of the catalog, so that asking it executes no statement:
 
-    load                what the catalog says, read again when something has changed there
+    load, update        what the catalog says, read again when something has changed there
     due                 per graph: those whose deadline has passed, with those that they pull along
     found_nothing       their sources have no changes: the next deadline counts from now
     not_refreshed       a refresh was skipped and left no record: not tried again at once
     started, finished   a graph that is being refreshed is not due; how long it takes is remembered
 
-A graph is what is connected by reading: its stream tables move together, in one cut. Independent graphs are refreshed
-side by side.
+The deadline of a stream table is its last cut, or the last time that its sources were found unchanged, plus the
+interval of its schedule; not before the end of a back-off.
+
+    schedule 10s    12:00:00  cut                        deadline 12:00:10
+                    12:00:11  due; no changes found      deadline 12:00:21
+                    12:00:21  due; started, finished     taken off meanwhile; `update` brings the new cut
+                              due; not_refreshed         deadline some seconds later, at random
+
+A graph is a set of stream tables connected by reading each other; they are refreshed together, in one cut. Independent
+graphs are refreshed side by side.
 """
 
 from __future__ import annotations
@@ -31,7 +38,7 @@ from millstream.scheduler.pulled import with_pulled
 
 # Seconds that a refresh is expected to take before one was seen.
 UNKNOWN = 0.3
-# Weight of the last refresh among those before it.
+# Weight of the last refresh in the moving average of a stream table's refreshes.
 LAST = 0.3
 
 
@@ -41,7 +48,7 @@ class Due:
 
     tables: tuple[StreamTable, ...]
     deadline: datetime
-    """The earliest that has passed."""
+    """The earliest deadline of these stream tables."""
     seconds: float
     """How long a refresh of this graph is expected to take."""
 
@@ -57,23 +64,29 @@ class Agenda:
     def __init__(self) -> None:
         self.tables = dict[int, StreamTable]()
         self.graph = Graph({}, ())
+        # All of these are by id of a stream table.
         self._graph_of = dict[int, frozenset[int]]()
-        self._looked_at = dict[int, datetime]()
         self._deadlines = dict[int, datetime]()
+        # When its sources were last found to have no changes.
+        self._looked_at = dict[int, datetime]()
+        # How long a refresh takes, as a moving average.
         self._seconds = dict[int, float]()
         self._running = set[int]()
-        self._unsound = set[int]()
-        self._in_vain = dict[int, int]()
+        # Those with a schedule that cannot be computed with; each is logged once.
+        self._unusable = set[int]()
+        # How many refreshes in a row were skipped, and until when it is therefore not due.
+        self._skips = dict[int, int]()
         self._held_until = dict[int, datetime]()
-        # The intervals of those that are due a fixed time after they were last checked.
+        # The interval, if the deadline is simply the last check plus this interval.
         self._every = dict[int, timedelta]()
 
     def load(self, tables: Iterable[StreamTable], graph: Graph, now: datetime | None = None) -> None:
-        """Take these in place of all that was known; what is being refreshed stays so.
+        """Replace all stream tables and their graph; those that are being refreshed stay marked.
 
-        `now` by the server's clock: nothing can have been looked at later, though the clock was set back.
+        `now` is by the server's clock. Times after it are from before the clock was set back: they are ignored, or
+        taken for `now`.
         """
-        former, self.tables = self.tables, {table.id: table for table in tables if self._is_sound(table)}
+        former, self.tables = self.tables, {table.id: table for table in tables if self._has_usable_schedule(table)}
         if now is not None:
             self._looked_at = {id: at for id, at in self._looked_at.items() if at <= now}
         if graph != self.graph or not self._graph_of.keys() >= self.tables.keys():
@@ -88,9 +101,9 @@ class Agenda:
                 self._deadlines[id] -= ahead
 
     def update(self, tables: Iterable[StreamTable]) -> None:
-        """Take these in place of what was known of them."""
+        """Replace these stream tables by what the catalog says now; ids that are not on the agenda are ignored."""
         for table in tables:
-            if (former := self.tables.get(table.id)) is not None and self._is_sound(table):
+            if (former := self.tables.get(table.id)) is not None and self._has_usable_schedule(table):
                 self.tables[table.id] = table
                 self._take(table.id, former, table)
 
@@ -129,15 +142,15 @@ class Agenda:
             self._looked_at[id] = now
             every = self._every.get(id)
             if every is not None and id not in self._held_until:
-                # As `deadline` says it. A thousand idle stream tables are looked at several times a second.
+                # What `deadline` would return, computed faster: this runs several times a second for each idle table.
                 self._deadlines[id] = now + every
             else:
                 self._set_deadline(id)
 
     def not_refreshed(self, id: int, now: datetime) -> None:
         """Remember that a refresh was neither done nor recorded as failed, because another process was at work."""
-        self._in_vain[id] = self._in_vain.get(id, 0) + 1
-        self._held_until[id] = now + backoff.random_delay(self._in_vain[id], longest=backoff.LONGEST_SKIP)
+        self._skips[id] = self._skips.get(id, 0) + 1
+        self._held_until[id] = now + backoff.random_delay(self._skips[id], longest=backoff.LONGEST_SKIP)
         self._set_deadline(id)
 
     def started(self, ids: Iterable[int]) -> None:
@@ -158,7 +171,7 @@ class Agenda:
     def _due(self, ids: Sequence[int], now: datetime) -> Due:
         tables = with_pulled([self.tables[id] for id in ids], self.tables, self.graph, now)
         seconds = max(self._seconds.get(table.id, UNKNOWN) for table in tables)
-        # One that is pulled only has no deadline.
+        # A stream table that is only refreshed because others read it has no deadline.
         deadline = min((self._deadlines[id] for id in ids if id in self._deadlines), default=now)
         return Due(tuple(tables), deadline, seconds)
 
@@ -166,25 +179,26 @@ class Agenda:
         """Return the stream tables that are connected with this one, and itself."""
         return self._graph_of.get(id) or frozenset({id})
 
-    def _is_sound(self, table: StreamTable) -> bool:
-        """Return False if the schedule cannot be computed with: one stream table must not end the service."""
+    def _has_usable_schedule(self, table: StreamTable) -> bool:
+        """Return False if computing with the schedule raises: one such stream table must not end the service."""
         try:
             moment = table.cut_at or datetime.now(UTC)
             if (length := target(table, moment)) is not None:
+                # `freshness.py` adds twice the target, and a little more.
                 moment + 3 * length
             deadline(table)
         except (MillstreamError, OverflowError, ValueError) as error:
-            if table.id not in self._unsound:
+            if table.id not in self._unusable:
                 log.error("not refreshed by schedule", table=table.name, schedule=table.schedule, reason=str(error))
-            self._unsound.add(table.id)
+            self._unusable.add(table.id)
             return False
-        self._unsound.discard(table.id)
+        self._unusable.discard(table.id)
         return True
 
     def _take(self, id: int, former: StreamTable | None, table: StreamTable) -> None:
-        """Set the deadline of a stream table; if anything of it has changed, it is held back no longer."""
+        """Set the deadline of a stream table; if its record has changed, it is held back no longer."""
         if former != table:
-            self._in_vain.pop(id, None)
+            self._skips.pop(id, None)
             self._held_until.pop(id, None)
             self._every.pop(id, None)
             every = Cadence.parse(table.schedule).every
@@ -205,7 +219,7 @@ class Agenda:
         self._deadlines.pop(id, None)
         self._every.pop(id, None)
         self._seconds.pop(id, None)
-        self._in_vain.pop(id, None)
+        self._skips.pop(id, None)
         self._held_until.pop(id, None)
 
 
