@@ -13,6 +13,9 @@ others by WAL, no matter when either wrote its rows. Readers ignore the rows of 
     from triggers    *    *    -    *    -          13 and 15 are ignored
     from WAL         -    -    *    -    *          11, 12, 14 are ignored
 
+On the way back it is the reverse: transactions that its snapshot sees count by WAL, all others by their triggers. A
+source has a list of cutovers, because a reader with an old frontier may have to pass several.
+
 This is exact if each way of capture has all of the transactions that count by it:
 
 - WAL has every transaction that began after the table was published. So the switch waits until all transactions with
@@ -59,19 +62,20 @@ def publish(conn: Connection, dsn: str, relid: int, *, patience: Patience = BRIE
     source = sources.get(conn, relid)
     if source is None or source.mode != "TRANSITIONING":
         return
+    # WAL contains an old row in full only under REPLICA IDENTITY FULL.
     lacking = publication.without_old_rows(conn, source)
     if lacking:
         under_lock(conn, lacking, "ACCESS EXCLUSIVE", lambda: _set_identities(conn, relid, lacking), patience)
         failpoint("transition_identity")
     under_lock(conn, [], "SHARE ROW EXCLUSIVE", lambda: _publish(conn, source), patience)
     failpoint("transition_published")
-    made = slot.ensure(conn, dsn)
+    its_slot = slot.ensure(conn, dsn)
     failpoint("transition_slot")
-    as_ = publication.entries(conn, made.publication, [relid, *source.partitions])
+    entries = publication.entries(conn, its_slot.publication, [relid, *source.partitions])
     # A new transaction id, not the xmax of a snapshot: transactions above xmax may have begun before.
     with read_committed(conn):
         own = conn.execute("SELECT pg_current_xact_id()::text::int8").fetchall()[0][0]
-        _put(conn, relid, "TRANSITIONING", published_at=own, published_as=as_)
+        _put(conn, relid, "TRANSITIONING", published_at=own, published_as=entries)
     failpoint("transition_waiting")
 
 
@@ -92,7 +96,7 @@ def _publish(conn: Connection, source: Source) -> None:
 
 def may_switch(conn: Connection, source: Source) -> bool:
     """Return True if WAL has every transaction that may still write to the source: all older ones have ended."""
-    return source.published_at is not None and _now(conn).xmin > source.published_at
+    return source.published_at is not None and _current_snapshot(conn).xmin > source.published_at
 
 
 def switch_to_wal(conn: Connection, relid: int) -> bool:
@@ -123,7 +127,9 @@ def _switch(conn: Connection, source: Source) -> bool:
     is_published = not publication.gaps(conn, slot.name_of(conn), source) and not publication.without_old_rows(
         conn, source
     )
-    switched = replace(source, mode="WAL", cutovers=(*source.cutovers, Cutover(_now(conn), "t")), reason=None)
+    # Origin "t": what the snapshot sees is read from the triggers.
+    cutover = Cutover(_current_snapshot(conn), "t")
+    switched = replace(source, mode="WAL", cutovers=(*source.cutovers, cutover), reason=None)
     sources.put(conn, switched if is_published else replace(source, published_at=None))
     return is_published
 
@@ -137,7 +143,7 @@ def drop_triggers(conn: Connection, relid: int, *, patience: Patience = BRIEF) -
 
 
 def stay_on_triggers(conn: Connection, relid: int, reason: str) -> None:
-    """Abandon a transition. The triggers have captured everything all the time."""
+    """Abandon a transition to WAL. Nothing is lost: until the switch, the triggers capture everything."""
     _put(conn, relid, "TRANSITIONING", mode="TRIGGER", published_at=None, published_as=())
     _put(conn, relid, "TRIGGER", reason=reason)
     failpoint("transition_given_up")
@@ -192,7 +198,7 @@ def unpublish_unused(conn: Connection, *, patience: Patience = BRIEF) -> None:
 # -- shared by all steps ---------------------------------------------------------------------
 
 
-def _now(conn: Connection) -> Snapshot:
+def _current_snapshot(conn: Connection) -> Snapshot:
     return Snapshot.parse(conn.execute("SELECT pg_current_snapshot()::text").fetchall()[0][0])
 
 
