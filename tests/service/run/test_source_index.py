@@ -44,7 +44,7 @@ def test_each_source_is_asked_for_the_oldest_frontier_of_its_readers(asked: dict
     tables = {1: at(1, 7), 2: at(2, 5), 3: at(3, 9)}
     index = SourceIndex()
     index.load(tables, {1: [source(10)], 2: [source(10), source(20, "WAL")], 3: [source(20, "WAL")]})
-    assert index.stirred(CONN) == {1, 2}
+    assert index.maybe_changed(CONN) == {1, 2}
     assert asked == {10: 5, 20: 5}
     assert [index.uses_wal(id) for id in (1, 2, 3)] == [False, True, True]
     assert index.pairs([tables[2]]) == {(10, Snapshot(5, 5)), (20, Snapshot(5, 5))}
@@ -56,15 +56,15 @@ def test_a_refresh_moves_what_is_asked(asked: dict[int, int]) -> None:
     index.load(tables, {1: [source(10)], 2: [source(10)]})
     tables[2] = at(2, 8)
     index.update({2: [source(10)]})
-    index.stirred(CONN)
+    index.maybe_changed(CONN)
     assert asked == {10: 7}
     tables[2] = at(2, 9)
     index.update({2: [source(30)]})
-    assert index.stirred(CONN) == {1}
+    assert index.maybe_changed(CONN) == {1}
     assert asked == {10: 7, 30: 9}
     del tables[1]
     index.update({1: []})
-    assert index.stirred(CONN) == set()
+    assert index.maybe_changed(CONN) == set()
     assert asked == {30: 9}
 
 
@@ -72,5 +72,5 @@ def test_what_is_not_refreshed_by_schedule_does_not_count(asked: dict[int, int])
     tables = {1: at(1, 1, schedule="manual"), 2: at(2, 2, status="SUSPENDED"), 3: stream_table(3), 4: at(4, 4)}
     index = SourceIndex()
     index.load(tables, {id: [source(10)] for id in tables})
-    assert index.stirred(CONN) == {4}
+    assert index.maybe_changed(CONN) == {4}
     assert asked == {10: 4}

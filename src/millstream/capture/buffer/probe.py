@@ -1,12 +1,12 @@
 """Look whether sources have changes that their readers have not consumed, without a cut and without a lock.
 
-The service asks this at every tick, and nothing has changed at most of them. So the first statement asks little: is
-there any row since the oldest transaction that one of the frontiers has not seen? Only where there is one, a second
-statement asks for each frontier.
+The service asks this at every tick, and at most ticks nothing has changed. So the first statement is cheap: does a
+buffer have any row since the oldest transaction that one of its readers' frontiers has not seen? Only for buffers that
+have one, a second statement looks from each frontier.
 
-The answer is a hint. A change that is not seen yet, because it has not been read from WAL or is committed right now, is
-seen by the next look; one that does not count, because it was captured twice during a transition, costs a refresh
-without effect.
+The answer is a hint. A change that is not visible yet, because it has not been read from WAL or commits at this moment,
+is found by the next look. A row that does not count, because it was captured twice during a transition, causes a
+refresh without effect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from psycopg import errors, sql
 
-from millstream.capture.buffer.slices import Pair, awake, buffer_name
+from millstream.capture.buffer.slices import Pair, buffer_name, pairs_with_changes
 from millstream.postgres.connection import Connection
 
 T = TypeVar("T")
@@ -33,17 +33,17 @@ def changed(conn: Connection, pairs: Collection[Pair]) -> set[Pair]:
         found = _since(conn, {relid: xmins[relid] for relid in known})
         return _changed(conn, [pair for pair in pairs if pair[0] in found])
 
-    found, untold = _asked(conn, set(xmins), ask)
-    return found | {pair for pair in pairs if pair[0] in untold}
+    found, unknown = _answer(conn, set(xmins), ask)
+    return found | {pair for pair in pairs if pair[0] in unknown}
 
 
 def sources_since(conn: Connection, xmins: Mapping[int, int]) -> set[int]:
     """Return the sources whose buffers have rows of these transactions or later ones, or may have such rows."""
-    found, untold = _asked(conn, set(xmins), lambda known: _since(conn, {relid: xmins[relid] for relid in known}))
-    return found | untold
+    found, unknown = _answer(conn, set(xmins), lambda known: _since(conn, {relid: xmins[relid] for relid in known}))
+    return found | unknown
 
 
-def _asked(conn: Connection, relids: set[int], ask: Callable[[set[int]], set[T]]) -> tuple[set[T], set[int]]:
+def _answer(conn: Connection, relids: set[int], ask: Callable[[set[int]], set[T]]) -> tuple[set[T], set[int]]:
     """Return the answer, and the sources that it does not cover: their buffers are gone, or a lock was not granted.
 
     A refresh of their readers finds the reason and repairs it.
@@ -89,4 +89,4 @@ def _since_query(relids: tuple[int, ...]) -> sql.Composed:
 def _changed(conn: Connection, pairs: Sequence[Pair]) -> set[Pair]:
     """Return the pairs after whose frontiers there are rows."""
     everything = {relid: sql.SQL("") for relid, _ in pairs}
-    return {(relid, frontier) for _, relid, frontier in awake(conn, pairs, everything)} if pairs else set()
+    return {(relid, frontier) for _, relid, frontier in pairs_with_changes(conn, pairs, everything)} if pairs else set()

@@ -30,6 +30,7 @@ from millstream.postgres.connection import Connection
 
 SCHEMA = "millstream_changes"
 
+# A source's oid and the frontier of a stream table that reads it: its slice begins there.
 Pair = tuple[int, Snapshot]
 
 
@@ -64,6 +65,7 @@ GAPS: Mapping[str, str] = {
 }
 
 
+# The origin that is ignored when the other one is read.
 _OTHER: Mapping[Origin, Origin] = {"t": "l", "l": "t"}
 
 
@@ -81,7 +83,7 @@ def origin_condition(source: Source) -> sql.Composed:
 
 @dataclass(frozen=True)
 class Pending:
-    """The changes in a buffer after a frontier."""
+    """How many changes a buffer has after a frontier, and whether they are complete."""
 
     relid: int
     frontier: Snapshot
@@ -109,11 +111,11 @@ def pending(
     distinct = list(dict.fromkeys(pairs))
     if not distinct:
         return []
-    counting = {relid: _counting((sources or {}).get(relid), until) for relid, _ in distinct}
+    conditions = {relid: _shared_condition((sources or {}).get(relid), until) for relid, _ in distinct}
     try:
-        found_awake = awake(conn, distinct, counting)
-        counts = [_count(*one, counting[one[1]], cap) for one in found_awake]
-        rows = conn.execute(sql.SQL(" UNION ALL ").join(counts)).fetchall() if found_awake else []
+        changed = pairs_with_changes(conn, distinct, conditions)
+        counts = [_count(place, relid, frontier, conditions[relid], cap) for place, relid, frontier in changed]
+        rows = conn.execute(sql.SQL(" UNION ALL ").join(counts)).fetchall() if changed else []
     except errors.UndefinedTable as error:
         relids = ", ".join(str(relid) for relid, _ in distinct)
         raise SourceChanged.shape(relids, f"A change buffer is gone: {error.diag.message_primary}.") from error
@@ -132,12 +134,12 @@ def gap_of(origins: Collection[str]) -> str:
     return next((code for code, own in GAPS.items() if any(origin in own for origin in origins)), "")
 
 
-# Of most sources at most ticks: composed once.
+# For sources that are not in a transition. Composed once: every tick needs one for each source.
 _SETTLED: Mapping[Origin, sql.SQL] = {"t": sql.SQL(" AND origin <> 'l'"), "l": sql.SQL(" AND origin <> 't'")}
 
 
-def _counting(source: Source | None, until: Snapshot | None) -> sql.Composable:
-    """Return the part of the condition that does not depend on the frontier."""
+def _shared_condition(source: Source | None, until: Snapshot | None) -> sql.Composable:
+    """Return the part of the condition that all readers of a source share: the origins, and the cut's snapshot."""
     if source and not source.cutovers and until is None:
         return _SETTLED[source.origin]
     parts: list[sql.Composable] = [origin_condition(source)] if source else []
@@ -145,12 +147,12 @@ def _counting(source: Source | None, until: Snapshot | None) -> sql.Composable:
     return sql.SQL("").join(sql.SQL(" AND {}").format(part) for part in parts)
 
 
-def awake(
-    conn: Connection, pairs: Sequence[Pair], counting: Mapping[int, sql.Composable]
+def pairs_with_changes(
+    conn: Connection, pairs: Sequence[Pair], conditions: Mapping[int, sql.Composable]
 ) -> list[tuple[int, int, Snapshot]]:
-    """Return the pairs after whose frontiers there is anything, with their place.
+    """Return the pairs whose buffer has a row after the frontier, each with its position among `pairs`.
 
-    Frontiers are parameters, so that the text is the same at every tick and the server keeps its plan.
+    Frontiers are parameters, so that the text is the same at every tick and psycopg prepares it.
     """
     frontiers = list(dict.fromkeys(frontier for _, frontier in pairs))
     parameters = {f"f{number}": str(frontier) for number, frontier in enumerate(frontiers)}
@@ -158,13 +160,13 @@ def awake(
     parts = [
         sql.SQL(
             "SELECT {place} WHERE EXISTS (SELECT FROM {buffer}"
-            " WHERE xid >= {xmin}::xid8 AND NOT pg_visible_in_snapshot(xid, {frontier}::pg_snapshot){counting})"
+            " WHERE xid >= {xmin}::xid8 AND NOT pg_visible_in_snapshot(xid, {frontier}::pg_snapshot){condition})"
         ).format(
             place=sql.Literal(place),
             buffer=buffer_name(relid),
             xmin=sql.Placeholder(f"x{frontiers.index(frontier)}"),
             frontier=sql.Placeholder(f"f{frontiers.index(frontier)}"),
-            counting=counting[relid],
+            condition=conditions[relid],
         )
         for place, (relid, frontier) in enumerate(pairs)
     ]
@@ -172,8 +174,8 @@ def awake(
     return [(place, *pairs[place]) for (place,) in rows]
 
 
-def _count(place: int, relid: int, frontier: Snapshot, counting: sql.Composable, cap: int) -> sql.Composed:
-    # T and X are looked for apart from the count, by the index that holds nothing else: the cap must not hide them.
+def _count(place: int, relid: int, frontier: Snapshot, condition: sql.Composable, cap: int) -> sql.Composed:
+    # Not among the counted rows, where the cap could hide them: T and X are found by an index that has only them.
     return sql.SQL(
         "SELECT {place}, (SELECT count(*) FROM (SELECT FROM {buffer} WHERE {slice} LIMIT {cap}) AS counted),"
         " EXISTS (SELECT FROM {buffer} WHERE action = 'T' AND {slice}),"
@@ -181,6 +183,6 @@ def _count(place: int, relid: int, frontier: Snapshot, counting: sql.Composable,
     ).format(
         place=sql.Literal(place),
         buffer=buffer_name(relid),
-        slice=slice_condition(frontier) + counting,
+        slice=slice_condition(frontier) + condition,
         cap=sql.Literal(cap),
     )

@@ -208,10 +208,10 @@ class Leader:
         held = {id for one in set(self._shared.held) for id in self._agenda.graph_of(one)}
         if not (ids := [id for id in self._agenda.due_ids(now) if id not in held]):
             return
-        stirred = self._stirred()
-        quiet = [id for id in ids if id not in stirred]
+        maybe_changed = self._maybe_changed()
+        quiet = [id for id in ids if id not in maybe_changed]
         self._agenda.found_nothing(quiet, now)
-        chosen, unchanged = self._changed([id for id in ids if id in stirred], now)
+        chosen, unchanged = self._changed([id for id in ids if id in maybe_changed], now)
         slow = sum(task.is_slow for task in self._workers.running)
         given = batches(chosen, workers=self._workers.limit, busy_with_slow=slow, free=free)
         for batch in given:
@@ -220,10 +220,10 @@ class Leader:
             self._times.confirmed = time.monotonic()
             self._confirm([*quiet, *unchanged], now)
 
-    def _stirred(self) -> set[int]:
+    def _maybe_changed(self) -> set[int]:
         """Return the stream tables of graphs that may have changes, or for which this is not known."""
-        hot = self._index.stirred(self._conn) | self._unsure | self._must_look_at
-        return {id for one in hot for id in self._agenda.graph_of(one)}
+        found = self._index.maybe_changed(self._conn) | self._unsure | self._must_look_at
+        return {id for one in found for id in self._agenda.graph_of(one)}
 
     def _changed(self, ids: Sequence[int], now: datetime) -> tuple[list[Due], list[int]]:
         """Return those with changes, or for which this is not known; and the others."""

@@ -51,8 +51,8 @@ class SourceIndex:
         """Return True if a source of a stream table is captured from WAL."""
         return any(source.uses_wal for source in self._sources.get(id, ()))
 
-    def stirred(self, conn: Connection) -> set[int]:
-        """Return the stream tables one of whose sources may have changes for one of its readers."""
+    def maybe_changed(self, conn: Connection) -> set[int]:
+        """Return the stream tables that read a source whose buffer may have changes for any of its readers."""
         return {id for relid in probe.sources_since(conn, self._xmins) for id in self._readers.get(relid, ())}
 
     def pairs(self, tables: Iterable[StreamTable]) -> set[Pair]:
