@@ -30,11 +30,11 @@ class Positions:
     def __init__(self) -> None:
         self.at: dict[str, str] = {}
         self.now = "0/0"
-        self._taken = cut._taken
+        self._take = cut._take
 
-    def taken(self, conn: Connection, *held: object) -> cut.Cut:
+    def take(self, conn: Connection, *held: object) -> cut.Cut:
         """Take a cut, and note where the log stood."""
-        made = self._taken(conn, *held)  # type: ignore[arg-type]  # passed on as they come
+        made = self._take(conn, *held)  # type: ignore[arg-type]  # passed on as they come
         self.now = conn.execute("SELECT pg_current_wal_insert_lsn()::text").fetchall()[0][0]
         self.at[str(made.snapshot)] = self.now
         return made
@@ -48,7 +48,7 @@ class Positions:
 def by_position(ms: Millstream, judge: Judge, conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """The views are kept, with a frontier by log position."""
     positions = Positions()
-    monkeypatch.setattr(cut, "_taken", positions.taken)
+    monkeypatch.setattr(cut, "_take", positions.take)
     monkeypatch.setattr(slices, "slice_condition", positions.slice_condition)
     for name, query in VIEWS.items():
         ms.create_stream_table(name, query, schedule="1s")

@@ -28,17 +28,17 @@ class Cut:
     conn: Connection
     snapshot: Snapshot
     taken_at: datetime
-    """The time of its transaction: what now() is to every statement in it, a query to compare with included."""
+    """What now() returns in its transaction."""
     exported: str
-    """The name under which other sessions can take the same snapshot."""
+    """The name of the exported snapshot, for SET TRANSACTION SNAPSHOT in other sessions."""
     busy: frozenset[Name] = frozenset()
-    """Sources that were not to be had; nothing that reads them may be refreshed here."""
+    """Sources that could not be locked; a stream table that reads one is not refreshed in this cut."""
     own: int = 0
     """The id of its own transaction."""
     written: set[int] = field(default_factory=set)
-    """Stream tables that were changed here: what reads them, in this transaction, sees that."""
+    """Oids of the stream tables that this cut has changed; those that read them see the new rows."""
     behind: dict[int, tuple[OlderUpstream, ...]] = field(default_factory=dict)
-    """By stream table that is refreshed in this cut: its upstreams, to any depth, that are not."""
+    """For each stream table of this cut, by id: its upstreams, to any depth, that stay older than the cut."""
     buffers: Buffers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,11 +53,11 @@ class Cut:
 def cut(conn: Connection, tables: Sequence[Name] = (), written: Sequence[Name] = ()) -> Iterator[Cut]:
     """Open the transaction, hold these tables, take the snapshot; commit at the end of the block."""
     with hold_sources(conn, tables, written) as busy:
-        yield _taken(conn, busy)
+        yield _take(conn, busy)
     failpoint("committed")
 
 
-def _taken(conn: Connection, busy: frozenset[Name]) -> Cut:
+def _take(conn: Connection, busy: frozenset[Name]) -> Cut:
     row = conn.execute(
         "SELECT pg_current_snapshot()::text, now(), pg_export_snapshot(), pg_current_xact_id()::text::int8"
     ).fetchone()

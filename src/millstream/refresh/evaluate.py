@@ -30,7 +30,7 @@ class Evaluation:
 
     block: Block
     engine: Callable[[], Engine]
-    """Started when it is first needed: where nothing has changed it is not."""
+    """Starts Spark when it is first called; it is not called if nothing has changed."""
     access: AccessPaths
     tally: Tally
 
@@ -55,7 +55,7 @@ class Evaluation:
         return self._run(views, changes=True)
 
     def _images(self, one: Input, frontier: Snapshot) -> pa.Table:
-        """Return the changed rows of each input. When a recursion begins, its own rows have not changed."""
+        """Return the changed rows of an input. When a recursion begins, its own rows have not changed."""
         table = one.scan.table
         if isinstance(table, BlockRows) and table.block == self.block.position:
             return schema_of(one).empty_table()
@@ -96,10 +96,11 @@ class Evaluation:
 
     @property
     def _read_in_place(self) -> bool:
-        """PostgreSQL reads the first rows itself, by an index where there is one."""
+        """True if PostgreSQL computes the block when it is applied, and Spark is not used."""
         return isinstance(self.block, LimitBlock)
 
     def _rows_of_groups(self, branch: Branch, keys: pa.Table) -> dict[str, InputRows]:
+        """Look up the rows of groups in one input, and from there the rows of the others that they join."""
         seed = group_seed(branch, keys.column_names)
         if seed is None:
             return {one.name: InputRows(whole=self.access.everything(one, before=0)) for one in branch.inputs}
@@ -124,17 +125,18 @@ class Evaluation:
     def _run(
         self, views: dict[str, Rows], keys: pa.Table | None = None, *, group_rows: bool = False, changes: bool = False
     ) -> Result:
-        given = views if keys is None else {**views, "wanted": keys}
-        items = {name: text for name, rows in given.items() if isinstance(rows, pa.Table) and (text := inline(rows))}
-        named = {name: view_name(name) for name in given if name not in items}
-        inputs, items = {named[name]: given[name] for name in named}, {**items, **named}
+        tables = views if keys is None else {**views, "wanted": keys}
+        # Few rows are written into the statement; the others become views of Spark.
+        items = {name: text for name, rows in tables.items() if isinstance(rows, pa.Table) and (text := inline(rows))}
+        named = {name: view_name(name) for name in tables if name not in items}
+        inputs, items = {named[name]: tables[name] for name in named}, {**items, **named}
         options = LoweringOptions(items.get("wanted"), group_rows, few=few(inputs), nested=True, changes=changes)
 
         def statement(exact: bool) -> str:
             return lower(self.block, items, replace(options, exact=exact))
 
         with self.tally.phase("spark"):
-            # Of many rows the result comes in parts, too late to run another statement.
+            # With many rows the result comes in parts, and another statement cannot be run after the first part.
             exact = not few(inputs) or self._has_large_numbers(views)
             done = self._evaluated(statement, inputs, exact=exact)
         self.tally.spark_jobs += done.jobs
@@ -143,7 +145,7 @@ class Evaluation:
         return done.rows
 
     def _evaluated(self, statement: Callable[[bool], str], views: dict[str, Rows], *, exact: bool) -> Evaluated:
-        """Run the small statement; the exact one if there are numbers that Spark does not have, or come to be."""
+        """Run the small statement; the exact one if numbers do not fit Spark's decimals, as read or as computed."""
         if exact:
             return self.engine().evaluate(statement(True), views)
         try:

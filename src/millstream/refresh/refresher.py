@@ -55,13 +55,12 @@ from millstream.settings import Settings
 from millstream.spark.engine import Engine
 from millstream.store import staging
 
-# How long to wait for the lock of a stream table; that of a killed process is released within this time. The scheduler
-# does not wait: it tries again later, and refreshes others in between.
+# How long to wait for the lock of a stream table; a killed process's locks are released within this time. The scheduler
+# does not wait: it tries again later, and refreshes others meanwhile.
 WAITING = Patience(seconds=3.0, longest_pause=0.2)
 
 # Called in the cut's transaction after each refresh, before the commit; `verify` compares rows there.
 Witness = Callable[[Cut, Job, RefreshReport], None]
-
 
 # Called at the start of a cut's transaction to change the definition of a stream table; returns the job with it.
 Prepare = Callable[[Job], Job]
@@ -94,6 +93,7 @@ class Refresher:
     """Opens a session that sees what WAL capture has stored up to the cut."""
     witness: Witness | None = None
     memory: DigestCache = field(default_factory=DigestCache)
+    """Which stream tables passed the pre-flight checks, and at which version stamps."""
     known: Mapping[int, RefreshReport | MillstreamError] = field(default_factory=dict)
     """Results of earlier refreshes of other stream tables."""
     ended_by: Callable[[BaseException], str | None] = lambda error: None
@@ -101,7 +101,7 @@ class Refresher:
     epoch: Epoch | None = None
     """In a service: its leadership, without which nothing may be committed."""
     journal: Journal | None = None
-    """Shows other sessions what is at work."""
+    """Shows other sessions which refreshes are running."""
     prepare: Prepare | None = None
     """Changes the definition of what is refreshed, in the same transaction: both are committed, or neither."""
 
@@ -171,6 +171,7 @@ class Refresher:
     def _refresh_in_cut(self, now: Cut, jobs: list[Job], initiated_by: Initiator) -> list[Outcome]:
         """Check the jobs, then refresh those that pass, level by level: each after the stream tables that it reads."""
         tables = stream_tables.get_all(self.conn, [job.table.id for job in jobs])
+        # The outcomes of the jobs that are put aside: they are not refreshed in this cut.
         aside = dict[int, Outcome]()
         aside |= {job.table.id: NoSuchStreamTable.named(job.table.name) for job in jobs if job.table.id not in tables}
         current = [replace(job, table=tables[job.table.id]) for job in jobs if job.table.id in tables]
@@ -217,7 +218,7 @@ class Refresher:
             raise _NotPlanned(changing & unplanned)
 
     def _waiting(self, now: Cut, jobs: list[Job], outcomes: Mapping[int, Outcome]) -> dict[int, Outcome]:
-        """Return those that must wait for a stream table that they read: it is tried again, or was never filled."""
+        """Return the outcomes of jobs that must wait: a stream table that they read is tried again, or never filled."""
         reading = [job for job in jobs if job.upstreams]
         if not reading:
             return {}
@@ -233,7 +234,7 @@ class Refresher:
         return waiting
 
     def _without_wal(self, now: Cut, jobs: list[Job], read: SourcesByTable) -> dict[int, Outcome]:
-        """Return those whose sources WAL capture has not read up to the cut."""
+        """Return errors of jobs that read a source whose changes WAL capture has not stored up to the cut."""
         now.buffers.sources = {source.relid: source for job in jobs for source in read[job.table.id]}
         now.buffers.reach(slices(jobs, read), self.wal)
         lacking = [(job.table.id, now.buffers.lacks(*pair)) for job in jobs for pair in slices([job], read)]

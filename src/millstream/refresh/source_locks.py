@@ -22,10 +22,10 @@ from millstream.errors import LockNotHad
 from millstream.postgres.connection import Connection
 from millstream.postgres.relations import Name
 
-# Waits for all sources together; as many again without those that are not to be had.
+# Tries to lock all tables together; then as many tries without those that cannot be locked.
 TRIES = 4
 LOCK_TIMEOUT = "500ms"
-# After that: how long a write to a stream table waits for another lock on it, while all others wait for us.
+# How long a write to a stream table then waits for a lock on it: meanwhile, others wait for the locks of the cut.
 WRITE_TIMEOUT = "3s"
 
 
@@ -33,15 +33,15 @@ WRITE_TIMEOUT = "3s"
 def hold_sources(conn: Connection, tables: Sequence[Name], written: Sequence[Name] = ()) -> Iterator[frozenset[Name]]:
     """Open a REPEATABLE READ transaction without a snapshot that locks these tables; yield those it could not lock.
 
-    Those to be `written` are locked against triggers, rules and indexes that others might put on them.
+    The tables in `written` are locked too, so that no other session adds a trigger, a rule or an index to them.
     """
     busy: frozenset[Name] = frozenset()
     for attempt in range(2 * TRIES):
         if attempt >= TRIES:
-            busy |= {table for table in tables if not _can_be_had(conn, [table], [])}
-            busy |= {table for table in written if not _can_be_had(conn, [], [table])}
+            busy |= {table for table in tables if not _can_be_locked(conn, [table], [])}
+            busy |= {table for table in written if not _can_be_locked(conn, [], [table])}
         with conn.transaction():
-            if _locked(conn, *([one for one in each if one not in busy] for each in (tables, written))):
+            if _lock(conn, *([one for one in each if one not in busy] for each in (tables, written))):
                 yield busy
                 return
             # The whole transaction, not a savepoint: psycopg then deallocates what it had prepared, and DEALLOCATE
@@ -50,13 +50,13 @@ def hold_sources(conn: Connection, tables: Sequence[Name], written: Sequence[Nam
     raise LockNotHad.by_reader(", ".join(str(table) for table in tables))
 
 
-def _can_be_had(conn: Connection, tables: Sequence[Name], written: Sequence[Name]) -> bool:
+def _can_be_locked(conn: Connection, tables: Sequence[Name], written: Sequence[Name]) -> bool:
     with conn.transaction(force_rollback=True):
-        return _locked(conn, tables, written)
+        return _lock(conn, tables, written)
 
 
-def _locked(conn: Connection, tables: Sequence[Name], written: Sequence[Name]) -> bool:
-    """Lock them all; False where that takes too long, or where one was renamed or dropped meanwhile."""
+def _lock(conn: Connection, tables: Sequence[Name], written: Sequence[Name]) -> bool:
+    """Lock all tables; return False if that takes too long, or if one was renamed or dropped meanwhile."""
     locks = sql.SQL("").join(
         _LOCK.format(
             timeout=sql.Literal(LOCK_TIMEOUT), mode=mode, tables=sql.SQL(", ").join(one.identifier for one in each)

@@ -107,7 +107,7 @@ def _refresh_cut(context: SchedulerContext, jobs: Sequence[Job], initiated_by: I
         for job, outcome in outcomes:
             if not isinstance(outcome, Gap | Postponed | Unplanned):
                 done[job.table.id] = _summed(done.get(job.table.id), outcome)
-        # A job that has ended two Javas does not get a third one.
+        # A job during which Java has ended twice is not tried again: it may be the cause.
         given_up = java_ended & _ids(outcomes, JavaEnded)
         java_ended |= _ids(outcomes, JavaEnded)
         again = [job for job, outcome in outcomes if isinstance(outcome, TRY_AGAIN) and job.table.id not in given_up]
@@ -117,14 +117,14 @@ def _refresh_cut(context: SchedulerContext, jobs: Sequence[Job], initiated_by: I
         waiting = upstreams_first([*again, *prepared])
         if not waiting:
             return done
-        # They will have a later cut: what they read moves there with them.
+        # The next try has a later cut, so the stream tables that they read are refreshed again there.
         waiting = upstreams_first([*_refreshed_upstreams(jobs, waiting, done), *waiting])
     unfinished = {job.table.id: Conflict.on(job.table.name, "Its sources keep changing.") for job in waiting}
     return unfinished | done
 
 
 def _refreshed_upstreams(jobs: Sequence[Job], waiting: Sequence[Job], done: Done) -> list[Job]:
-    """Return the jobs that those that wait read, to any depth, and that were refreshed already."""
+    """Return the jobs that are already refreshed and that a waiting job reads, to any depth."""
     by_id = {job.table.id: job for job in jobs if isinstance(done.get(job.table.id), RefreshReport)}
     seen = {job.table.id for job in waiting}
     found, looking = list[Job](), list(waiting)
@@ -139,7 +139,7 @@ def _refreshed_upstreams(jobs: Sequence[Job], waiting: Sequence[Job], done: Done
 def _summed(
     former: RefreshReport | MillstreamError | None, outcome: RefreshReport | MillstreamError
 ) -> RefreshReport | MillstreamError:
-    """Return how a refresh ended that was moved on to a later cut: the report of the first one stays."""
+    """Return the outcome of two refreshes in this round: if the second found no changes, the first report, redated."""
     if isinstance(former, RefreshReport) and isinstance(outcome, RefreshReport) and outcome.action == "NO_DATA":
         return replace(former, data_timestamp=outcome.data_timestamp, frontier=outcome.frontier)
     return outcome
@@ -173,7 +173,7 @@ def _record(
     for table in tables:
         outcome = done[table.id]
         if isinstance(outcome, RefreshReport):
-            # Of a thousand idle stream tables an INFO each second would hide everything else.
+            # At INFO, a thousand idle stream tables would fill the log every second.
             note = log.debug if outcome.action == "NO_DATA" else log.info
             note("refreshed", table=outcome.name, action=outcome.action, rows_read=outcome.rows_read)
         else:

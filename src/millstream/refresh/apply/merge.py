@@ -59,7 +59,7 @@ class Apply:
         self.staged = StagingTables(conn)
 
     def difference(self, rows: Result | None, evaluation: Groups) -> None:
-        """Apply a change, if there is one."""
+        """Apply a change, if there is one; an inner block without one has an empty table of images."""
         if rows is not None or self.inner:
             staging.clear(self.conn, self.names.staging())
         if self.inner:
@@ -104,14 +104,14 @@ class Apply:
         """Stage the touched groups; of a complete result, also the stored groups that it does not have."""
         with self.tally.phase("apply"):
             self.staged.fill(self.names.delta, rows)
-            self._groups(head, absolute=full)
+            self._decode_groups(head, absolute=full)
             if full:
-                self._vanished(head)
+                self._add_vanished_groups(head)
 
     def _merge_changed_groups(self, head: AggregateHead, evaluation: Groups) -> None:
         if head.recoverable:
-            self._recompute(head, evaluation)
-        self._gather(head, evaluation)
+            self._recompute_groups(head, evaluation)
+        self._stage_holistic_rows(head, evaluation)
         with self._images():
             self._merge_state(head)
 
@@ -127,7 +127,7 @@ class Apply:
             self._merge_target(full=full)
 
     def _change_rows(self, *, full: bool) -> None:
-        """Bring stored rows up to date: compute those of the touched parts, compare, change what differs."""
+        """Update materialized rows: compute those of the touched parts, compare, change what differs."""
         statements = [
             *materialized_rows.new_sql(self.block, self.names, full=full),
             *materialized_rows.change_sql(self.block, self.names, full=full),
@@ -136,7 +136,7 @@ class Apply:
             self.staged.run(*statements)
 
     def _stage_group_rows(self, head: AggregateHead, evaluation: Groups, *, full: bool) -> None:
-        """Bring the rows of the touched partitions."""
+        """Stage all rows of the touched partitions of a window, evaluated by Spark."""
         if full:
             found = evaluation.everything(group_rows=True)
         else:
@@ -149,22 +149,24 @@ class Apply:
 
     # -- steps -----------------------------------------------------------------------------
 
-    def _groups(self, head: AggregateHead, *, absolute: bool) -> None:
+    def _decode_groups(self, head: AggregateHead, *, absolute: bool) -> None:
+        """Decode the staged rows into groups that add to the state, or replace it if `absolute`."""
         self.staged.run(state.groups_table_sql(head, self.names))
         self.staged.run(state.decode_sql(head, self.names, absolute=absolute))
 
-    def _vanished(self, head: AggregateHead) -> None:
-        """Note the stored groups that a full read has not found."""
+    def _add_vanished_groups(self, head: AggregateHead) -> None:
+        """Add the stored groups that a complete result does not have, so that they are deleted."""
         if renamed := state.renamed_sql(head, self.names):
             self.staged.run(renamed)
         self.staged.run(state.vanished_sql(head, self.names))
 
     def _keys(self, head: AggregateHead, query: str) -> pa.Table:
+        """Fetch the keys of groups, in the form in which Spark gets them."""
         with self.tally.phase("apply"):
             schema = pa.schema([(key.name, key.wire.arrow_type) for key in head.keys] or [("one", pa.int32())])
             return fetch(self.conn, query, schema.append(pa.field("__one", pa.int32()))).select(schema.names)
 
-    def _gather(self, head: AggregateHead, evaluation: Groups) -> None:
+    def _stage_holistic_rows(self, head: AggregateHead, evaluation: Groups) -> None:
         """Stage the rows of the touched groups, for the aggregates that PostgreSQL computes over all of them."""
         if not head.holistic:
             return
@@ -174,7 +176,8 @@ class Apply:
         with self.tally.phase("apply"):
             self.staged.fill(self.names.group_rows, rows)
 
-    def _recompute(self, head: AggregateHead, evaluation: Groups) -> None:
+    def _recompute_groups(self, head: AggregateHead, evaluation: Groups) -> None:
+        """Evaluate groups in full whose state the difference does not give, such as a minimum that was deleted."""
         lost = self._keys(head, state.lost_sql(head, self.names))
         if lost.num_rows == 0:
             return
@@ -182,7 +185,7 @@ class Apply:
         with self.tally.phase("apply"):
             self.staged.fill(self.names.delta, rows)
             self.staged.run(state.forget_sql(head, self.names))
-            self._groups(head, absolute=True)
+            self._decode_groups(head, absolute=True)
 
     @contextmanager
     def _images(self) -> Iterator[None]:
@@ -234,7 +237,7 @@ class Apply:
 
     def _carry_out(self, statement: str, expected: int) -> None:
         try:
-            # The triggers that fire here are the user's, so the path is too; the statement itself needs none.
+            # The user's triggers fire here, and expect the user's search_path; the statement itself needs none.
             with write_guard.write_permit(self.conn, self.names.target), users_path(self.conn):
                 done = self.staged.run(statement)
         except psycopg.errors.UniqueViolation as error:

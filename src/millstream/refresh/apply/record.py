@@ -1,4 +1,4 @@
-"""Record a refresh: the frontier it came to, and its line in the history."""
+"""Record a refresh: the new frontier, and a line in the history."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def record(conn: Connection, now: Cut, job: Job, report: RefreshReport) -> Refre
 
 
 def record_idle(conn: Connection, now: Cut, jobs: Sequence[Job], initiated_by: Initiator) -> dict[int, RefreshReport]:
-    """Record that nothing has changed, one statement for all; the scheduler's leave no history. Return the reports."""
+    """Record that nothing has changed, in one statement for all, and return the reports.
+
+    Refreshes by the scheduler are not written into the history: there would be one each second for each stream table.
+    """
     by_frontier = dict[Snapshot, list[Job]]()
     for job in jobs:
         by_frontier.setdefault(now.frontier(relids_read(job)), []).append(job)
@@ -49,7 +52,7 @@ def record_idle(conn: Connection, now: Cut, jobs: Sequence[Job], initiated_by: I
 
 
 def _announce(conn: Connection, job: Job, report: RefreshReport) -> None:
-    """Alert of a refresh that has changed rows, or is the first good one after others that failed."""
+    """Send an alert if a refresh has changed rows, or is the first that succeeded after failures."""
     table = job.table
     had_failed = bool(table.consecutive_errors or table.transient_errors)
     if report.rows_changed or had_failed:
@@ -72,7 +75,7 @@ def _idle(now: Cut, job: Job, initiated_by: Initiator, frontier: Snapshot, momen
 
 
 def initiator(job: Job, initiated_by: Initiator) -> Initiator:
-    """Return who initiated a refresh. The refresh of an upstream during a creation is not an initial one."""
+    """Return who initiated a refresh. What a new stream table reads is refreshed with it, but is not initial."""
     return "MANUAL" if initiated_by == "INITIAL" and job.table.frontier else initiated_by
 
 
