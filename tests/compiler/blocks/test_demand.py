@@ -27,7 +27,7 @@ from millstream.spark.engine import Engine, Rows
 
 @pytest.fixture(autouse=True, scope="module")
 def few_rows_are_compared_too() -> Iterator[None]:
-    """Rows that meet none are left out, however few."""
+    """Semi-join reduction is applied, however few rows there are."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(semijoin, "FEW", 0)
         yield
@@ -88,7 +88,7 @@ def test_there_are_at_most_two_messages_per_edge_and_each_is_sent_once(demand: t
 
 
 @given(demands())
-def test_a_message_is_sent_exactly_where_something_stands_behind_it(demand: tuple[Branch, set[str]]) -> None:
+def test_a_message_is_sent_exactly_if_an_input_behind_it_holds_rows(demand: tuple[Branch, set[str]]) -> None:
     branch, holders = demand
     sent = {(one.sender, one.receiver) for one in messages(branch, holders)}
     for edge in branch.edges:
@@ -109,7 +109,7 @@ def test_messages_pass_on_what_came_before_and_never_send_it_back(demand: tuple[
 
 
 @given(demands())
-def test_a_message_asks_by_the_columns_of_its_edge(demand: tuple[Branch, set[str]]) -> None:
+def test_a_message_looks_up_by_the_columns_of_its_edge(demand: tuple[Branch, set[str]]) -> None:
     branch, holders = demand
     for message in messages(branch, holders):
         edge = next(one for one in branch.edges if {one.left, one.right} == {message.sender, message.receiver})
@@ -117,7 +117,7 @@ def test_a_message_asks_by_the_columns_of_its_edge(demand: tuple[Branch, set[str
         assert list(edge.pairs) == [pair if message.sender == edge.left else pair[::-1] for pair in pairs]
 
 
-def test_small_tables_are_asked_before_large_ones() -> None:
+def test_keys_are_looked_up_in_small_tables_before_large_ones() -> None:
     """Items ask suppliers, and those nations, of which a filter passes few, before they ask the orders, of many."""
     pair = (("c0", "c0"),)
     branch = make_branch([Edge("i0", "i1", pair), Edge("i0", "i2", pair), Edge("i2", "i3", pair)], 4)
@@ -158,7 +158,7 @@ class Memory:
         self.stored = stored
         self.bounds = bounds
 
-    def flipped(self, name: str) -> pa.Table:
+    def crossing(self, name: str) -> pa.Table:
         was_and_is = [counts(self.bounds, name, row) for row in self.stored[name]]
         return self._table(make_input(name), [n for n, (was, now) in enumerate(was_and_is) if was != now], 1)
 
@@ -194,7 +194,7 @@ class Model:
     before: dict[str, Counter[Row]]
     after: dict[str, Counter[Row]]
     bounds: Bounds = field(default_factory=dict)
-    sends_flipped: bool = True
+    reads_crossing: bool = True
 
     def images(self, one: Input) -> pa.Table:
         """The slice: what was inserted corrects `before` by -1, what was deleted by +1."""
@@ -204,12 +204,12 @@ class Model:
         listed = [dict(zip(LEAVES, row, strict=True), __before=before, __after=0) for row, before in rows]
         return pa.Table.from_pylist(listed, schema=schema_of(one))
 
-    def gathered(self) -> dict[str, list[tuple[Row, int, int]]]:
-        """What the real gathering reads: images, and the stored rows that messages find."""
+    def demanded(self) -> dict[str, list[tuple[Row, int, int]]]:
+        """What `read_demanded` reads: images, and the stored rows that messages find."""
         access = Memory({name: list(rows.elements()) for name, rows in self.after.items()}, self.bounds)
         first = {one.name: self.images(one) for one in self.branch.inputs}
-        flipped = {name: access.flipped(name) for name in self.bounds} if self.sends_flipped else {}
-        held = read_demanded(self.branch, first, access, before=1, crossing=flipped)  # type: ignore[arg-type]  # a stand-in
+        crossing = {name: access.crossing(name) for name in self.bounds} if self.reads_crossing else {}
+        held = read_demanded(self.branch, first, access, before=1, crossing=crossing)  # type: ignore[arg-type]  # a stand-in
         return {one.name: _rows(rows_of(one, held[one.name], no_spark)) for one in self.branch.inputs}
 
     def joined(self, rows: dict[str, list[tuple[Row, int, int]]]) -> Counter[str]:
@@ -226,7 +226,7 @@ class Model:
     def _with(self, edge: Edge, left: Versioned, right: list[tuple[Row, int, int]]) -> Versioned:
         new: Versioned = []
         for by_name, b, a in left:
-            met = [(row, rb, ra) for row, rb, ra in right if _tied(edge, by_name[edge.left], row)]
+            met = [(row, rb, ra) for row, rb, ra in right if _joins(edge, by_name[edge.left], row)]
             was, now = sum(rb for _, rb, _ in met) > 0, sum(ra for _, _, ra in met) > 0
             if edge.needed:
                 new.append(({**by_name, edge.right: (1,)}, b * was, a * now))
@@ -241,7 +241,7 @@ class Model:
             names = [one.name for one in self.branch.inputs]
             nothing = dict.fromkeys(names[: names.index(edge.right)])
             for row, rb, ra in right:
-                met_by = [(b, a) for by_name, b, a in left if _tied(edge, by_name[edge.left], row)]
+                met_by = [(b, a) for by_name, b, a in left if _joins(edge, by_name[edge.left], row)]
                 was, now = sum(b for b, _ in met_by) > 0, sum(a for _, a in met_by) > 0
                 new.append(({**nothing, edge.right: row}, rb * (not was), ra * (not now)))
         return new
@@ -265,7 +265,7 @@ def _rows(table: Rows) -> list[tuple[Row, int, int]]:
     return [(tuple(row[leaf] for leaf in LEAVES), row["__before"], row["__after"]) for row in table.to_pylist()]
 
 
-def _tied(edge: Edge, left: Row | None, right: Row) -> bool:
+def _joins(edge: Edge, left: Row | None, right: Row) -> bool:
     if left is None:
         return not edge.pairs
     pairs = [(_value(left, a), _value(right, b)) for a, b in edge.pairs]
@@ -282,7 +282,7 @@ def _values(row: Row, leaves: tuple[str, ...]) -> Row:
 
 @st.composite
 def join_trees(draw: st.DrawFn) -> Branch:
-    """Joins of all kinds, one after the other; without columns an edge stands at an input that is always there."""
+    """Joins of all kinds, one after the other; an edge without columns has an input that is never null-extended."""
     number = draw(st.integers(1, 4))
     edges, visible, cover, certain = list[Edge](), ["i0"], ["i0"], ["i0"]
     for place in range(1, number):
@@ -315,12 +315,12 @@ def models(draw: st.DrawFn) -> Model:
 
 @settings(max_examples=500, deadline=None)
 @given(models())
-def test_changed_rows_and_what_they_can_meet_are_enough_for_joins_of_all_kinds(model: Model) -> None:
-    assert model.joined(model.gathered()) == model.joined(model.everything())
+def test_changed_rows_and_those_that_they_can_join_are_enough_for_joins_of_all_kinds(model: Model) -> None:
+    assert model.joined(model.demanded()) == model.joined(model.everything())
 
 
 @st.composite
-def moving_models(draw: st.DrawFn) -> Model:
+def models_with_filters(draw: st.DrawFn) -> Model:
     """The same where filters of some inputs move with the change."""
     model = draw(models())
     names = [one.name for one in model.branch.inputs]
@@ -329,37 +329,37 @@ def moving_models(draw: st.DrawFn) -> Model:
 
 
 @settings(max_examples=700, deadline=None)
-@given(moving_models())
-def test_where_filters_move_the_flipped_rows_and_what_they_can_meet_are_enough(model: Model) -> None:
-    assert model.joined(model.gathered()) == model.joined(model.everything())
+@given(models_with_filters())
+def test_with_temporal_filters_the_crossing_rows_and_those_that_they_can_join_are_enough(model: Model) -> None:
+    assert model.joined(model.demanded()) == model.joined(model.everything())
 
 
-def test_without_the_flipped_rows_it_would_not_be() -> None:
+def test_without_the_crossing_rows_the_result_would_be_wrong() -> None:
     rows = Counter[Row]([(1, 1), (2, 2)])
     model = Model(make_branch([], 1), {"i0": rows}, {"i0": rows}, {"i0": (1, 2)})
-    assert model.joined(model.gathered()) == model.joined(model.everything())
-    assert model.joined(replace(model, sends_flipped=False).gathered()) != model.joined(model.everything())
+    assert model.joined(model.demanded()) == model.joined(model.everything())
+    assert model.joined(replace(model, reads_crossing=False).demanded()) != model.joined(model.everything())
 
 
 @pytest.mark.parametrize("kind", ["left", "full", "mark"])
-def test_who_may_stand_alone_is_not_left_out(kind: JoinKind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_may_be_null_extended_are_not_dropped(kind: JoinKind, monkeypatch: pytest.MonkeyPatch) -> None:
     edge = Edge("i0", "i1", (("c0", "c0"),), kind)
     came = Counter[Row]([(1, 1)])
     model = Model(make_branch([edge], 2), {"i0": Counter(), "i1": Counter()}, {"i0": came, "i1": Counter()})
-    assert model.joined(model.gathered()) == model.joined(model.everything())
+    assert model.joined(model.demanded()) == model.joined(model.everything())
     monkeypatch.setattr(Edge, "reduces", lambda edge, sender: True)
-    assert model.joined(model.gathered()) != model.joined(model.everything())
+    assert model.joined(model.demanded()) != model.joined(model.everything())
 
 
-def test_who_meets_none_does_not_ask_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    """i0 came; it meets none of i1, which a filter thins out and which is asked first. So i2 is not asked."""
+def test_rows_without_a_match_send_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new rows of i0 join no row of i1, which has a filter and is read first. So nothing is looked up in i2."""
     branch = make_branch([Edge("i0", "i2", (("c1", "c1"),)), Edge("i0", "i1", (("c0", "c0"),))], 3)
     inputs = tuple(replace(one, filters=(Expr("true"),)) if one.name == "i1" else one for one in branch.inputs)
     after = {"i0": Counter[Row]([(1, 1), (2, 1)]), "i1": Counter[Row]([(3, 3)]), "i2": Counter[Row]([(1, 1)])}
     model = Model(replace(branch, inputs=inputs), {**after, "i0": Counter()}, after)
-    assert model.gathered() == {"i0": [], "i1": [], "i2": []}
+    assert model.demanded() == {"i0": [], "i1": [], "i2": []}
     monkeypatch.setattr(semijoin, "FEW", 1_000)
-    assert [len(rows) for rows in model.gathered().values()] == [2, 0, 1]
+    assert [len(rows) for rows in model.demanded().values()] == [2, 0, 1]
 
 
 def test_groups_are_found_through_the_input_that_has_most_of_their_keys() -> None:

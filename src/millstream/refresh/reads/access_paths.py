@@ -237,7 +237,7 @@ class AccessPaths:
     def crossing(self, one: Input) -> pa.Table | Scanned | None:
         """Read the rows that cross a temporal filter of the input; None if no single row changed."""
         filter_versions = self.versions.filter_versions(one)
-        if not filter_versions.flips:
+        if not filter_versions.may_cross:
             return None
         limit = self.max_lookup_rows + 1
         query = read_sql.crossing_sql(one, self.names.source(one.scan.table), filter_versions, limit=limit)

@@ -43,13 +43,13 @@ class FilterVersions:
     """A condition that all crossing rows satisfy, for an index; empty if none is known."""
 
     @property
-    def flips(self) -> bool:
+    def may_cross(self) -> bool:
         """True if a row may pass the filters in one version and not in the other."""
         return self.was != self.now
 
     def stored(self, before: int) -> tuple[list[str], list[str]]:
         """Return the counts of a stored row, before and after, and the conditions under which it is read."""
-        if not self.flips or before == 0:
+        if not self.may_cross or before == 0:
             return [str(before), "1"], [f"({self.now})"] if self.now else []
         counts = [f"CASE WHEN {passed} THEN 1 ELSE 0 END" for passed in (self.was, self.now)]
         return counts, [f"(({self.was}) OR ({self.now}))"]
