@@ -4,6 +4,16 @@
 
 A group's id is a 128-bit hash of the text of its keys, so NULL keys match and one index is enough. A row of
 `groups` either adds to the state or, if `absolute`, replaces it; a group without rows is deleted.
+
+    SELECT region, sum(amount), max(amount) ... GROUP BY region         the amount of one order, 10, becomes 12
+
+                        rows    not NULL    sum     maximum
+    state     north     n0 41   c1 41       t2 501  x3 10
+    groups    north     n0 0    c1 0        t2 2    x3_in 12, x3_out 10
+    state     north     n0 41   c1 41       t2 503  x3 12
+
+For an extreme, `groups` has the best of the inserted values (`_in`) and of the deleted ones (`_out`). If the stored
+extreme was deleted and no inserted value is as good, the group is `lost`: it is evaluated again over all its rows.
 """
 
 from __future__ import annotations
@@ -242,9 +252,9 @@ def _merged(one: Accumulator, head: AggregateHead) -> str:
 
 def shown_sql(block: Block, names: BlockNames, *, temporary: bool = False) -> str:
     """Return the view by which other blocks read this one: expressions over the state."""
-    kept = f" WHERE {block.having}" if block.having else ""
+    having = f" WHERE {block.having}" if block.having else ""
     create = "CREATE TEMPORARY VIEW" if temporary else "CREATE VIEW"
-    return f"{create} {names.shown} AS SELECT {_shown(block)} FROM {names.state} AS s{kept}"
+    return f"{create} {names.shown} AS SELECT {_shown(block)} FROM {names.state} AS s{having}"
 
 
 def _shown(block: Block) -> str:
@@ -265,11 +275,11 @@ def changes_table_sql(block: Block, names: BlockNames) -> str:
 
 def images_sql(block: Block, names: BlockNames, action: str) -> str:
     """Return the statement that records the outputs of touched groups: 'D' before the MERGE, 'I' after it."""
-    kept = f" WHERE {block.having}" if block.having else ""
+    having = f" WHERE {block.having}" if block.having else ""
     outputs = [staged_sql(f"({output.expr})", output.column.type) for output in block.outputs]
     return (
         f"INSERT INTO {names.changes} SELECT '{action}', {', '.join([*outputs, 's.id::text'])} "
-        f"FROM {names.groups} AS g JOIN {names.state} AS s ON s.id = g.id{kept}"
+        f"FROM {names.groups} AS g JOIN {names.state} AS s ON s.id = g.id{having}"
     )
 
 

@@ -3,6 +3,8 @@
 First `rows` is filled with one line for each row that may change, and what to do with it:
 
     op   I insert   U update   D delete        tid   the ctid of the stored row
+         NULL  nothing: the stored row is equal, or there is none and shall be none
+         ?     a row to delete does not exist: the stream table is wrong, and the refresh fails
 
 Then one MERGE executes this plan, so that the user's triggers fire once, on real changes only, when
 the table is complete. Rows are compared by their exact text.
@@ -185,7 +187,10 @@ def unwritten_sql(block: Block, names: BlockNames) -> str:
 
 
 def _found_by(block: Block) -> list[tuple[str, str]]:
-    """Return how to find the stored row of a planned one: (which planned rows, condition). NULL keys are separate."""
+    """Return how to find the stored row of a planned one: (which planned rows, condition).
+
+    Rows with a NULL in the key are separate, as in `_matches`.
+    """
     if block.key.kind == "single":
         return [("true", "true")]
     if block.key.kind == "row_id":
@@ -247,7 +252,10 @@ def _matched(block: Block, names: BlockNames, new: str) -> str:
 
 
 def _matches(block: Block) -> list[tuple[str, str]]:
-    """Return how new rows join stored ones: (condition, which new rows). NULL keys are separate, so others can hash."""
+    """Return how new rows join stored ones: (condition, which new rows).
+
+    Rows with a NULL in the key are joined separately: the others then join by `=` only, for which a hash join works.
+    """
     if block.key.kind == "single":
         return [("true", "")]
     if block.key.kind == "row_id":

@@ -91,7 +91,7 @@ def _set_identities(conn: Connection, relid: int, tables: Sequence[Name]) -> Non
 def _publish(conn: Connection, source: Source) -> None:
     """Publish the source and its partitions; child tables that were created later are not published with their root."""
     slot.publish(conn, relations.names(conn, [source.relid]))
-    slot.publish(conn, publication.untold(conn, slot.name_of(conn), source.partitions))
+    slot.publish(conn, publication.unpublished(conn, slot.name_of(conn), source.partitions))
 
 
 def may_switch(conn: Connection, source: Source) -> bool:

@@ -96,6 +96,7 @@ def _moved(root: Name) -> SourceChanged:
 
 
 def _set_up(conn: Connection, root: Name, asked: Sequence[str], back: WalReturn) -> Source:
+    """Create what is missing, under the lock, and record the source; `asked` are columns to capture in addition."""
     # Read under the lock: what the caller read before may be outdated.
     tree = trees(conn, [root.oid]).get(root.oid)
     if tree is None or tree.tables[0] != root:
@@ -168,6 +169,7 @@ class ColumnNow:
 
     column: CapturedColumn
     expression: str | None
+    """The expression of a virtual generated column; None for other columns."""
     made_of: tuple[int, ...]
     """The attnums in the expression of a virtual generated column."""
 
@@ -212,10 +214,11 @@ def _watch(images: CapturedImages, table: int, columns: Columns) -> Watch:
 # -- functions and triggers ------------------------------------------------------------------
 
 
-# Writers wait while these run: only what differs is changed, in one round trip.
+# Writers wait while these two run: each changes only what differs, in one round trip.
 
 
 def _make_functions(conn: Connection, tree: Tree, images: CapturedImages, columns: Columns) -> None:
+    """Create or replace the functions whose text differs."""
     there = inventory.functions(conn, tree.relid)
     statements: list[sql.Composed] = []
     for table in tree.tables:
@@ -227,6 +230,7 @@ def _make_functions(conn: Connection, tree: Tree, images: CapturedImages, column
 
 
 def _make_triggers(conn: Connection, tree: Tree) -> None:
+    """Drop superfluous triggers and functions, and create missing triggers."""
     there = triggers(conn, [tree.relid])[tree.relid]
     statements = _drops(superfluous(tree, there))
     for trigger in lacking(tree, there):

@@ -47,9 +47,9 @@ def without_old_rows(conn: Connection, source: Source) -> list[Name]:
     return [Name(*row) for row in conn.execute(_SQL["identities"], ([source.relid, *source.partitions],))]
 
 
-def untold(conn: Connection, publication: str, tables: Sequence[int]) -> list[Name]:
+def unpublished(conn: Connection, publication: str, tables: Sequence[int]) -> list[Name]:
     """Return those of these tables that contain rows and are not in the publication."""
-    return [Name(*row) for row in conn.execute(_SQL["untold"], (list(tables), publication))]
+    return [Name(*row) for row in conn.execute(_SQL["unpublished"], (list(tables), publication))]
 
 
 def identities(conn: Connection, tables: Sequence[int]) -> dict[int, str]:

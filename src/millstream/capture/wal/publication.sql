@@ -17,7 +17,7 @@ FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE c.oid = ANY (%s::oid[]) AND c.relkind = 'r' AND c.relreplident <> 'f'
 ORDER BY c.oid;
 
--- untold --
+-- unpublished --
 -- Those of these tables that hold rows and that the publication does not tell of.
 SELECT c.oid, n.nspname, c.relname
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
