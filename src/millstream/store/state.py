@@ -5,12 +5,12 @@
 A group's id is a 128-bit hash of the text of its keys, so NULL keys match and one index is enough. A row of
 `groups` either adds to the state or, if `absolute`, replaces it; a group without rows is deleted.
 
-    SELECT region, sum(amount), max(amount) ... GROUP BY region         the amount of one order, 10, becomes 12
+    SELECT region, count(*), max(amount) ... GROUP BY region      the amount of one order, 10, becomes 12
 
-                        rows    not NULL    sum     maximum
-    state     north     n0 41   c1 41       t2 501  x3 10
-    groups    north     n0 0    c1 0        t2 2    x3_in 12, x3_out 10
-    state     north     n0 41   c1 41       t2 503  x3 12
+                        rows    not NULL    maximum
+    state     north     n0 41   c1 41       x2 10
+    groups    north     n0 0    c1 0        x2_in 12, x2_out 10
+    state     north     n0 41   c1 41       x2 12
 
 For an extreme, `groups` has the best of the inserted values (`_in`) and of the deleted ones (`_out`). If the stored
 extreme was deleted and no inserted value is as good, the group is `lost`: it is evaluated again over all its rows.

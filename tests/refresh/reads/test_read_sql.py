@@ -61,13 +61,13 @@ def test_an_image_corrects_the_count_before_only() -> None:
 
 def test_a_row_that_crosses_a_temporal_filter_counts_in_the_version_that_it_passes() -> None:
     counts, conditions = MOVED.stored(1)
-    assert MOVED.flips
+    assert MOVED.may_cross
     assert counts == ["CASE WHEN o.id < 10 THEN 1 ELSE 0 END", "CASE WHEN o.id < 20 THEN 1 ELSE 0 END"]
     assert conditions == ["((o.id < 10) OR (o.id < 20))"]
 
 
 def test_a_temporal_filter_that_has_not_moved_is_a_plain_condition() -> None:
-    assert not STEADY.flips
+    assert not STEADY.may_cross
     assert STEADY.stored(1) == (["1", "1"], ["(o.id < 10)"])
 
 
