@@ -50,16 +50,17 @@ from millstream.service.shared import Shared
 from millstream.service.verb import verb
 from millstream.settings import Settings
 
-# Seconds after which the catalog is read again without being asked.
+# Seconds after which the catalog is read again without a notification.
 READ_AGAIN = 15.0
-# Words that ask for that; how many seconds lie between two answers at least, and between two looks after DDL.
+# Notifications (words) after which the catalog is read, and all that the leader reacts to.
 CATALOG_WORDS = {"stream_tables", "sources", "ddl"}
 HEEDED = CATALOG_WORDS | {"settings", "request", "wal"}
+# Seconds between two reactions to the same word, and between two checks of all stream tables after DDL, at least.
 HASTE, CLOSE_LOOK = 0.25, 5.0
-# A cut for stream tables without changes may take this share of the time, and is made after so many seconds at the
-# latest; whether one is called for is asked so often.
+# Cuts that only advance the data timestamp of unchanged stream tables (CONFIRM): their share of the time at most, the
+# longest time between two, and how often the leader checks whether one is due. In seconds.
 IDLE_SHARE, LONGEST_IDLE, CONFIRM_EVERY = 0.01, 300.0, 0.5
-# What a worker is given: graphs that have changed, graphs that have not, and before the first of them, to start Spark.
+# Tasks of the workers: refresh changed graphs, take a cut for unchanged ones, start Spark in advance, verify.
 REFRESH, CONFIRM, START, VERIFY = "refresh", "confirm", "start Spark", "verify"
 # Seconds that a refresh has to end after its connections were closed.
 GRACE = 5.0
@@ -67,7 +68,7 @@ GRACE = 5.0
 
 @dataclass
 class _Times:
-    """Of the loop, by the monotonic clock."""
+    """When the loop last did each thing (`may_verify`: may next do it), by the monotonic clock."""
 
     looked: float = float("-inf")
     read: float = float("-inf")
@@ -107,14 +108,16 @@ class Leader:
         self._upkeep = Upkeep(epoch)
         self._agenda = Agenda()
         self._index = SourceIndex()
-        # Of these only a cut can tell whether anything has changed.
+        # Stream tables for which only a cut can tell whether anything has changed, by their record in the catalog.
         self._unsure = set[int]()
-        # What has changed before we listen is not notified.
+        # As if just notified: what changed before the leader listened was not.
         self._words = {"stream_tables", "settings"}
-        # By the server's clock, and when that was read by ours.
+        # The time by the server's clock, and when it was read, by the monotonic clock.
         self._server_time = datetime.now(UTC), time.monotonic()
         self._times = _Times()
+        # How long the last cut for unchanged stream tables took.
         self._idle_seconds = 0.0
+        # Stream tables that need a cut because of DDL or a task that failed.
         self._must_look_at = set[int]()
         self._has_started_spark = False
         self._shared = Shared()
@@ -134,7 +137,7 @@ class Leader:
             log.info("leading", epoch=self._epoch.number)
             while not self._context.is_stopping():
                 self._turn_unless_locked()
-                # Any role may send other words; they wake us, and mean nothing.
+                # Any role may send other words: they wake the leader and are ignored.
                 self._words |= self._context.wake_ups.sleep(self._pause(), self._conn) & HEEDED
         finally:
             self._end()
@@ -204,7 +207,7 @@ class Leader:
         now = self._now()
         if not (free := self._workers.free):
             return
-        # What a request works on waits.
+        # Stream tables that a request works on are not refreshed meanwhile.
         held = {id for one in set(self._shared.held) for id in self._agenda.graph_of(one)}
         if not (ids := [id for id in self._agenda.due_ids(now) if id not in held]):
             return
@@ -226,7 +229,7 @@ class Leader:
         return {id for one in found for id in self._agenda.graph_of(one)}
 
     def _changed(self, ids: Sequence[int], now: datetime) -> tuple[list[Due], list[int]]:
-        """Return those with changes, or for which this is not known; and the others."""
+        """Divide these: graphs with changes or for which this is not known, and the ids of the unchanged others."""
         due = self._agenda.due(now, ids)
         pairs = [self._index.pairs(one.tables) for one in due]
         found = probe.changed(self._conn, set().union(*pairs)) if pairs else set()
@@ -238,11 +241,11 @@ class Leader:
         return [one for one in due if one not in unchanged], unchanged_ids
 
     def _must_refresh(self, due: Due) -> bool:
-        """Return True where only a cut can tell whether anything has changed."""
+        """Return True if only a cut can tell whether anything has changed."""
         return any(id in self._unsure or id in self._must_look_at for id in due.ids)
 
     def _confirm(self, ids: Sequence[int], now: datetime) -> None:
-        """Write down that nothing has changed in those whose data timestamp has stayed behind."""
+        """Have a worker take a cut for those of these unchanged stream tables whose data timestamp is old."""
         old = [id for id in ids if self._is_old(self._agenda.tables[id], now)]
         if old:
             self._submit(CONFIRM, self._agenda.due(now, old))
@@ -252,7 +255,7 @@ class Leader:
         return table.cut_at is not None and now - table.cut_at >= interval
 
     def _idle_interval(self, table: StreamTable) -> timedelta:
-        """Return how often to write down that nothing has changed: it costs a cut, and on WAL a message."""
+        """Return how often to record that nothing has changed: it costs a cut, and for WAL capture a message."""
         interval = timedelta(seconds=min(max(1.0, self._idle_seconds / IDLE_SHARE), LONGEST_IDLE))
         uses_wal = self._index.uses_wal(table.id)
         return max(interval, self._settings.heartbeat_interval) if uses_wal else interval
@@ -260,7 +263,7 @@ class Leader:
     def _submit(self, name: str, batch: Sequence[Due]) -> None:
         ids = [id for due in batch for id in due.ids]
         self._agenda.started(ids)
-        # DDL from now on is later than the cut may be.
+        # Before the cut is taken: DDL that comes later is notified again.
         self._must_look_at.difference_update(ids)
         slow = any(is_slow(due) for due in batch)
         self._workers.submit(Task(name, lambda app: _refresh(app, ids), ids, slow))
@@ -280,7 +283,7 @@ class Leader:
     # -- what has happened -------------------------------------------------------------------
 
     def _take_in(self, finished: Sequence[Finished]) -> None:
-        """Put what was refreshed on the agenda again, as the catalog has it now."""
+        """Put the stream tables of finished tasks on the agenda again, with their records of now."""
         for one in finished:
             self._agenda.finished(list(one.task.ids), _seconds_of_each(one))
             if one.error is not None:
@@ -314,7 +317,7 @@ class Leader:
 
     def _read_catalog(self, *, look_closely: bool) -> None:
         if look_closely:
-            # What an error waits for may be there now.
+            # The DDL may have removed the cause of an error.
             stream_tables.try_errors_now(self._conn)
         tables = stream_tables.every(self._conn)
         row = self._conn.execute("SELECT clock_timestamp()").fetchone()
@@ -332,7 +335,7 @@ class Leader:
             self._workers.submit(Task(START, _start_spark))
 
     def _read_settings(self) -> None:
-        """Read the settings again; where they are wrong, go on with those that were right."""
+        """Read the settings again; if one is wrong, keep the former settings."""
         former = self._settings
         try:
             self._given = self._context.read_settings()
@@ -347,7 +350,7 @@ class Leader:
         log.info("settings read", **_from_database(self._settings))
 
     def _now(self) -> datetime:
-        """Return the time by the server's clock; a step of ours makes no difference."""
+        """Return the time by the server's clock, whatever is done to the clock of this machine."""
         time_read, at = self._server_time
         return time_read + timedelta(seconds=time.monotonic() - at)
 
@@ -370,7 +373,7 @@ class Leader:
             app.use(self._settings)
 
     def _end(self) -> None:
-        """Let what is being refreshed end; roll it back where it takes too long, or we no longer lead."""
+        """Let running refreshes end; roll them back if they take too long, or if leadership was lost."""
         self._context.systemd.stopping()
         seconds = self._settings.shutdown_timeout.total_seconds() if self._context.is_stopping() else 0.0
         pools = (self._workers, self._desk.workers)
@@ -395,14 +398,14 @@ class Leader:
 
 
 def _seconds_of_each(finished: Finished) -> float | None:
-    """Return how long the refresh of each stream table took: the quick ones of a task shared its time."""
+    """Return how long the refresh of each stream table took: all of a quick task's have an equal share of its time."""
     if finished.task.name != REFRESH:
         return None
     return finished.seconds if finished.task.is_slow else finished.seconds / len(finished.task.ids)
 
 
 def _needs_cut(table: StreamTable) -> bool:
-    """Return True where the buffers alone do not tell whether a stream table is to be refreshed."""
+    """Return True if the buffers alone do not tell whether a stream table is to be refreshed."""
     return (
         table.frontier is None
         or table.reads_clock is not False

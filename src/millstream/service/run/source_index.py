@@ -66,7 +66,7 @@ class SourceIndex:
 
     def _enter(self, id: int) -> None:
         table = self._tables.get(id)
-        if table is not None and _is_kept(table):
+        if table is not None and _is_scheduled(table):
             for source in self._sources.get(id, ()):
                 self._readers.setdefault(source.relid, set()).add(id)
 
@@ -80,7 +80,7 @@ class SourceIndex:
         return found
 
 
-def _is_kept(table: StreamTable) -> bool:
+def _is_scheduled(table: StreamTable) -> bool:
     """Return True if a stream table is refreshed by schedule, its own or that of a reader."""
     is_manual = Cadence.parse(table.schedule).kind == "manual"
     return table.frontier is not None and table.status in REFRESHED and not is_manual
