@@ -218,13 +218,13 @@ def test_the_control_by_positions_in_the_log_is_caught(
 ) -> None:
     run = Run(conn, log, random.Random(0))
     committed: dict[int, int] = {}
-    writing = buffer_writer._Writing.run
+    writing = buffer_writer._BatchWriting.run
 
-    def noted(self: buffer_writer._Writing) -> None:
+    def noted(self: buffer_writer._BatchWriting) -> None:
         committed.update(zip(self.xids, map(int, self.lsns), strict=True))
         writing(self)
 
-    monkeypatch.setattr(buffer_writer._Writing, "run", noted)
+    monkeypatch.setattr(buffer_writer._BatchWriting, "run", noted)
     for each in run.watched:
         stamp = sql.SQL("ALTER TABLE {} ADD lsn pg_lsn DEFAULT pg_current_wal_insert_lsn()")
         conn.execute(stamp.format(slices.buffer_name(each.source.relid)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.capture.wal.buffer_writer import BATCH_ROWS, _Writing, parts, widened
+from millstream.capture.wal.buffer_writer import BATCH_ROWS, _BatchWriting, parts, widened
 from millstream.capture.wal.feedback import Feedback
 from millstream.capture.wal.messages.rows import Offsets
 from millstream.capture.wal.messages.spill import SpilledChanges
@@ -84,10 +84,10 @@ def test_of_a_transaction_stored_in_part_the_rest_is_stored(conn: Connection, lo
 
 @pytest.mark.usefixtures("deaf")
 def test_the_control_without_watermarks_is_caught(conn: Connection, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    def all_of_them(self: _Writing, source: int, numbers: Offsets) -> Offsets:
+    def all_of_them(self: _BatchWriting, source: int, numbers: Offsets) -> Offsets:
         return np.arange(len(numbers))
 
-    monkeypatch.setattr(_Writing, "_fresh", all_of_them)
+    monkeypatch.setattr(_BatchWriting, "_fresh", all_of_them)
     t = _again(conn, log)
     with pytest.raises(AssertionError, match="are too many"):
         log.check(t)

@@ -40,13 +40,13 @@ from millstream.observe.failpoint import failpoint
 from millstream.postgres import relations
 from millstream.postgres.connection import Connection
 
-# A batch: more makes it no faster.
+# The most that one database transaction writes: larger batches are no faster.
 BATCH_ROWS = 20_000
 BATCH_BYTES = 4 << 20
-# So much is made at once; it stays in the processor's cache.
+# So many rows are decoded at once: they stay in the processor's cache.
 SLAB = 2_000
 
-# What PostgreSQL's input says to a value it cannot read, whose type or name has changed since.
+# Errors of COPY for a value that cannot be parsed, because its type or a name was changed after it was written.
 UNREADABLE = (
     errors.DataError,
     errors.NotSupportedError,
@@ -100,13 +100,13 @@ class BufferWriter:
     ledger: Ledger
     sources: dict[int, Source] = field(default_factory=dict)
     routes: dict[int, int] = field(default_factory=dict)
-    """By relation: the source it is, or is a member of."""
-    strangers: set[int] = field(default_factory=set)
-    """Relations that are no source's, as far as this batch knows."""
+    """The source of each table that is a source or a partition of one."""
+    unknown: set[int] = field(default_factory=set)
+    """Published tables that belong to no source, when this batch looked; their rows are ignored."""
     written: int = 0
-    """Rows and marks, in all."""
+    """How many rows and marks this writer has written."""
     unfinished: tuple[int, dict[int, int]] = (0, {})
-    """The transaction that is stored in part: its commit, and the number of changes so far by source."""
+    """The transaction that is stored in part: the LSN of its commit, and by source the number of changes stored."""
 
     @classmethod
     def claimed(cls, conn: Connection, slot: str, owner: str, *, take_over: bool = True) -> BufferWriter:
@@ -123,8 +123,8 @@ class BufferWriter:
         return writer
 
     def look(self) -> None:
-        """Read from the catalog which sources are captured from WAL, and what of them."""
-        self.strangers = set()
+        """Read from the catalog the sources that are captured from WAL, with their captured columns."""
+        self.unknown = set()
         found = {source.relid: source for source in sources.every(self.conn) if source.uses_wal}
         if found != self.sources:
             self.sources = found
@@ -133,7 +133,7 @@ class BufferWriter:
             for relid in found:
                 self.ledger = self.ledger.join(relid)
             self.routes = {relid: relid for relid in found}
-            self.routes |= {member: source.relid for source in found.values() for member in source.partitions}
+            self.routes |= {partition: source.relid for source in found.values() for partition in source.partitions}
 
     def write(self, batch: Sequence[Part], marker: int = 0, progress: Progress = NO_PROGRESS) -> int:
         """Write a batch, and the marker after it, in one transaction; return the new cursor.
@@ -155,13 +155,13 @@ class BufferWriter:
             near = slots.advance(self.conn, self.slot, self.epoch, ledger.acknowledged, progress)
             if near is None:
                 raise WalTakenOver.by_other(self.slot)
-            writing = _Writing(self, batch, near, careful)
+            writing = _BatchWriting(self, batch, near, careful)
             writing.run()
-            if writing.after:
-                slots.put_watermarks(self.conn, self.slot, writing.after)
+            if writing.watermarks:
+                slots.put_watermarks(self.conn, self.slot, writing.watermarks)
             failpoint("wal_stored")
         self.ledger = ledger
-        self.watermarks |= writing.after
+        self.watermarks |= writing.watermarks
         ends_open = bool(batch) and not batch[-1].is_last
         self.unfinished = (batch[-1].transaction.commit_lsn, writing.counts) if ends_open else (0, {})
         self.written += writing.written
@@ -178,17 +178,17 @@ class BufferWriter:
 
     def source_of(self, relid: int) -> int | None:
         """Return the source that a relation's rows belong to; a partition may be new."""
-        if relid not in self.routes and relid not in self.strangers:
+        if relid not in self.routes and relid not in self.unknown:
             partitions = relations.partitions(self.conn, list(self.sources))
-            self.routes |= {member: root for root, below in partitions.items() for member in below}
+            self.routes |= {partition: root for root, below in partitions.items() for partition in below}
             if relid not in self.routes:
-                self.strangers.add(relid)
+                self.unknown.add(relid)
                 log.debug("ignored rows of a table that is not a source", slot=self.slot, relid=relid)
         return self.routes.get(relid)
 
 
-class _Writing:
-    """One batch while it is written; the writer is changed only after the commit."""
+class _BatchWriting:
+    """Writes one batch. The `BufferWriter` is updated only after the commit."""
 
     def __init__(self, writer: BufferWriter, batch: Sequence[Part], near: int, careful: bool) -> None:
         self.writer = writer
@@ -196,7 +196,8 @@ class _Writing:
         self.careful = careful
         self.xids = [widened(part.transaction.xid, near) for part in batch]
         self.lsns = np.array([part.transaction.commit_lsn for part in batch], np.int64)
-        self.after: dict[int, Watermark] = {}
+        self.watermarks: dict[int, Watermark] = {}
+        """The new watermark of each source."""
         self.counts: dict[int, int] = {}
         """By source: the number of changes so far of the transaction that continues."""
         self.marks: dict[int, set[tuple[int, str]]] = {}
@@ -205,7 +206,7 @@ class _Writing:
             self.counts = dict(writer.unfinished[1])
 
     def run(self) -> None:
-        """Store all of it."""
+        """Copy the rows that are beyond the watermarks, then insert the marks T and X."""
         for _, group in groupby(enumerate(self.batch), key=lambda each: id(each[1].piece.layouts)):
             numbered = [(number, part) for number, part in group if part.piece.messages]
             if numbered:
@@ -262,7 +263,7 @@ class _Writing:
             ordinal = self.counts[source] = self.counts.get(source, 0) + changes
         reached = Watermark(part.transaction.commit_lsn, ordinal)
         former = self.writer.watermarks.get(source, Watermark(0, 0))
-        self.after[source] = max(self.after.get(source, former), reached)
+        self.watermarks[source] = max(self.watermarks.get(source, former), reached)
         return former < Watermark(part.transaction.commit_lsn, WHOLE)
 
     # -- writing ---------------------------------------------------------------------------

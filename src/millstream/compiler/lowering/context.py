@@ -40,7 +40,8 @@ class Lowering:
     exact: bool = True
     """Compare numbers by their operands where Spark has none; otherwise raise `NO_NUMBER` there."""
     consolidated: bool = False
-    """Consolidate the rows of each input: only then is a pair of rows in a version if it has a multiplicity."""
+    """Consolidate the rows of each input before they are joined. Otherwise a stored row and the image that corrects it
+    form pairs that cancel only later, and an expression could raise an error for them."""
     steps: list[tuple[str, str]] = field(default_factory=list)
 
     @property
