@@ -1,7 +1,7 @@
-"""Which graphs share a worker: many quick ones one, each slow one its own.
+"""Divide the graphs that are due among the workers: quick graphs share one, each slow graph has one of its own.
 
-A worker refreshes its stream tables in one cut if possible, and the graphs of a cut wait for each other. So only
-graphs that are known to be quick share one. And slow ones never take every worker: one is left to the others.
+A worker refreshes its stream tables in one cut if possible, and the graphs of a cut wait for each other. So only graphs
+that are known to be quick share a worker. Slow graphs never take all workers: one is left to the others.
 
 >>> from datetime import UTC, datetime
 >>> from millstream.testing.catalog_rows import stream_table
@@ -18,9 +18,9 @@ from collections.abc import Sequence
 
 from millstream.scheduler.agenda import Due
 
-# Seconds: a graph that is expected to take longer has a worker of its own.
+# A graph that is expected to take more seconds has a worker of its own.
 QUICK = 0.5
-# Seconds that the graphs of one worker are expected to take together.
+# The graphs that share a worker are expected to take at most this many seconds together.
 TOGETHER = 2.0
 
 Batch = list[Due]

@@ -8,7 +8,7 @@ exponent, and after two operands the operator + - or *. The function computes it
 number to the base 1,000,000,000. The number -12345678901.5 is the struct
 
     s    NULL                               for NaN and the infinities: the value as a double, and d is empty
-    d    [-500000000, -345678901, -12]      the limbs, least significant first, each with the sign of the number
+    d    [-500000000, -345678901, -12]      the limbs, least significant first; as read, each with the number's sign
     f    1                                  how many of them are after the point
 
 A limb is a decimal of 38 digits, so sums of limbs, and sums of products of two limbs, fit without a carry. A product is

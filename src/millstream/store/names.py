@@ -2,6 +2,10 @@
 
 State lives in schema `millstream_state`; staging in temporary tables of the session, which stream tables of one
 shape share (`staging.py`), so that a refresh creates no catalog rows.
+
+    an aggregate        Spark -> delta -> groups -> state -> rows -> the stream table
+    without a state     Spark -> delta                    -> rows -> the stream table
+    an inner block      ... -> state, or materialized rows -> changes: images, which the next block reads
 """
 
 from __future__ import annotations

@@ -4,18 +4,18 @@
     durable     all rows handed to it up to here are on disk
     marker      everything up to here was passed on: a marker, which follows all rows received before it
 
-A buffer whose rows are all durable stands at its marker, otherwise at its durable position.
+The position of a buffer is its marker if all rows handed to it are durable, otherwise the durable ones' position.
 So a buffer whose table nobody writes to advances by markers alone, and a slow buffer retains WAL for all. Until every
 buffer has seen a marker, nothing is acknowledged. Without buffers, the last marker is acknowledged.
 
-    received      rows of a at 20      keepalive 30          b is given nothing
-    handed    a            20               20
-    marker    a             -               30
-              b             -               30
-    stands at a             -     durable < 20 <= durable: 30
-              b             -               30
+Two buffers, a and b; the server sends rows of a up to 20, then a keepalive at 30, which becomes a marker:
 
-Acknowledging the keepalive on arrival would let the server discard the rows at 20 before they are durable.
+                                    a  handed  durable  marker  position      b  marker  position     acknowledged
+    rows up to 20 are handed to a          20        0       0         0              0         0                0
+    the marker 30 arrives                  20        0      30         0             30        30                0
+    the rows are durable                   20       20      30        30             30        30               30
+
+Acknowledging the keepalive on arrival would let the server discard the rows up to 20 before they are durable.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ This is exact for both versions of the result, before and after the refresh. The
 versions, so a dropped row has a match in neither. An image (counts -1, 0 or 1, 0) has the same values as the stored row
 that it corrects (counts 1, 1), so both are dropped or neither.
 
-Two values are compared here only if their Arrow values are equal exactly if Spark finds them equal: integers and texts
-(`compares_exactly`). Rows are not dropped by other columns.
+Spark decides which rows join. So rows are dropped only by columns for which equality in Arrow is the same as in Spark:
+integers and texts (`compares_exactly`).
 
 `count_duplicates` then merges the rows of an input that are equal in all columns into one row with the sums of their
 counts, for Spark.
