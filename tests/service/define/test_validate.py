@@ -66,6 +66,10 @@ def test_an_accepted_query_has_its_columns_key_and_blocks(shop: Millstream) -> N
             "SELECT id, rank() OVER (PARTITION BY region ORDER BY id) AS n FROM orders",
             ['the rows of each partition ("orders"."region")', ""],
         ),
+        (
+            "SELECT DISTINCT region, EXISTS (SELECT FROM visits WHERE page = region::text) AS has FROM orders",
+            ['the state of each group ("orders"."region", has)'],
+        ),
         ("SELECT id FROM orders ORDER BY id LIMIT 3", ["the first rows in order", ""]),
         (
             f"SELECT max(total) FROM ({TOTALS}) AS t",

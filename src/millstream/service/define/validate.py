@@ -165,9 +165,11 @@ def _keys(block: Block, head: AggregateHead) -> str:
 
 
 def _key(block: Block, read: Ref | None, shown: str) -> str:
-    if read is None:
+    inputs = {one.name: one for one in block.branches[0].inputs}
+    # The mark of an EXISTS is a column of no input.
+    if read is None or read.alias not in inputs:
         return shown
-    one = block.branches[0].input(read.alias)
+    one = inputs[read.alias]
     return str(one.leaf(read.column).expr) if isinstance(one.scan.table, SourceTable) else shown
 
 

@@ -21,11 +21,12 @@ Set = tuple[exp.Expression, ...]
 
 
 def grouping_sets_of(group: exp.Group) -> list[Set] | None:
-    """Return the grouping sets of a GROUP BY; None for a plain one."""
+    """Return the grouping sets of a GROUP BY; None for a plain one. GROUP BY () is one empty set."""
     items = list(group.expressions)
     for clause in ("grouping_sets", "rollup", "cube"):
         items += group.args.get(clause) or ()
-    if not any(isinstance(item, exp.GroupingSets | exp.Rollup | exp.Cube) for item in items):
+    has_sets = any(isinstance(item, exp.GroupingSets | exp.Rollup | exp.Cube) for item in items)
+    if not has_sets and any(map(_keys, items)):
         return None
     sets = [_united(chosen) for chosen in product(*map(_sets, items))]
     return _distinct(sets) if _says_distinct(group) else sets
