@@ -56,3 +56,9 @@ def test_tables_are_joined_in_the_order_in_which_equalities_lead_to_them() -> No
     aliases = {one.name: one.scan.alias for one in made.inputs}
     joined = [(aliases[edge.left], aliases[edge.right]) for edge in made.edges]
     assert joined == [("t", "w"), ("w", "u")]
+
+
+def test_the_mark_of_exists_is_no_leaf() -> None:
+    """Rows of groups were looked up by it, in an input that there is none of: internal errors."""
+    made = branch("SELECT t.id, EXISTS (SELECT 1 FROM public.u WHERE u.a = t.a) AS met FROM public.t", "id met")
+    assert [ref is None for _, ref in made.sources] == [False, True]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from millstream.algebra.block import Branch, Edge, Match, Pair, Read
+from millstream.algebra.block import Branch, Edge, Input, Match, Pair, Read
 from millstream.algebra.expr import Expr, Ref, all_of, alternatives, any_of, conjuncts, equated, unwrapped
 from millstream.algebra.relation import Filter, JoinKind, Named, Project, Relation, Scan
 from millstream.compiler.blocks.flatten import FlatBranch
@@ -71,7 +71,7 @@ class BranchPlan:
         inputs = self.placer.inputs(self._filters, self._moving)
         relation = joined.built({one.name: Read(one) for one in inputs})
         named = tuple(Named(name, placed.expr) for name, placed in outputs)
-        sources = tuple((name, leaf_ref(placed)) for name, placed in outputs)
+        sources = tuple((name, _leaf_of(inputs, placed)) for name, placed in outputs)
         optional = [alias for alias in self.branch_names.scans if self.branch_names.null_extending_joins(alias)]
         null_extended = frozenset(self.placer.names[alias] for alias in optional)
         return Branch(inputs, tuple(self._edges), Project(relation, named, "b"), sources, null_extended)
@@ -190,6 +190,12 @@ class BranchPlan:
         alias = next(alias for alias, name in self.placer.names.items() if name == end.alias)
         leaf = next(leaf for leaf in self.placer.leaves[alias].values() if leaf.name == end.column)
         return leaf.expr.as_ref
+
+
+def _leaf_of(inputs: Sequence[Input], placed: Placement) -> Ref | None:
+    """Return the leaf that a placement is; None if Spark computes it, as it does the mark of an EXISTS."""
+    ref = leaf_ref(placed)
+    return ref if ref is not None and any(one.name == ref.alias for one in inputs) else None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ QUERIES = {
     "(SELECT t.g + i.d AS e, sum(t.v) AS n FROM t GROUP BY GROUPING SETS ((t.g + i.d), ())) AS x",
     "the empty set alone": "SELECT max(v) AS m FROM t GROUP BY () HAVING count(*) <> 3",
     "the empty set without an aggregate": "SELECT 1 AS x FROM t GROUP BY (), ()",
-    "the empty set of an outer column": "SELECT i.id, (SELECT count(*) FROM t WHERE t.g = i.d GROUP BY ()) AS n FROM z AS i",
+    "the empty set of an outer column": "SELECT i.id, (SELECT count(*) FROM t WHERE t.g = i.d GROUP BY ()) AS n "
+    "FROM z AS i",
 }
 
 
