@@ -38,8 +38,9 @@ QUERIES = {
     "'k' || (e.w % 2)::text FROM r JOIN edges AS e ON e.s = r.id) SELECT id, kind FROM r",
     "allowed": "WITH RECURSIVE r AS (SELECT id FROM nodes WHERE parent IS NULL UNION SELECT e.d FROM r JOIN edges AS e "
     "ON e.s = r.id WHERE NOT EXISTS (SELECT FROM nodes AS n WHERE n.id = e.d AND n.kind = 'x')) SELECT id FROM r",
-    "marked": "WITH RECURSIVE r AS (SELECT n.id, EXISTS (SELECT FROM edges AS e WHERE e.d = n.id) AS met FROM nodes AS n "
-    "WHERE n.parent IS NULL UNION SELECT e.d, r.met FROM r JOIN edges AS e ON e.s = r.id) SELECT id, met FROM r",
+    "marked": "WITH RECURSIVE r AS (SELECT n.id, EXISTS (SELECT FROM edges AS e WHERE e.d = n.id) AS met "
+    "FROM nodes AS n WHERE n.parent IS NULL UNION SELECT e.d, r.met FROM r JOIN edges AS e ON e.s = r.id) "
+    "SELECT id, met FROM r",
 }
 NODES, BATCHES = 9, 18
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from millstream.algebra.expr import Expr
 from millstream.compiler.lowering.context import Lowering
+from millstream.compiler.placement.decimals.attempt import EXACT
 
 
 def test_a_step_that_is_used_once_stands_in_the_place_of_its_name_for_spark() -> None:
@@ -24,3 +26,10 @@ def test_where_each_is_used_once_no_name_is_left() -> None:
     ctx = Lowering({}, {})
     last = f"SELECT a FROM {ctx.step('read', 'SELECT a FROM v')}"
     assert ctx.finish(last, nested=True) == "SELECT a FROM (SELECT a FROM v)"
+
+
+def test_a_number_chosen_by_a_comparison_of_any_size_is_compared_in_any_size() -> None:
+    """Spark was told of a function that it does not have."""
+    chosen = Expr.parse(f"{EXACT}(compared(CASE WHEN {EXACT}(compared(a, b)) THEN a END, c))")
+    assert Lowering({}, {}).spark(chosen) == "COMPARED(CASE WHEN COMPARED(_a, _b) THEN _a END, _c)"
+    assert EXACT not in Lowering({}, {}, exact=False).spark(chosen)

@@ -66,7 +66,8 @@ class Lowering:
 
     def _decided(self, node: exp.Expression) -> exp.Expression:
         if isinstance(node, exp.Anonymous) and node.name == EXACT:
-            return node.expressions[0] if self.exact else _RAISE.copy()
+            # transform does not descend into the replacement: a number may be chosen by another comparison.
+            return transform(node.expressions[0], self._decided) if self.exact else _RAISE.copy()
         return node
 
     def finish(self, last: str, *, nested: bool) -> str:

@@ -58,6 +58,7 @@ QUERIES = {
     "beside integers": f"{JOINED} t.p - u.m <> u.j + t.i",
     "of more digits than are declared anywhere": f"{JOINED} t.w - u.q > 1",
     "chosen": f"{JOINED} CASE WHEN t.n > u.m THEN t.n - u.m ELSE u.m END > 2",
+    "chosen by what is compared": f"{JOINED} CASE WHEN t.n + u.m > 1 THEN t.n ELSE u.m END < 4",
     "of parts with more digits than Spark's": f"{JOINED} t.b * t.b + u.m > 5",
     "rounded before the point": f"{JOINED} (t.i * 777)::numeric(3, -2) * 2 + u.q > 5",
     "left, a product": "SELECT t.id, u.id AS other FROM t LEFT JOIN u ON t.k = u.k AND t.n * u.m > 4",
