@@ -71,7 +71,7 @@ FOLLOWED: dict[str, str] = {
     "SourceChanged.shape": HEALTH,
     "SourceChanged.query": HEALTH,
     "SourceChanged.key": HEALTH,
-    "SourceChanged.storage": "service/test_schema_changes.py::"
+    "SourceChanged.storage": "service/test_follow_types.py::"
     "test_a_view_over_a_stream_table_that_stands_in_the_way_is_named",
     "LockNotHad.somewhere": "service/test_verb.py",
     "LockNotHad.on": "scheduler/test_repair.py::test_a_source_whose_capture_waits_for_a_lock_holds_up_its_readers_only",

@@ -14,7 +14,7 @@ import pytest
 from millstream.client import Millstream
 from millstream.errors import NameTaken
 from millstream.observe.failpoint import FAILPOINTS
-from millstream.refresh import cut, evaluate, recursion
+from millstream.refresh import cut, evaluate, recursion, staging_tables
 from millstream.refresh.apply import merge, record
 from millstream.scheduler import round
 from millstream.testing.writers import VIEWS
@@ -34,7 +34,7 @@ def passes(mill: Mill) -> Counter[str]:
     counted = Counter[str]()
     mill.change()
     with pytest.MonkeyPatch.context() as patch:
-        for module in (cut, evaluate, recursion, merge, record, round):
+        for module in (cut, evaluate, recursion, staging_tables, merge, record, round):
             patch.setattr(module, "failpoint", lambda name: counted.update([name]))
         assert mill.refresh() == DIFFERENTIAL
     return counted

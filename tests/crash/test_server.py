@@ -19,7 +19,7 @@ from millstream.bundled.server import Server, embedded
 from millstream.errors import MillstreamError, ServerDown
 from millstream.observe.failpoint import FAILPOINTS
 from millstream.postgres.connection import connect
-from millstream.refresh import cut, evaluate, recursion
+from millstream.refresh import cut, evaluate, recursion, staging_tables
 from millstream.refresh.apply import merge, record
 from millstream.scheduler import round
 from millstream.testing.writers import SHORT, VIEWS, Writers
@@ -63,7 +63,7 @@ def when_passed(patch: pytest.MonkeyPatch, point: str, act: Callable[[], object]
         if name == point and left:
             left.pop()()
 
-    for module in (cut, evaluate, recursion, merge, record, round):
+    for module in (cut, evaluate, recursion, staging_tables, merge, record, round):
         patch.setattr(module, "failpoint", passed)
 
 
