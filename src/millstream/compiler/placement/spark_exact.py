@@ -28,6 +28,7 @@ from millstream.compiler.placement.decimals.result import Travels, common_decima
 from millstream.compiler.placement.placement import BOOL, NUMERIC, Placement, refuse_across_tables
 from millstream.compiler.refusal import collect
 from millstream.errors import Unsupported
+from millstream.spark.numbers import COMPARE
 
 
 class OperandPlacer(Protocol):
@@ -138,6 +139,9 @@ def _tried_comparison(
     one, other = attempts.of(left.node), attempts.of(right.node)
     if not (isinstance(one, Attempt) and isinstance(other, Attempt)):
         return one if isinstance(one, Unsupported) else other if isinstance(other, Unsupported) else None
+    if COMPARE in one.array + other.array:
+        # Spark has no such function inside the arguments of another call of it.
+        return refuse_across_tables(Expr.of(node), "It compares a number that a comparison of such numbers chooses.")
     operator = _OPERATORS.get(type(node))
     distinct = isinstance(node, exp.NullSafeNEQ)
     made = compare(operator, one, other) if operator else compare_null_safe(one, other, distinct=distinct)
